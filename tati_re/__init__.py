@@ -1,0 +1,56 @@
+"""tati_re: sample the posterior of a Keras model as a physical system.
+
+The names below are loaded on first use, so that `import tati_re` is quick and does not start
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tati_re._version import __version__
+from tati_re.errors import InputError, SamplingError
+
+if TYPE_CHECKING:
+    from tati_re import samplers
+    from tati_re.engine.run_folder import load
+    from tati_re.posterior import priors
+    from tati_re.simulation import Simulation
+
+__all__ = ["InputError", "SamplingError", "Simulation", "__version__", "help", "load", "priors", "samplers"]
+
+_LAZY = {
+    "Simulation": ("tati_re.simulation", "Simulation"),
+    "load": ("tati_re.engine.run_folder", "load"),
+    "priors": ("tati_re.posterior.priors", None),
+    "samplers": ("tati_re.samplers", None),
+}
+
+
+def help(name: str | None = None) -> None:
+    """Prints what an option means, its type, range and default.
+
+    Args:
+        name: The option's name, such as `"step_size"`. Default: all options, one line each.
+
+    Raises:
+        InputError: There is no such option; the nearest name is said.
+    """
+    from tati_re.options import describe
+
+    print(describe(name))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tati_re' has no attribute '{name}'")
+    module, attribute = _LAZY[name]
+    loaded = importlib.import_module(module)
+    value = loaded if attribute is None else getattr(loaded, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,193 @@
+"""What the commands share: flags from the table of options, one-line errors, a free run folder."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tati_re._version import __version__
+from tati_re.errors import InputError, SamplingError, nearest
+from tati_re.option_flags import flag
+from tati_re.options import OPTIONS, add_arguments
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are `InputError`, with the nearest flag for one that is not known."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
+
+    def parse(self, argv: Sequence[str]) -> dict[str, Any]:
+        """Parses the arguments of a command.
+
+        Args:
+            argv: The arguments, without the command's name.
+
+        Returns:
+            What was typed, by destination; flags that were not typed are absent.
+
+        Raises:
+            InputError: A flag that is not known, a value that is missing, or a stray argument.
+        """
+        known, left = self.parse_known_args(_negatives_joined(argv))
+        if left:
+            name = left[0].split("=")[0]
+            if not name.startswith("-"):
+                raise InputError(f"{name} stands alone.", expected="flags and their values")
+            raise InputError(f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}")
+        return vars(known)
+
+    def _advice(self, name: str) -> str:
+        """Returns which flag was meant: one that begins so, or the nearest; none for an option of another command."""
+        if name in map(flag, OPTIONS) and name not in self._option_string_actions:
+            return ""
+        longer = [known for known in self._option_string_actions if known.startswith(name) and name != "--"]
+        return f" Did you mean '{longer[0]}'?" if longer else nearest(name, self._option_string_actions)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _negatives_joined(argv: Sequence[str]) -> list[str]:
+    """Writes `--flag -1e-3` as `--flag=-1e-3`: argparse takes a negative number with an exponent for a flag."""
+    joined: list[str] = []
+    for text in argv:
+        follows_flag = bool(joined) and joined[-1].startswith("--") and len(joined[-1]) > 2 and "=" not in joined[-1]
+        if text.startswith("-") and follows_flag and _is_number(text):
+            joined[-1] += f"={text}"
+        else:
+            joined.append(text)
+    return joined
+
+
+def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:
+    """Makes the parser of a command from the table of options.
+
+    Args:
+        prog: The command's name.
+        description: What it does, one sentence.
+        groups: The groups of options it has.
+        leave_out: Options of these groups it does not have. Default: none.
+
+    Returns:
+        The parser, with `--config`, `--print-config`, `--quiet` and `--version` beside the options.
+    """
+    parser = Parser(
+        prog=prog,
+        usage=f"{prog} [options]",
+        description=description,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
+    parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
+    parser.add_argument("--print-config", action="store_true", help="print the options as TOML, as they would be used")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors, the same as --verbose 0")
+    add_arguments(parser, groups, leave_out)
+    return parser
+
+
+def free_folder(name: str, parent: str = "runs") -> Path:
+    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., also when two commands start at once.
+
+    Args:
+        name: The first part of the folder's name.
+        parent: The folder above. Default: `runs` in the current folder.
+
+    Returns:
+        The folder, new and empty.
+
+    Raises:
+        InputError: The folder cannot be made.
+    """
+    number = 1
+    while True:
+        folder = Path(parent) / f"{name}-{number}"
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+        except FileExistsError:
+            if not folder.parent.is_dir():
+                raise InputError(f"{parent} is no folder.", "a file", "a folder, or --output") from None
+            number += 1
+        except OSError as error:
+            what = f"{folder} cannot be made: {error.strerror}."
+            raise InputError(what, expected="--output with another folder") from None
+        else:
+            return folder
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Removes a folder made by `free_folder` that nothing was written to, and `runs` too if it is empty then."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()
+
+
+def as_typed(message: str, flags: Collection[str]) -> str:
+    """Returns a message with the options that were typed as flags written as flags.
+
+    Args:
+        message: The message, with options by their Python names.
+        flags: The names of the options typed on the command line.
+
+    Returns:
+        The message; a name of one word, which is a word of English too, is changed only where the message begins.
+    """
+    for name in set(flags) & set(OPTIONS):
+        start = r"(?<![\w/.'\"-])" if "_" in name else "^"
+        message = re.sub(rf"{start}{name}(?![\w/=-]|\.\w)", flag(name), message)
+    return message
+
+
+def show(run: Any) -> None:
+    """Prints the summary of a run, text or a table of rich, and its folder."""
+    summary = run.summary()
+    if isinstance(summary, str):
+        print(summary)
+    else:
+        from rich.console import Console
+
+        Console().print(summary)
+    if str(run.folder) not in str(summary):
+        print(f"run folder: {run.folder}")
+
+
+def command(body: Callable[[list[str]], None], argv: Sequence[str] | None) -> int:
+    """Runs the body of a command and turns what users can cause into one line on stderr and an exit status.
+
+    Args:
+        body: The command, a function of its arguments.
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input or a run that had to stop, 130 when interrupted.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        body(arguments)
+    except (InputError, SamplingError) as error:
+        typed = {text[2:].split("=")[0].replace("-", "_") for text in arguments if text.startswith("--")}
+        if isinstance(error, SamplingError):  # "loss is not finite" is about the quantity, not about --loss
+            typed = {name for name in typed if "_" in name}
+        print("error: " + as_typed(" ".join(str(error).split()), typed), file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("interrupted before the run could write a checkpoint", file=sys.stderr)
+        return INTERRUPTED
+    return 0

@@ -1,0 +1,39 @@
+"""`tati-optimize`: train a network and record the run like a sampled one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tati_re.cli.arguments import command, make_parser
+from tati_re.cli.run import start
+from tati_re.options import OPTIMIZE, Options
+
+
+def _fit(options: Options) -> Any:
+    from tati_re.simulation import Simulation
+
+    return Simulation.from_options(options).fit()
+
+
+def _body(argv: list[str]) -> None:
+    description = "Train a network with a Keras optimizer or plain gradient descent."
+    parser = make_parser("tati-optimize", description, OPTIMIZE, leave_out=("resume",))
+    start(parser, argv, "optimize", OPTIMIZE, _fit)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-optimize`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""From the arguments of a command to options and a run folder, the same for every command that starts a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tati_re.cli.arguments import Parser, free_folder, remove_if_empty, show
+from tati_re.errors import InputError
+from tati_re.options import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
+
+
+def with_config(typed: dict[str, Any]) -> Options:
+    """Makes options from what was typed: the file of `--config` first, then the flags, then `--quiet`.
+
+    Args:
+        typed: What `Parser.parse` returned.
+
+    Returns:
+        The options.
+
+    Raises:
+        InputError: A bad value in the file or among the flags, or `--quiet` together with another `--verbose`.
+    """
+    flags = {name: value for name, value in typed.items() if name not in ("config", "print_config", "quiet")}
+    if typed.get("quiet"):
+        if flags.get("verbose", "0") != "0":
+            raise InputError("--quiet and --verbose contradict each other.", flags["verbose"], "one of the two")
+        flags["verbose"] = "0"
+    config = read_toml(typed["config"]) if "config" in typed else None
+    return options_from_flags(flags, config)
+
+
+def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> None:
+    """Runs a command that makes a new run folder.
+
+    Args:
+        parser: The command's parser.
+        argv: Its arguments.
+        name: The first part of the run folder's name under `runs`, where `--output` is not given.
+        groups: The groups of options that `--print-config` writes.
+        action: Starts the run of these options and returns it.
+
+    Raises:
+        InputError: Bad input; an empty run folder made for it is removed again.
+    """
+    typed = parser.parse(argv)
+    options = with_config(typed)
+    if typed.get("print_config"):
+        print(to_toml(options, groups), end="")
+        return
+    if options.data is None:
+        raise InputError("--data is missing.", expected=OPTIONS["data"].description)
+    made = None
+    if options.output is None:
+        made = free_folder(name)
+        options = make_options(options, output=str(made))
+    try:
+        run = action(options)
+    finally:
+        if made is not None:
+            remove_if_empty(made)
+    if options.verbose > 0:
+        show(run)

@@ -1,0 +1,65 @@
+"""`tati-sample`: sample the posterior of a network, or go on with an earlier run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tati_re.cli.arguments import command, make_parser, show
+from tati_re.cli.run import start, with_config
+from tati_re.errors import InputError
+from tati_re.option_flags import flag
+from tati_re.options import SAMPLE, Options
+
+BESIDE_RESUME = ("resume", "num_steps", "max_time", "verbose", "quiet")
+
+
+def _sample(options: Options) -> Any:
+    from tati_re.simulation import Simulation
+
+    return Simulation.from_options(options).sample()
+
+
+def _resume(typed: dict[str, Any]) -> None:
+    for name in typed:
+        if name not in BESIDE_RESUME:
+            allowed = "only --num-steps, --max-time, --verbose or --quiet beside --resume"
+            raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
+    options = with_config(typed)
+    from tati_re.simulation import Simulation
+
+    run = Simulation.resume(
+        options.resume,
+        num_steps=options.num_steps if "num_steps" in options.explicit else None,
+        max_time=options.max_time,
+        verbose=options.verbose,
+    )
+    if options.verbose > 0:
+        show(run)
+
+
+def _body(argv: list[str]) -> None:
+    description = "Sample the posterior of a network, or go on with an earlier run (--resume)."
+    parser = make_parser("tati-sample", description, SAMPLE)
+    typed = parser.parse(argv)
+    if str(typed.get("resume", "none")).lower() != "none":
+        _resume(typed)
+    else:
+        start(parser, argv, "sample", SAMPLE, _sample)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-sample`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Errors that users see, each one sentence: what is wrong, what was received, what was expected."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Bad input, said in one sentence before any work starts.
+
+    Args:
+        what: What is wrong, with the option's name as the user typed it; ends with a full stop.
+        received: The offending value, shown as *Received: ...*. Default: left out.
+        expected: What would have been right, shown as *Expected: ...*. Default: left out.
+    """
+
+    def __init__(self, what: str, received: object = None, expected: object = None) -> None:
+        text = what
+        if received is not None:
+            text += f" Received: {received}."
+        if expected is not None:
+            text += f" Expected: {expected}."
+        super().__init__(text)
+
+
+class SamplingError(RuntimeError):
+    """A run that had to stop: the potential is no longer finite, or the dynamics is unstable.
+
+    Args:
+        message: What happened and what to do, one or two sentences.
+        step: The step at which it happened.
+        walker: The walker, counted from 0.
+    """
+
+    def __init__(self, message: str, step: int, walker: int) -> None:
+        super().__init__(message)
+        self.step = step
+        self.walker = walker
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Returns `" Did you mean 'x'?"` for the known name closest to `name`, or an empty string."""
+    lowered = {str(n).lower(): str(n) for n in names}
+    found = difflib.get_close_matches(str(name).lower(), list(lowered), n=1, cutoff=0.6)
+    return f" Did you mean '{lowered[found[0]]}'?" if found else ""

@@ -1,0 +1,115 @@
+"""How one option is written: its type in words, its flag, its line of TOML, its row of the reference page."""
+
+from __future__ import annotations
+
+import argparse
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+_METAVARS = {str: "TEXT", int: "N", float: "X"}
+
+
+def flag(name: str) -> str:
+    """Returns the flag of an option: `step_size` is typed as `--step-size`."""
+    return "--" + name.replace("_", "-")
+
+
+def _bounds(metadata: Iterable[Any]) -> str:
+    """Returns the range in words: `" greater than 0"`, `" at least 0 and below 1"`, or an empty string."""
+    words = {"gt": "greater than", "ge": "at least", "lt": "below", "le": "at most"}
+    found = []
+    for constraint in metadata:
+        for key, text in words.items():
+            limit = getattr(constraint, key, None)
+            if limit is not None:
+                found.append(f"{text} {limit:g}")
+    return " " + " and ".join(found) if found else ""
+
+
+def _words(annotation: Any, metadata: Iterable[Any]) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        names = [f"'{value}'" if isinstance(value, str) else str(value) for value in arguments]
+        return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
+    if origin in (Union, types.UnionType):
+        return " or ".join(_words(part, metadata) for part in arguments).replace("'auto' or true", "'auto', true")
+    if origin is list:
+        element, limits = arguments[0], ()
+        if hasattr(element, "__metadata__"):
+            limits = [c for m in element.__metadata__ for c in getattr(m, "metadata", [m])]
+            element = element.__origin__
+        return "a list of integers" + (f", each{_bounds(limits)}" if limits else "")
+    plain = {bool: "true or false", str: "text", type(None): "none"}
+    if annotation in plain:
+        return plain[annotation]
+    return {int: "an integer", float: "a number"}[annotation] + _bounds(metadata)
+
+
+def expected(field: FieldInfo) -> str:
+    """Returns what an option may be, in words: `a number greater than 0 or none`."""
+    return _words(field.annotation, field.metadata)
+
+
+def choices(field: FieldInfo) -> list[str]:
+    """Returns the names an option may have, empty where it is not a choice of names."""
+    parts = get_args(field.annotation) if get_origin(field.annotation) is not Literal else (field.annotation,)
+    return [v for p in parts if get_origin(p) is Literal for v in get_args(p) if isinstance(v, str)]
+
+
+def optional(field: FieldInfo) -> bool:
+    """Returns whether an option may be left without a value (none)."""
+    return type(None) in get_args(field.annotation)
+
+
+def default_text(field: FieldInfo) -> str:
+    """Returns the default as it is shown to a user: `none`, `0.001`, `BAOAB`, `[]`, `false`."""
+    value = field.default
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
+    """Adds the flag of one option to a group of an argparse parser; values stay text, and only flags typed are stored.
+
+    Args:
+        group: The argument group.
+        name: The option's name.
+        field: Its entry in the table.
+    """
+    text = f"{field.description} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
+    if field.annotation is bool:
+        group.add_argument(
+            flag(name), dest=name, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text
+        )
+        return
+    names = choices(field)
+    base = next((t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str)
+    if get_origin(field.annotation) is list:
+        group.add_argument(flag(name), dest=name, nargs="*", metavar="N", default=argparse.SUPPRESS, help=text)
+    else:
+        metavar = "NAME" if names else _METAVARS[base]
+        group.add_argument(flag(name), dest=name, metavar=metavar, default=argparse.SUPPRESS, help=text)
+
+
+def toml_line(name: str, value: Any) -> str:
+    """Returns `name = value` as TOML, or a comment where the option is not set, since TOML has no none."""
+    if value is None:
+        return f"# {name} is not set"
+    if isinstance(value, list):
+        return f"{name} = {value}"
+    import tomli_w
+
+    return tomli_w.dumps({name: value}).rstrip("\n")
+
+
+def markdown_table(fields: Mapping[str, FieldInfo]) -> str:
+    """Returns a Markdown table of options, one row each: name, flag, type and range, default, meaning."""
+    rows = ["| option | flag | type and range | default | meaning |", "|---|---|---|---|---|"]
+    for name, field in fields.items():
+        meaning = str(field.description).replace("|", "\\|")
+        rows.append(f"| `{name}` | `{flag(name)}` | {expected(field)} | `{default_text(field)}` | {meaning} |")
+    return "\n".join(rows)

@@ -1,0 +1,142 @@
+"""The table of options: name, type, range, default, one line of help, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+GROUPS = {
+    "data": "the examples and how they are drawn",
+    "model": "the network",
+    "posterior": "the potential U = N * mean loss - log prior",
+    "sampler": "the dynamics and its temperature",
+    "walkers": "independent copies that run side by side",
+    "training": "the optimizer of fit",
+    "run": "length, recording, output",
+}
+SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "run")
+OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
+
+Units = Annotated[int, Field(ge=1)]
+
+
+def _of(group: str) -> Callable[..., Any]:
+    def option(default: Any, help: str, **limits: Any) -> Any:
+        return Field(default, description=help, json_schema_extra={"group": group}, **limits)
+
+    return option
+
+
+_data, _model, _posterior, _sampler, _walkers, _training, _run = (_of(group) for group in GROUPS)
+
+
+class Options(BaseModel):
+    """All options of a run, checked and frozen; `make_options` makes them and says what is wrong in one sentence.
+
+    Args:
+        **options: Any option of the table by name; `describe()` lists them with type, range, default and meaning.
+
+    Raises:
+        pydantic.ValidationError: An unknown name or a value out of range.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    data: str | None = _data(None, "a built-in name (digits, two_clusters, harmonic, gaussian) or a .csv or .npz file")
+    test_fraction: float = _data(0.2, "part kept for testing where the data bring no test part", ge=0, lt=1)
+    batch_size: int | None = _data(None, "examples in a mini-batch; none takes all of them at every step", ge=1)
+    batch_sampling: Literal["epochs", "replacement"] = _data("epochs", "shuffled epochs, or drawn with replacement")
+
+    model: str | None = _model(None, "a .keras file; without it a network is built from the options below")
+    hidden: list[Units] = _model([], "units of each hidden layer when no model is given")
+    activation: str = _model("relu", "activation of the hidden layers, any Keras name")
+    output_activation: str = _model("linear", "activation of the last layer, any Keras name")
+    dtype: Literal["float32", "float64"] = _model("float32", "precision of parameters and arithmetic")
+
+    loss: str | None = _posterior(
+        None,
+        "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy, gaussian, mean_squared_error, "
+        "mean_absolute_error or another Keras loss; none takes a cross-entropy for labels and gaussian for regression",
+    )
+    from_logits: Literal["auto"] | bool = _posterior(
+        "auto", "the outputs are logits; auto looks at the last activation"
+    )
+    noise_std: float = _posterior(1.0, "standard deviation of the noise under loss gaussian", gt=0)
+    potential: Literal["posterior", "mean_loss"] = _posterior(
+        "posterior", "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N"
+    )
+    prior: Literal["gaussian", "box", "none"] = _posterior("gaussian", "prior of every parameter")
+    prior_std: float = _posterior(1.0, "standard deviation of the Gaussian prior", gt=0)
+    prior_bound: float = _posterior(1.0, "half width of the box prior", gt=0)
+
+    sampler: str = _sampler("BAOAB", "a splitting word of A, B, O (BAOAB, OBABO, ...), GLA1, GLA2, SGLD or HMC")
+    step_size: float = _sampler(0.001, "time step h of the scheme; for SGLD the coefficient of the gradient", gt=0)
+    friction: float = _sampler(1.0, "friction gamma, rate of the O step in 1/time", ge=0)
+    temperature: float | None = _sampler(None, "temperature T of the target exp(-U/T); none stands for 1", gt=0)
+    inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), instead of temperature", gt=0)
+    num_leapfrog_steps: int = _sampler(10, "leapfrog steps between two Metropolis tests of HMC", ge=1)
+    leapfrog_jitter: float = _sampler(0.5, "relative spread of the random trajectory length of HMC", ge=0, le=1)
+
+    num_walkers: int = _walkers(1, "copies of the system, each with its own random numbers", ge=1)
+    walker_batches: Literal["own", "shared"] = _walkers("own", "own mini-batches for each walker, or one for all")
+    walker_evaluation: Literal["auto", "vectorized", "unrolled", "looped"] = _walkers(
+        "auto", "how gradients of several walkers are computed; auto knows or measures"
+    )
+
+    optimizer: str = _training("adam", "any Keras optimizer by name, or gradient_descent")
+    learning_rate: float = _training(0.01, "learning rate of the optimizer", gt=0)
+
+    num_steps: int = _run(1000, "steps in all, burn-in included", ge=1)
+    num_burnin_steps: int = _run(0, "first steps, left out of averages and trajectory", ge=0)
+    record_every: int = _run(10, "a row of run.csv and averages.csv at each such step", ge=1)
+    trajectory_every: int = _run(100, "a row of the trajectory at each such step; 0 stores no trajectory", ge=0)
+    trajectory_format: Literal["auto", "csv", "h5"] = _run("auto", "auto stores more than 1,000 parameters as h5")
+    directions: str | None = _run(
+        None, "a .npy, .npz or .csv file of row vectors: the trajectory stores projections c0, c1, ... on them"
+    )
+    output: str | None = _run(None, "the run folder; a command without it takes the next free of runs/sample-1, ...")
+    overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
+    resume: str | None = _run(None, "run folder to go on with; beside it only num_steps (in all), max_time, verbose")
+    seed: int = _run(0, "seed of every random number", ge=0)
+    execution: Literal["auto", "xla", "graph", "eager"] = _run("auto", "how steps are compiled; the law is the same")
+    threads: int | None = _run(None, "threads of TensorFlow; none leaves it the choice", ge=1)
+    checkpoint_seconds: float = _run(10.0, "seconds between checkpoints", gt=0)
+    max_time: float | None = _run(None, "seconds after which the run stops with a checkpoint", gt=0)
+    verbose: int = _run(1, "0 quiet, 1 progress and summary, 2 more; --quiet is the same as --verbose 0", ge=0, le=2)
+
+    @model_validator(mode="after")
+    def _one_temperature(self) -> Options:
+        if self.temperature is not None and self.inverse_temperature is not None:
+            raise PydanticCustomError("two_temperatures", "temperature and inverse_temperature")
+        return self
+
+    @property
+    def beta(self) -> float:
+        """The inverse temperature of the target exp(-beta U); 1.0 where none is given."""
+        if self.temperature is not None:
+            return 1.0 / self.temperature
+        return 1.0 if self.inverse_temperature is None else self.inverse_temperature
+
+    @property
+    def kT(self) -> float:
+        """The temperature of the target, 1 / beta; 1.0 where none is given."""
+        return self.temperature if self.temperature is not None else 1.0 / self.beta
+
+    @property
+    def explicit(self) -> frozenset[str]:
+        """The names of the options that were given, by whatever door; all others have their defaults."""
+        return frozenset(self.model_fields_set)
+
+
+OPTIONS: Mapping[str, FieldInfo] = Options.model_fields
+COMMANDS_ONLY = ("resume",)
+
+
+def options_of(groups: Iterable[str]) -> dict[str, FieldInfo]:
+    """Returns the entries of the table that belong to these groups, in the order of the table."""
+    wanted = set(groups)
+    return {name: field for name, field in OPTIONS.items() if field.json_schema_extra["group"] in wanted}

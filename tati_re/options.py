@@ -1,0 +1,233 @@
+"""Every option once, and the doors that lead to it.
+
+From the table in `option_table.py` come the keyword arguments of the Python API, every flag of every command, the keys
+of a TOML file, the help and the userguide's reference page (`python -m tati_re.options > userguide/options.md`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from tati_re.errors import InputError, nearest
+from tati_re.option_flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
+from tati_re.option_table import COMMANDS_ONLY, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
+
+__all__ = [
+    "GROUPS",
+    "OPTIMIZE",
+    "OPTIONS",
+    "SAMPLE",
+    "Options",
+    "add_arguments",
+    "describe",
+    "make_options",
+    "options_from_flags",
+    "options_of",
+    "read_toml",
+    "reference_page",
+    "to_toml",
+]
+
+OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
+
+
+def _plain(value: Any) -> Any:
+    """Returns paths as text, tuples and arrays as lists, NumPy numbers as Python numbers; anything else as it is."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mapping[str, Any]) -> InputError:
+    """Returns the first complaint of pydantic as one sentence in the user's words."""
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "two_temperatures":
+        both = [f"{spell(name)} {values[name]}" for name in ("temperature", "inverse_temperature")]
+        what = f"{spell('temperature')} and {spell('inverse_temperature')} say the same thing twice."
+        return InputError(what, " and ".join(both), "one of the two")
+    name, value = str(first["loc"][0]), first["input"]
+    if first["type"] == "extra_forbidden":
+        return InputError(f"{spell(name)} is not a known option.{nearest(name, OPTIONS)}")
+    field = OPTIONS[name]
+    shown = value if spell is not str and isinstance(value, str) else repr(value)
+    shown = "none" if value is None else shown if len(shown) <= 80 else shown[:77] + "..."
+    names = choices(field)
+    if names and isinstance(value, str):
+        what = f"{spell(name)} has an unknown value.{nearest(value, names)}"
+    elif first["type"] in OUT_OF_RANGE:
+        what = f"{spell(name)} is out of range."
+    else:
+        what = f"{spell(name)} has the wrong type."
+    return InputError(what, shown or "nothing", expected(field))
+
+
+def _checked(values: Mapping[str, Any], spell: Callable[[str], str] = str, strict: bool = True) -> Options:
+    plain = {name: _plain(value) for name, value in values.items()}
+    try:
+        return Options.model_validate(plain, strict=strict)
+    except ValidationError as error:
+        raise _sentence(error, spell, plain) from None
+
+
+def _merged(values: Mapping[str, Any] | Options | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns both together; a temperature among the overrides replaces the one before it, however that was written."""
+    if isinstance(values, Options):
+        values = {name: getattr(values, name) for name in OPTIONS if name in values.explicit}
+    merged = dict(values or {})
+    for name, other in (("temperature", "inverse_temperature"), ("inverse_temperature", "temperature")):
+        if overrides.get(name) is not None and other not in overrides:
+            merged.pop(other, None)
+    return merged | dict(overrides)
+
+
+def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrides: Any) -> Options:
+    """Makes checked options from a mapping or earlier options, and keyword arguments that go before them.
+
+    Args:
+        values: Options by name, or earlier options, of which only the explicit ones are taken over. Default: none.
+        **overrides: Options by name. A `temperature` here replaces the `inverse_temperature` of `values`, and back.
+
+    Returns:
+        The options, with `.explicit` the names that were given.
+
+    Raises:
+        InputError: An unknown name (with the nearest one), a wrong type, a value out of range, or both temperatures.
+    """
+    merged = _merged(values, overrides)
+    if merged.get("resume") is not None:
+        raise InputError("resume is a flag of the command.", merged["resume"], "Simulation.resume(folder)")
+    return _checked(merged)
+
+
+def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> Options:
+    """Makes checked options from flags as they were typed, on top of the values of a TOML file.
+
+    Args:
+        flags: Text (lists of text, or a bool) by option name; the text `none` unsets an option that may be none.
+        config: Checked values from `read_toml`. Default: none.
+
+    Returns:
+        The options.
+
+    Raises:
+        InputError: As `make_options`, with the flag as it was typed (`--step-size`).
+    """
+    unset = {n: None for n, v in flags.items() if n in OPTIONS and optional(OPTIONS[n]) and str(v).lower() == "none"}
+    typed = _checked({**flags, **unset}, flag, strict=False)
+    return _checked(_merged(config, {name: getattr(typed, name) for name in flags}), flag)
+
+
+def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads options from a TOML file and checks them; keys are option names, without tables.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The checked values by option name.
+
+    Raises:
+        InputError: No such file, not TOML, an unknown key (with the nearest name) or a bad value; names the file.
+    """
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            values = tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)} cannot be read: {error.strerror}.", expected="a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{os.fspath(path)} is not valid TOML: {error}.") from None
+    for name, value in values.items():
+        if isinstance(value, dict):
+            raise InputError(f"{os.fspath(path)}: options stand without tables.", f"[{name}]", "step_size = 0.001")
+    try:
+        options = make_options(values)
+    except InputError as error:
+        raise InputError(f"{os.fspath(path)}: {error}") from None
+    return {name: getattr(options, name) for name in values}
+
+
+def to_toml(options: Options, groups: Iterable[str] = GROUPS) -> str:
+    """Writes options as TOML that `read_toml` reads back; options without a value stand as comments.
+
+    Args:
+        options: The options.
+        groups: The groups to write. Default: all.
+
+    Returns:
+        The text, one heading comment a group.
+    """
+    parts = []
+    for group in groups:
+        names = [name for name in options_of([group]) if name not in COMMANDS_ONLY]
+        lines = [toml_line(name, getattr(options, name)) for name in names]
+        parts.append("\n".join([f"# {group}: {GROUPS[group]}", *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def describe(name: str | None = None) -> str:
+    """Describes one option, or all of them with one line each.
+
+    Args:
+        name: The option's name. Default: all options.
+
+    Returns:
+        The text.
+
+    Raises:
+        InputError: There is no such option.
+    """
+    if name is None:
+        lines = []
+        for group, title in GROUPS.items():
+            lines.append(f"{group}: {title}")
+            lines += [f"  {n} (default {default_text(f)}): {f.description}" for n, f in options_of([group]).items()]
+        return "\n".join(lines)
+    if name not in OPTIONS:
+        raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
+    field = OPTIONS[name]
+    return (
+        f"{name}: {field.description}\n  type and range: {expected(field)}\n  default: {default_text(field)}\n"
+        f"  group: {field.json_schema_extra['group']}\n  flag: {flag(name)}"
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser, groups: Iterable[str], leave_out: Collection[str] = ()) -> None:
+    """Adds the flags of some groups to a parser; what is typed arrives as text, and defaults do not arrive.
+
+    Args:
+        parser: The parser.
+        groups: Names of groups, such as `SAMPLE`.
+        leave_out: Options of these groups that the command does not have. Default: none.
+    """
+    for group in groups:
+        section = parser.add_argument_group(f"{group}: {GROUPS[group]}")
+        for name, field in options_of([group]).items():
+            if name not in leave_out:
+                add_field(section, name, field)
+
+
+def reference_page() -> str:
+    """Returns the userguide's page of all options as Markdown."""
+    parts = [
+        "# Options",
+        "Each option is a keyword argument in Python (`step_size=0.01`), a flag of the commands (`--step-size 0.01`) "
+        "and a key of a TOML file (`step_size = 0.01`), which `--config run.toml` reads and `--print-config` prints. A "
+        "flag goes before the file. In Python `model` is also a Keras model, and `data` also arrays.",
+        "This page is made from the table in `tati_re/option_table.py` by `python -m tati_re.options`.",
+    ]
+    for group, title in GROUPS.items():
+        parts.append(f"## {group.capitalize()}: {title}\n\n{markdown_table(options_of([group]))}")
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")

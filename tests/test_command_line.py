@@ -1,0 +1,235 @@
+"""The commands: what they pass on, how they refuse bad input, how fast their help is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+
+from tati_re.cli import optimize, sample
+from tati_re.cli.arguments import as_typed, free_folder
+from tati_re.errors import InputError, SamplingError
+from tati_re.options import OPTIMIZE, SAMPLE, make_options, read_toml, to_toml
+
+HEAVY = ("tensorflow", "keras", "pandas", "matplotlib", "scipy", "sklearn", "numpy", "h5py", "rich")
+
+
+class Recorder:
+    """Stands in for the simulation: notes what the commands ask of it."""
+
+    def __init__(self, failure: BaseException | None = None) -> None:
+        self.failure = failure
+        self.calls: list[tuple] = []
+
+    def _run(self, name, *args):
+        self.calls.append((name, *args))
+        if self.failure is not None:
+            raise self.failure
+        return types.SimpleNamespace(summary=lambda: "the summary", folder="runs/somewhere")
+
+    def from_options(self, options):
+        return types.SimpleNamespace(sample=lambda: self._run("sample", options), fit=lambda: self._run("fit", options))
+
+    def resume(self, folder, **kwargs):
+        return self._run("resume", folder, kwargs)
+
+
+@pytest.fixture
+def simulation(monkeypatch, tmp_path):
+    """Replaces `tati_re.simulation` and works in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder()
+    monkeypatch.setitem(sys.modules, "tati_re.simulation", types.SimpleNamespace(Simulation=recorder))
+    return recorder
+
+
+def refused(capsys, main, *argv) -> str:
+    assert main(list(argv)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err.removeprefix("error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--step-size", "-1"], "--step-size is out of range. Received: -1. Expected: a number greater than 0."),
+        (["--step-size", "-1e-3"], "--step-size is out of range. Received: -1e-3. Expected: a number greater than 0."),
+        (["--step-size=abc"], "--step-size has the wrong type. Received: abc. Expected: a number greater than 0."),
+        (["--step-size", ""], "--step-size has the wrong type. Received: nothing. Expected: a number greater than 0."),
+        (["--step-size"], "--step-size: expected one argument; see tati-sample --help."),
+        (["--step-sise", "1"], "--step-sise is not a known option of tati-sample. Did you mean '--step-size'?"),
+        (["--step_size", "1"], "--step_size is not a known option of tati-sample. Did you mean '--step-size'?"),
+        (["--step", "1"], "--step is not a known option of tati-sample. Did you mean '--step-size'?"),
+        (["--learning-rate", "1"], "--learning-rate is not a known option of tati-sample."),
+        (["runs/a"], "runs/a stands alone. Expected: flags and their values."),
+        (["--num-steps", "2.5"], "--num-steps has the wrong type. Received: 2.5. Expected: an integer at least 1."),
+        (
+            ["--hidden", "10", "x"],
+            "--hidden has the wrong type. Received: x. Expected: a list of integers, each at least 1.",
+        ),
+        (
+            ["--prior", "gausian"],
+            "--prior has an unknown value. Did you mean 'gaussian'? Received: gausian. "
+            "Expected: 'gaussian', 'box' or 'none'.",
+        ),
+        (
+            ["--temperature", "1", "--inverse-temperature", "2"],
+            "--temperature and --inverse-temperature say the same thing twice. "
+            "Received: --temperature 1 and --inverse-temperature 2. Expected: one of the two.",
+        ),
+        (
+            ["--quiet", "--verbose", "2"],
+            "--quiet and --verbose contradict each other. Received: 2. Expected: one of the two.",
+        ),
+        (["--config", "no.toml"], "no.toml cannot be read: No such file or directory. Expected: a TOML file."),
+        (
+            [],
+            "--data is missing. Expected: a built-in name (digits, two_clusters, harmonic, gaussian) "
+            "or a .csv or .npz file.",
+        ),
+        (
+            ["--resume", "runs/a", "--step-size", "1"],
+            "--step-size cannot be changed by --resume. "
+            "Expected: only --num-steps, --max-time, --verbose or --quiet beside --resume.",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(simulation, capsys, argv, sentence):
+    assert refused(capsys, sample.main, *argv) == sentence
+    assert simulation.calls == []
+
+
+def test_optimize_has_no_resume(simulation, capsys):
+    assert refused(capsys, optimize.main, "--resume", "a").startswith(
+        "--resume is not a known option of tati-optimize."
+    )
+
+
+def test_bad_toml_is_one_line_and_status_2(simulation, capsys, tmp_path):
+    (tmp_path / "run.toml").write_text("step_sise = 0.1")
+    sentence = "run.toml: step_sise is not a known option. Did you mean 'step_size'?"
+    assert refused(capsys, sample.main, "--config", "run.toml") == sentence
+
+
+def test_sample_passes_options_on_and_prints_the_summary(simulation, capsys):
+    assert sample.main(["--data", "digits", "--num-steps", "20", "--threads", "1", "--no-overwrite"]) == 0
+    [(name, options)] = simulation.calls
+    assert name == "sample"
+    assert options == make_options(data="digits", num_steps=20, threads=1, output="runs/sample-1")
+    assert options.explicit == {"data", "num_steps", "threads", "overwrite", "output"}
+    assert capsys.readouterr().out == "the summary\nrun folder: runs/somewhere\n"
+
+
+def test_optimize_passes_options_on(simulation, capsys):
+    assert optimize.main(["--data", "digits", "--optimizer", "sgd", "--output", "x", "--quiet"]) == 0
+    [(name, options)] = simulation.calls
+    assert name == "fit"
+    assert options == make_options(data="digits", optimizer="sgd", output="x", verbose=0)
+    assert capsys.readouterr().out == ""
+
+
+def test_resume_passes_on_what_may_change(simulation):
+    assert sample.main(["--resume", "runs/a", "--num-steps", "50", "--quiet"]) == 0
+    assert sample.main(["--resume", "runs/a", "--max-time", "2.5"]) == 0
+    assert simulation.calls == [
+        ("resume", "runs/a", {"num_steps": 50, "max_time": None, "verbose": 0}),
+        ("resume", "runs/a", {"num_steps": None, "max_time": 2.5, "verbose": 1}),
+    ]
+
+
+def test_flags_go_before_the_config_file(simulation, tmp_path):
+    (tmp_path / "run.toml").write_text('data = "digits"\nnum_steps = 7\nseed = 3\ninverse_temperature = 2.0\n')
+    assert sample.main(["--config", "run.toml", "--num-steps", "9", "--temperature", "5", "--output", "x"]) == 0
+    expected = make_options(data="digits", num_steps=9, seed=3, temperature=5.0, output="x")
+    assert simulation.calls == [("sample", expected)]
+
+
+@pytest.mark.parametrize(("main", "groups"), [(sample.main, SAMPLE), (optimize.main, OPTIMIZE)])
+def test_printed_config_reads_back_to_the_same(simulation, capsys, tmp_path, main, groups):
+    assert (
+        main(["--print-config", "--hidden", "10", "5", "--data", "a b.csv", "--seed", "4", "--noise-std", "1e-7"]) == 0
+    )
+    printed = capsys.readouterr().out
+    (tmp_path / "run.toml").write_text(printed)
+    options = make_options(hidden=[10, 5], data="a b.csv", seed=4, noise_std=1e-7)
+    assert make_options(read_toml("run.toml")) == options
+    assert printed == to_toml(options, groups)
+    assert main(["--config", "run.toml", "--print-config"]) == 0
+    assert capsys.readouterr().out == printed
+    assert simulation.calls == [] and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("failure", "argv", "sentence"),
+    [
+        (InputError("batch_size is too large.", 9), ["--batch-size", "9"], "--batch-size is too large. Received: 9."),
+        (InputError("sampler 'X' is unknown."), ["--sampler", "X"], "--sampler 'X' is unknown."),
+        (InputError("sampler 'X' is unknown."), [], "sampler 'X' is unknown."),
+        (SamplingError("loss is NaN at step 3,\nwalker 0.", 3, 0), ["--loss", "a"], "loss is NaN at step 3, walker 0."),
+    ],
+)
+def test_failures_of_the_run_are_one_line_in_the_words_typed(simulation, capsys, tmp_path, failure, argv, sentence):
+    simulation.failure = failure
+    assert refused(capsys, sample.main, "--data", "digits", *argv) == sentence
+    assert not (tmp_path / "runs").exists(), "the empty run folder of a refused run stays behind"
+
+
+def test_an_interrupt_ends_with_status_130(simulation, capsys):
+    simulation.failure = KeyboardInterrupt()
+    assert sample.main(["--data", "digits"]) == 130
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_folders_are_numbered_and_the_next_free_one_is_taken(tmp_path):
+    (tmp_path / "sample-2").mkdir()
+    assert [free_folder("sample", str(tmp_path)).name for _ in range(3)] == ["sample-1", "sample-3", "sample-4"]
+
+
+def test_a_file_where_the_folders_go_is_refused(simulation, capsys, tmp_path):
+    (tmp_path / "runs").write_text("")
+    assert refused(capsys, sample.main, "--data", "digits").startswith("runs is no folder. Received: a file.")
+
+
+def test_only_what_was_typed_is_written_as_a_flag():
+    message = "step_size 3 in my_step_size.csv, step_size.csv and a/step_size: seed 1"
+    assert as_typed(message, {"step_size", "seed"}) == message.replace("step_size 3", "--step-size 3")
+    assert as_typed("data.csv has no rows.", {"data"}) == "data.csv has no rows."
+
+
+def loaded(code: str) -> tuple[int, str, list[str]]:
+    """Returns exit status, output, and the heavy modules that a fresh interpreter has loaded after `code`."""
+    program = f"""
+import json, sys
+status = 0
+try:
+    {code}
+except SystemExit as error:
+    status = error.code or 0
+print("\\n" + json.dumps([status, sorted({{name.partition(".")[0] for name in sys.modules}} & set({HEAVY!r}))]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    output, _, last = done.stdout.rstrip("\n").rpartition("\n")
+    status, modules = json.loads(last)
+    return status, output, modules
+
+
+@pytest.mark.parametrize("command", ["sample", "optimize"])
+def test_help_lists_the_options_and_loads_nothing_heavy(command):
+    status, output, modules = loaded(f"from tati_re.cli.{command} import main; main(['--help'])")
+    assert (status, modules) == (0, [])
+    assert "--num-steps" in output and "--print-config" in output and "default 1000" in output
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    status, _, modules = loaded("import tati_re; tati_re.InputError; dir(tati_re); tati_re.__version__")
+    assert (status, modules) == (0, [])
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        sample.main(["--version"])
+    assert capsys.readouterr().out == "tati-sample 0.1.0\n"
