@@ -1,0 +1,155 @@
+"""Checkpoints: the state of a run in one file, never without a complete one on the disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tati_re.engine.storage import PARTIAL, replace, storing, sync_file
+from tati_re.errors import InputError
+
+FOLDER = "checkpoint"
+CURRENT = "current.npz"
+PREVIOUS = "previous.npz"
+ASIDE = CURRENT + PARTIAL
+
+META = "meta.json"
+"""Name of the array that holds the bytes of the JSON text of `meta`."""
+
+DIGEST_LENGTH = 64
+"""The comment that ends the zip file: the sha256, in hexadecimal digits, of all bytes before it."""
+
+
+class _Damaged(Exception):
+    """A checkpoint file that is missing or not what was written; the message completes "is ..."."""
+
+
+def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
+    """Writes a checkpoint; a kill at any moment leaves at least one that `load` accepts.
+
+    The file is written aside and synced, the current one becomes the previous one, then the new one gets its name.
+
+    Args:
+        folder: The run folder; files go to its subfolder `checkpoint`, made when it is not there.
+        arrays: Numbers or booleans by name, any shape; a name may hold slashes (`moments/mean`).
+        meta: What JSON can say (numpy numbers too): step, positions of the tables, ...
+
+    Raises:
+        StorageError: The file cannot be written; the checkpoints before it are unchanged.
+    """
+    where = Path(folder) / FOLDER
+    content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
+    for name, values in arrays.items():
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf" or name == META:
+            raise TypeError(f"the array {name!r} of type {array.dtype} cannot be part of a checkpoint")
+        content[name] = array
+    aside = where / ASIDE
+    with storing(where / CURRENT):
+        if not where.is_dir():
+            where.mkdir(parents=True)
+            sync_file(where.parent)
+        if aside.exists() and not (where / CURRENT).exists():
+            # A kill between the two renames below left this one as the newest: it must not be overwritten.
+            replace(aside, where / CURRENT)
+        with open(aside, "w+b") as file:
+            _write(file, content)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_file(where)
+        if (where / CURRENT).exists():
+            replace(where / CURRENT, where / PREVIOUS)
+        replace(aside, where / CURRENT)
+
+
+def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
+    """Reads the newest checkpoint that is complete.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        The arrays by name, `meta`, and a note: None, or one sentence when the current checkpoint could not be used.
+
+    Raises:
+        InputError: No checkpoint of the folder can be used.
+    """
+    where = Path(folder) / FOLDER
+    problems = []
+    for name in (CURRENT, ASIDE, PREVIOUS):
+        try:
+            arrays, meta = _read(where / name)
+        except _Damaged as problem:
+            problems.append(f"{name} is {problem}")
+            continue
+        return arrays, meta, _note(name, problems, meta)
+    if not any((where / name).exists() for name in (CURRENT, ASIDE, PREVIOUS)):
+        raise InputError(
+            f"The folder {os.fspath(folder)} has no checkpoint.",
+            expected="a run that went on for at least one checkpoint interval",
+        )
+    problems = [text for text in problems if not text.startswith(ASIDE)]
+    raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
+
+
+def _note(name: str, problems: list[str], meta: Mapping[str, Any]) -> str | None:
+    if name == CURRENT:
+        return None
+    at = f", of step {meta['step']}," if "step" in meta else ""
+    which = "previous checkpoint" if name == PREVIOUS else "checkpoint written last, not yet renamed,"
+    return f"The checkpoint {problems[0]}; the {which}{at} is used.".replace(",,", ",")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"a checkpoint's meta cannot hold a {type(value).__name__}")
+
+
+def _write(file: BinaryIO, content: Mapping[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in content.items():
+            with archive.open(name + ".npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(array, order="C"), allow_pickle=False)
+        archive.comment = b"0" * DIGEST_LENGTH
+    digest = _digest(file)
+    file.seek(-DIGEST_LENGTH, os.SEEK_END)
+    file.write(digest)
+
+
+def _digest(file: BinaryIO) -> bytes:
+    """Returns the sha256 of all but the last 64 bytes: every byte that says something, not of the arrays alone."""
+    left = file.seek(0, os.SEEK_END) - DIGEST_LENGTH
+    file.seek(0)
+    digest = hashlib.sha256()
+    while left > 0 and (part := file.read(min(left, 1 << 20))):
+        digest.update(part)
+        left -= len(part)
+    return digest.hexdigest().encode()
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    try:
+        with open(path, "rb") as file:
+            # The digest comes first, so that no parser meets damaged bytes; one open file, so that renames do no harm.
+            digest = _digest(file)
+            if file.read(DIGEST_LENGTH) != digest:
+                raise _Damaged("damaged (its sha256 does not fit)")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise _Damaged("missing") from None
+    except OSError as error:
+        raise _Damaged(f"not readable ({error.strerror})") from error
+    return arrays, json.load(io.BytesIO(arrays.pop(META).tobytes()))

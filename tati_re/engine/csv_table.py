@@ -1,0 +1,173 @@
+"""CSV tables of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.engine.rows import BLOCK_VALUES, Rows
+from tati_re.engine.storage import StorageError, storing, sync_file
+from tati_re.errors import InputError
+
+
+class CsvTable(Rows):
+    """A CSV file with a header line, complete rows only, readable by any program while it grows.
+
+    float64 numbers are written with the fewest digits that give the same number back, float32 ones with nine digits,
+    NaN as an empty cell. Names with a comma are quoted. An existing file of that name is replaced.
+
+    Args:
+        path: The file; its folder exists.
+        columns: Names, in order.
+        integer_columns: Those written as integers. Default: `step` and `walker`.
+        float32_columns: Those whose numbers are float32 values. Default: none.
+
+    Raises:
+        StorageError: The file cannot be written.
+
+    Example:
+        >>> table = CsvTable("run.csv", ["step", "walker", "loss"])
+        >>> table.append(np.array([[10, 0, 0.25]]))
+        >>> table.flush()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        columns: Sequence[str],
+        integer_columns: Sequence[str] = ("step", "walker"),
+        float32_columns: Sequence[str] = (),
+        *,
+        _position: int | None = None,
+    ) -> None:
+        super().__init__(path, columns, integer_columns)
+        single = np.isin(self.columns, list(float32_columns))
+        self._template = None
+        if single.any():
+            kinds = np.where(self.is_integer, "%d", np.where(single, "%.9g", "%r"))
+            self._template = ",".join(kinds) + "\n"
+        with storing(self.path):
+            # Unbuffered: a failed write must not leave bytes behind that a later close would try again.
+            self._file = open(self.path, "wb" if _position is None else "r+b", buffering=0)
+        if _position is None:
+            self._write(_header(self.columns))
+            with storing(self.path):
+                sync_file(self.path.parent)
+        else:
+            self.on_disk = _position
+            self._cut()
+
+    @classmethod
+    def reopen(
+        cls,
+        path: str | os.PathLike[str],
+        columns: Sequence[str],
+        position: int,
+        integer_columns: Sequence[str] = ("step", "walker"),
+        float32_columns: Sequence[str] = (),
+    ) -> CsvTable:
+        """Opens an existing file to go on at `position`; whatever lies past it is cut off first.
+
+        Args:
+            path: The file.
+            columns: The names that its header must have.
+            position: What `position()` said when the checkpoint was written, in bytes.
+            integer_columns: As in the constructor.
+            float32_columns: As in the constructor.
+
+        Returns:
+            The table, ready to append.
+
+        Raises:
+            InputError: The file is missing, has another header, or ends before `position`.
+            StorageError: The file cannot be written.
+        """
+        path, header = Path(path), _header(columns)
+        if not path.is_file():
+            raise InputError(f"The file {path} of the run to resume is missing.")
+        with open(path, "rb") as file:
+            found = file.readline()
+            file.seek(max(position - 1, 0))
+            last = file.read(1)
+        if found != header:
+            raise InputError(
+                f"The file {path} has other columns than the run to resume.",
+                received=found.decode(errors="replace").rstrip(),
+                expected=header.decode().rstrip(),
+            )
+        size = path.stat().st_size
+        if position < len(header) or size < position or last != b"\n":
+            raise InputError(
+                f"The file {path} does not fit the checkpoint; was it edited?",
+                received=f"{size} bytes",
+                expected=f"at least {position} bytes, and the end of a row there",
+            )
+        return cls(path, columns, integer_columns, float32_columns, _position=position)
+
+    def flush(self) -> None:
+        """Writes the waiting rows and returns when they are on the disk.
+
+        Raises:
+            StorageError: They could not be written; the file ends with the last complete row, the rows keep waiting.
+        """
+        if self.pending:
+            self._write(b"".join(self._text(rows) for rows in self.pending))
+            self.pending.clear()
+
+    def close(self) -> None:
+        """Flushes and closes the file; a second call does nothing."""
+        if not self._file.closed:
+            try:
+                self.flush()
+            finally:
+                self._file.close()
+
+    def _write(self, text: bytes) -> None:
+        view = memoryview(text)
+        try:
+            with storing(self.path):
+                while view:
+                    view = view[self._file.write(view) :]
+                os.fsync(self._file.fileno())
+        except BaseException:
+            # Where even this fails, the next write starts at the position all the same, and readers skip half a line.
+            with contextlib.suppress(StorageError):
+                self._cut()
+            raise
+        self.on_disk += len(text)
+
+    def _cut(self) -> None:
+        """Ends the file at the position, so that it holds complete rows only."""
+        with storing(self.path):
+            self._file.seek(self.on_disk)
+            self._file.truncate()
+
+    def _text(self, rows: np.ndarray) -> bytes:
+        step = max(1, BLOCK_VALUES // len(self.columns))
+        return b"".join(self._block(rows[first : first + step]) for first in range(0, len(rows), step))
+
+    def _block(self, rows: np.ndarray) -> bytes:
+        kinds = zip(rows.T, self.is_integer, strict=True)
+        values = zip(*((column.astype(np.int64) if whole else column).tolist() for column, whole in kinds), strict=True)
+        if self._template is not None:
+            template = self._template
+            text = "".join([template % row for row in values]).encode()
+        else:
+            # A JSON list of lists is a CSV text but for brackets, and this encoder is 4 times faster than repr.
+            from pydantic_core import to_json
+
+            text = to_json(list(values), inf_nan_mode="constants")[2:-2].replace(b"],[", b"\n") + b"\n"
+            text = text.replace(b"Infinity", b"inf").replace(b"NaN", b"nan")
+        return text.replace(b"nan", b"")
+
+
+def _header(columns: Sequence[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(columns)
+    return text.getvalue().encode()

@@ -1,0 +1,291 @@
+"""Runs a compiled loop to its end: rows to files, checkpoints, progress, interruption, resume."""
+
+from __future__ import annotations
+
+import enum
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.engine import checkpoint
+from tati_re.engine.loop import Carry, Chunk, Loop, Moments
+from tati_re.engine.tables import CsvTable, H5Table
+from tati_re.errors import SamplingError
+from tati_re.models.backend import tf
+
+_GIGABYTE = 1e9
+
+
+class Outcome(enum.Enum):
+    """How a run ended; the value is the sentence that the user reads."""
+
+    FINISHED = "All steps are done."
+    INTERRUPTED = "Interrupted after a checkpoint; resume the run to go on."
+    OUT_OF_TIME = "max_time is over, a checkpoint is written; resume the run to go on."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is and what it writes.
+
+    Attributes:
+        num_steps: The last step.
+        checkpoint_seconds: Time between flushes with a checkpoint.
+        max_time: Seconds after which the run ends with a checkpoint, or `None`.
+        trajectory_format: "csv" or "h5".
+        parameter_names: Columns of the trajectory.
+        expected: What `kinetic_energy` and `virial` should average to, per walker; nan where nothing is known.
+        callbacks: Called as `callback(folder, step)` after each flush.
+    """
+
+    num_steps: int
+    checkpoint_seconds: float
+    max_time: float | None
+    trajectory_format: str
+    parameter_names: Sequence[str]
+    expected: tuple[np.ndarray, np.ndarray]
+    callbacks: Sequence[Callable[[Path, int], None]] = field(default_factory=tuple)
+
+
+class Driver:
+    """One run in its folder.
+
+    Args:
+        folder: The run folder, made and empty but for manifest and model, or that of the run to resume.
+        loop: The compiled loop.
+        plan: Length and files.
+        progress: Where progress and sentences go (:mod:`tati_re.engine.progress`).
+    """
+
+    def __init__(self, folder: Path, loop: Loop, plan: Plan, progress) -> None:
+        self.folder, self.loop, self.plan, self.progress = Path(folder), loop, plan, progress
+        self.step = 0
+        self.seconds = 0.0
+        walkers, averaged = loop.walkers, loop.observables.averaged
+        self._count, self._sums = 0, np.zeros((walkers, len(averaged)))
+        self._averaged = [loop.observables.columns.index(name) for name in averaged]
+        self._tables: dict[str, CsvTable | H5Table] = {}
+        self._last = (float("nan"), float("nan"))
+
+    def begin(self, position: np.ndarray, auxiliary: tuple) -> Carry:
+        """Opens new files and writes the checkpoint of step 0."""
+        carry = self.loop.start(position, auxiliary)
+        self._check_finite(carry, 0)
+        for name, columns, single in self._files():
+            table = H5Table if name.endswith(".h5") else CsvTable
+            self._tables[name] = (
+                H5Table(self.folder / name, columns, dtype=self.loop.potential.dtype.name)
+                if table is H5Table
+                else CsvTable(self.folder / name, columns, float32_columns=single)
+            )
+        self._save(carry)
+        return carry
+
+    def go_on(self, position: np.ndarray, auxiliary: tuple) -> Carry:
+        """Reads the checkpoint and cuts the files back to it."""
+        arrays, meta, note = checkpoint.load(self.folder)
+        if note:
+            self.progress.message(note)
+        carry = self._restored(arrays, position, auxiliary)
+        self.step, self.seconds = int(meta["step"]), float(meta["seconds"])
+        self._count, self._sums = int(arrays["averages/count"]), arrays["averages/sums"]
+        for name, columns, single in self._files():
+            where = int(meta["files"][name])
+            self._tables[name] = (
+                H5Table.reopen(self.folder / name, columns, where)
+                if name.endswith(".h5")
+                else CsvTable.reopen(self.folder / name, columns, where, float32_columns=single)
+            )
+        return carry
+
+    def run(self, carry: Carry) -> tuple[Carry, Outcome]:
+        """Takes the remaining steps.
+
+        Raises:
+            SamplingError: The potential is not finite after a step; what came before is on the disk.
+        """
+        plan, loop = self.plan, self.loop
+        began = saved = time.monotonic()
+        before, first = self.seconds, self.step
+        outcome = Outcome.FINISHED
+        self.progress.start(plan.num_steps, self.step, loop.method.name)
+        try:
+            with _interruptible() as interrupted:
+                while self.step < plan.num_steps:
+                    count = min(loop.chunk_steps, plan.num_steps - self.step)
+                    chunk = loop.run(carry, self.step + 1, count)
+                    self._take(chunk)
+                    now = time.monotonic()
+                    self.seconds = before + now - began
+                    self._check_finite(chunk.carry, self.step)
+                    carry = chunk.carry
+                    self.progress.update(self.step, *self._last, (self.step - first) / max(now - began, 1e-9))
+                    over = plan.max_time is not None and now - began >= plan.max_time
+                    if interrupted() or over:
+                        outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
+                        break
+                    if now - saved >= plan.checkpoint_seconds and self.step < plan.num_steps:
+                        self._flush(carry)
+                        saved = time.monotonic()
+                if self.step >= plan.num_steps:
+                    outcome = Outcome.FINISHED
+                self._flush(carry)
+        finally:
+            self.progress.stop()
+            for table in self._tables.values():
+                table.close()
+        return carry, outcome
+
+    def size(self) -> float:
+        """Bytes that the files of the whole run will have, roughly."""
+        loop, steps = self.loop, self.plan.num_steps
+        rows = (
+            steps
+            / loop.record_every
+            * loop.walkers
+            * 18.0
+            * (len(loop.observables.columns) + len(loop.observables.averaged) + 4)
+        )
+        if not loop.trajectory_every:
+            return rows
+        number = (
+            loop.potential.dtype.size
+            if self.plan.trajectory_format == "h5"
+            else (13.0 if loop.potential.dtype.size == 4 else 20.0)
+        )
+        kept = max(0, steps - loop.num_burnin_steps) / loop.trajectory_every
+        return rows + kept * loop.walkers * number * len(self.plan.parameter_names)
+
+    def say_size(self) -> None:
+        """Tells the size of the files where it will pass a gigabyte."""
+        if (size := self.size()) > _GIGABYTE:
+            self.progress.message(
+                f"The files of this run will take about {size / _GIGABYTE:.1f} GB; a larger "
+                f"trajectory_every or directions make it less."
+            )
+
+    def _files(self) -> list[tuple[str, list[str], list[str]]]:
+        """Name, columns and float32 columns of each table."""
+        loop = self.loop
+        files = [
+            ("run.csv", ["step", "walker", *loop.observables.columns], []),
+            (
+                "averages.csv",
+                ["step", "walker", *loop.observables.averaged, "expected_kinetic_energy", "expected_virial"],
+                [],
+            ),
+            ("timing.csv", ["step", "seconds", "steps_per_second"], []),
+        ]
+        if loop.trajectory_every:
+            names = list(self.plan.parameter_names)
+            single = names if loop.potential.dtype == tf.float32 else []
+            files.append(
+                (f"trajectory.{self.plan.trajectory_format}", ["step", "walker", "potential", "loss", *names], single)
+            )
+        return files
+
+    def _take(self, chunk: Chunk) -> None:
+        """Moves the rows of a chunk into the tables."""
+        loop, start = self.loop, self.step
+        self.step = start + int(chunk.taken)
+        if count := int(chunk.num_rows):
+            rows = chunk.rows.numpy()[:count]
+            steps = (start // loop.record_every + 1 + np.arange(count)) * loop.record_every
+            self._tables["run.csv"].append(self._with_index(steps, rows))
+            self._average(steps, rows)
+            columns = loop.observables.columns
+            temperature = 2 * rows[-1, :, columns.index("kinetic_energy")].mean() / loop.potential.num_parameters
+            self._last = (float(rows[-1, :, columns.index("potential")].mean()), float(temperature))
+        if count := int(chunk.num_positions):
+            every = loop.trajectory_every
+            begin = max(start, loop.num_burnin_steps // every * every)
+            steps = (begin // every + 1 + np.arange(count)) * every
+            values = np.concatenate(
+                [chunk.energies.numpy()[:count], chunk.positions.numpy()[:count].astype(np.float64)], axis=-1
+            )
+            self._tables[f"trajectory.{self.plan.trajectory_format}"].append(self._with_index(steps, values))
+
+    def _with_index(self, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
+        walkers = self.loop.walkers
+        index = np.stack([np.repeat(steps, walkers), np.tile(np.arange(walkers), len(steps))], axis=-1)
+        return np.concatenate([index, values.reshape(len(index), -1)], axis=-1)
+
+    def _average(self, steps: np.ndarray, rows: np.ndarray) -> None:
+        past = steps > self.loop.num_burnin_steps
+        if not past.any():
+            return
+        steps, values = steps[past], rows[past][:, :, self._averaged]
+        # One running sum: adding the sums of parts would round differently after each interruption.
+        totals = np.cumsum(np.concatenate([self._sums[None], values]), axis=0)[1:]
+        counts = self._count + 1 + np.arange(len(steps))
+        self._sums, self._count = totals[-1], int(counts[-1])
+        expected = np.broadcast_to(np.stack(self.plan.expected, axis=-1), (len(steps), self.loop.walkers, 2))
+        means = np.concatenate([totals / counts[:, None, None], expected], axis=-1)
+        self._tables["averages.csv"].append(self._with_index(steps, means))
+
+    def _flush(self, carry: Carry) -> None:
+        rate = self.step / self.seconds if self.seconds > 0 else 0.0
+        self._tables["timing.csv"].append(np.array([[self.step, self.seconds, rate]]))
+        self._save(carry)
+        for callback in self.plan.callbacks:
+            callback(self.folder, self.step)
+
+    def _save(self, carry: Carry) -> None:
+        for table in self._tables.values():
+            table.flush()
+        files = {name: int(table.position()) for name, table in self._tables.items()}
+        checkpoint.save(self.folder, self._arrays(carry), {"step": self.step, "seconds": self.seconds, "files": files})
+
+    def _arrays(self, carry: Carry) -> dict[str, np.ndarray]:
+        arrays = {f"moments/{name}": np.asarray(value) for name, value in carry.moments._asdict().items()}
+        arrays |= {f"auxiliary/{k}": np.asarray(value) for k, value in enumerate(carry.auxiliary)}
+        for name, value in carry.state._asdict().items():
+            if name != "rung":
+                arrays |= {f"state/{name}/{k}": np.asarray(leaf) for k, leaf in enumerate(tf.nest.flatten(value))}
+        return arrays | {"averages/count": np.array(self._count), "averages/sums": self._sums}
+
+    def _restored(self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple) -> Carry:
+        state = self.loop.template(position)
+        fields = {}
+        for name, value in state._asdict().items():
+            if name != "rung":
+                leaves = [tf.constant(arrays[f"state/{name}/{k}"]) for k in range(len(tf.nest.flatten(value)))]
+                fields[name] = tf.nest.pack_sequence_as(value, leaves)
+        state = state._replace(**fields)
+        self.loop.prepare(state)
+        moments = Moments(*(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in Moments._fields))
+        return Carry(state, tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary))), moments)
+
+    def _check_finite(self, carry: Carry, step: int) -> None:
+        potential = np.asarray(carry.state.potential)
+        if np.isfinite(potential).all():
+            return
+        for table in self._tables.values():
+            table.flush()
+        walker = int(np.flatnonzero(~np.isfinite(potential))[0])
+        raise SamplingError(f"The potential of walker {walker} is {potential[walker]} after step {step}.", step, walker)
+
+
+@contextmanager
+def _interruptible():
+    """Turns the first Ctrl-C into a wish that the loop sees between chunks; a second one interrupts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = []
+
+    def handler(number, frame):
+        asked.append(number)
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,77 @@
+"""The manifest of a run: what was run, on what, with which versions, as TOML."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.engine.storage import write_whole
+from tati_re.errors import InputError
+
+NAME = "manifest.toml"
+SCHEMA_VERSION = 1
+
+
+def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Writes `manifest.toml`, whole or not at all.
+
+    Args:
+        folder: The run folder, which exists.
+        content: Nested mappings, lists, texts, numbers, booleans, paths, numpy numbers and arrays. TOML has no word
+            for None: such a key is left out, and an absent key means None. `schema_version` is added at the front.
+
+    Raises:
+        StorageError: The file cannot be written; an old one is unchanged.
+    """
+    import tomli_w
+
+    text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, NAME))
+    write_whole(Path(folder) / NAME, text.encode())
+
+
+def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the content of `manifest.toml`.
+
+    Args:
+        folder: The run folder.
+
+    Returns:
+        Nested dictionaries; a key that was None is absent.
+
+    Raises:
+        InputError: The file is missing, is no TOML, or was written by a later version of the package.
+    """
+    path = Path(folder) / NAME
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"The folder {os.fspath(folder)} is not the folder of a run: it has no {NAME}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"The file {path} cannot be read: {str(error).rstrip('.')}.") from error
+    version = content.get("schema_version")
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+        raise InputError(
+            f"The file {path} was written by another version of the package.",
+            received=f"schema_version = {version}",
+            expected=f"schema_version = {SCHEMA_VERSION}",
+        )
+    return content
+
+
+def _plain(value: Any, where: str) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, f"{where}: {key}") for key, item in value.items() if item is not None}
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, where) for item in value]
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, (str, bool, int, float)):
+        return value
+    raise TypeError(f"{where} cannot hold a {type(value).__name__}")

@@ -1,0 +1,93 @@
+"""What is recorded of a state: the columns of run.csv."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tati_re.errors import InputError
+from tati_re.models.backend import tf
+
+ALWAYS = (
+    "temperature",
+    "step_size",
+    "loss",
+    "potential",
+    "log_prior",
+    "kinetic_energy",
+    "virial",
+    "gradient_norm",
+    "momentum_norm",
+)
+AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
+
+
+class Observables:
+    """Computes a row of run.csv for every walker.
+
+    Args:
+        method: The sampler or optimizer; tells whether there are momenta and a Metropolis test.
+        metric_name: "accuracy" for classifiers, else `None`.
+        extra: The user's own: functions of the parameters `(walkers, parameters)` that return `(walkers,)`.
+    """
+
+    def __init__(self, method, metric_name: str | None, extra: Mapping[str, Callable] | None = None) -> None:
+        self.method = method
+        self.metric_name = metric_name
+        self.extra = dict(extra or {})
+        conditional = [metric_name] if metric_name else []
+        if method.metropolis:
+            conditional.append("acceptance")
+        self.columns = [*ALWAYS, *conditional, *self.extra]
+        self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
+        clash = set(self.extra) & {*ALWAYS, *conditional, "step", "walker"}
+        if clash:
+            raise InputError(
+                "observables: a name is taken by a column of run.csv.",
+                received=", ".join(sorted(clash)),
+                expected="other names",
+            )
+
+    def __call__(self, state, evaluate, acceptance) -> tf.Tensor:
+        """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan."""
+        position = tf.cast(state.position, tf.float64)
+        gradient = tf.cast(state.gradient, tf.float64)
+        undefined = tf.fill(tf.shape(state.potential), tf.constant(float("nan"), tf.float64))
+        if self.method.has_momentum:
+            momentum_square = tf.reduce_sum(tf.square(tf.cast(state.momentum, tf.float64)), axis=-1)
+            kinetic, momentum_norm = 0.5 * momentum_square, tf.sqrt(momentum_square)
+        else:
+            kinetic, momentum_norm = undefined, undefined
+        values = [
+            state.rung.temperature,
+            state.rung.step_size,
+            state.loss,
+            state.potential,
+            state.log_prior,
+            kinetic,
+            0.5 * tf.reduce_sum(position * gradient, axis=-1),
+            tf.sqrt(tf.reduce_sum(tf.square(gradient), axis=-1)),
+            momentum_norm,
+        ]
+        if self.metric_name:
+            values.append(evaluate.metric(state.position))
+        if self.method.metropolis:
+            values.append(acceptance)
+        values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
+        return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
+
+    @staticmethod
+    def _own(name: str, function: Callable, position) -> tf.Tensor:
+        try:
+            value = tf.convert_to_tensor(function(position))
+        except (NotImplementedError, TypeError, AttributeError, ValueError) as error:
+            raise InputError(
+                f"observables: {name!r} cannot be computed inside the compiled steps ({type(error).__name__}).",
+                expected="arithmetic, keras.ops or TensorFlow functions of the parameters (walkers, parameters)",
+            ) from None
+        if value.shape != position.shape[:1]:
+            raise InputError(
+                f"observables: {name!r} must give one number a walker.",
+                received=f"shape {tuple(value.shape)}",
+                expected=f"({position.shape[0]},)",
+            )
+        return value

@@ -1,0 +1,175 @@
+"""Progress of a run: a bar on a terminal, plain lines elsewhere, or silence."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LINE_SECONDS = 5.0
+"""Least time between two plain lines."""
+
+
+class Progress(Protocol):
+    """What the engine tells while it runs; any object with these five methods will do.
+
+    `start` once, then `update` as often as you like, `message` for a sentence at any time, `stop` at the end, also
+    after an error: a bar hides the cursor until then.
+    """
+
+    def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
+        """Begins with `done` of `total` steps, under a title such as the sampler's name."""
+
+    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
+        """Says the step reached, potential and temperature (numbers, or arrays over walkers), and steps a second."""
+
+    def message(self, text: str) -> None:
+        """Says one sentence."""
+
+    def stop(self) -> None:
+        """Ends; a second call does nothing."""
+
+
+class NullProgress:
+    """Says nothing."""
+
+    def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
+        pass
+
+    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class PlainProgress:
+    """One line at most every five seconds, and the last state at the end; messages come at once.
+
+    Args:
+        stream: Where lines go. Default: standard output.
+        seconds: Least time between two lines. Default: 5.
+        clock: Returns seconds. Default: `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        seconds: float = LINE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.stream = stream or sys.stdout
+        self.seconds = seconds
+        self._clock = clock
+        self._waiting: str | None = None
+
+    def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
+        self._total, self._title, self._walkers = total, title, walkers
+        self._waiting = None
+        self._next = self._clock() + self.seconds
+
+    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
+        state = _state(self._total - step, self._walkers, potential, temperature, rate)
+        self._waiting = "  ".join(part for part in (self._title, f"step {step}/{self._total}", state) if part)
+        if self._clock() >= self._next:
+            self._print_waiting()
+
+    def message(self, text: str) -> None:
+        print(text, file=self.stream, flush=True)
+
+    def stop(self) -> None:
+        if self._waiting is not None:
+            self._print_waiting()
+
+    def _print_waiting(self) -> None:
+        print(self._waiting, file=self.stream, flush=True)
+        self._waiting = None
+        self._next = self._clock() + self.seconds
+
+
+class RichProgress:
+    """A bar on a terminal: title, bar, step, walkers, potential, temperature, steps a second, time left.
+
+    Args:
+        stream: The terminal. Default: standard output.
+        console: A rich console to use instead. Default: one on `stream`.
+    """
+
+    def __init__(self, stream: TextIO | None = None, console: Console | None = None) -> None:
+        from rich.console import Console
+
+        self.console = console or Console(file=stream or sys.stdout)
+        self._bar: Any = None
+
+    def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self.stop()
+        self._walkers = walkers
+        self._bar = Bar(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+            console=self.console,
+            refresh_per_second=4,
+            expand=True,
+        )
+        state = _state(total - done, walkers, None, None, None)
+        self._task = self._bar.add_task(title, total=total, completed=done, state=state)
+        self._bar.start()
+
+    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
+        left = int(self._bar.tasks[0].total) - step
+        state = _state(left, self._walkers, potential, temperature, rate)
+        self._bar.update(self._task, completed=step, state=state)
+
+    def message(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
+    """Returns the progress that fits where it is shown.
+
+    Args:
+        verbose: 0 for silence, 1 for a bar on a terminal and plain lines elsewhere, 2 for plain lines. Default: 1.
+        stream: Where it goes. Default: standard output.
+    """
+    stream = stream or sys.stdout
+    if verbose == 0:
+        return NullProgress()
+    if verbose == 1 and stream.isatty() and os.environ.get("TERM") != "dumb":
+        return RichProgress(stream)
+    return PlainProgress(stream)
+
+
+def _state(left: int, walkers: int, potential: Any, temperature: Any, rate: float | None) -> str:
+    """Returns `4 walkers  U 312.4  T 1.002  5,300 steps/s  0:00:12 left`, without what is not known."""
+    parts = [f"{walkers} walkers"] if walkers > 1 else []
+    for letter, value in (("U", potential), ("T", temperature)):
+        if value is not None and np.size(value):
+            mean = float(np.mean(value))
+            parts.append(f"{letter} {mean:.4g}")
+    if rate is not None and math.isfinite(rate) and rate > 0:
+        seconds = max(0, round(left / rate))
+        minutes, hours = seconds // 60 % 60, seconds // 3600
+        parts.append(f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2g} steps/s")
+        parts.append(f"{hours}:{minutes:02d}:{seconds % 60:02d} left")
+    return "  ".join(parts)

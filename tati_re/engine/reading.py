@@ -1,0 +1,96 @@
+"""Reading the tables of a run, also of one that goes on or was killed: complete rows only."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
+    """Returns a CSV table with every number exactly as it was written; a last line still being written is left out."""
+    import pandas
+
+    content = Path(path).read_bytes()
+    complete = content[: content.rfind(b"\n") + 1]
+    if not complete:
+        raise InputError(f"The file {path} has no header line; the run was stopped before it wrote one.")
+    # From 3.1 on pandas reads every number exactly and warns about the word; before it has to be asked.
+    before = tuple(int(part) for part in pandas.__version__.split(".")[:2]) < (3, 1)
+    return pandas.read_csv(io.BytesIO(complete), **({"float_precision": "round_trip"} if before else {}))
+
+
+def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
+    """Returns an HDF5 table with the integer columns first, in the file's own number types."""
+    import pandas
+
+    with open_h5(path) as file:
+        index_columns, columns = h5_columns(file)
+        length = h5_length(file)
+        index = pandas.DataFrame(file["index"][:length], columns=index_columns)
+        rows = pandas.DataFrame(file["rows"][:length], columns=columns)
+    return pandas.concat([index, rows], axis=1)
+
+
+@contextmanager
+def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Opens an HDF5 table for reading, also while it is written and after its writer was killed.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A context that gives the `h5py.File`.
+
+    Raises:
+        InputError: The file is missing, or damaged so that HDF5 cannot open it.
+    """
+    import h5py
+
+    if not Path(path).is_file():
+        raise InputError(f"The file {path} is missing.")
+    try:
+        file = h5py.File(path, "r", libver=("v110", "v110"), swmr=True, locking=False)
+        complete = all(name in file for name in ("index", "rows", "index_columns", "columns"))
+    except (OSError, RuntimeError) as error:
+        raise InputError(
+            f"The file {path} is damaged and cannot be opened ({error}).",
+            expected="the HDF5 file that the run wrote; the other files of the run stay readable",
+        ) from error
+    with file:
+        if not complete:
+            raise InputError(f"The file {path} is not a table of a run.", expected="datasets index, rows and columns")
+        yield file
+
+
+def h5_closed(path: str | os.PathLike[str]) -> bool:
+    """Returns whether the last writer closed the file; otherwise only a single-writer/multiple-reader open works."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r", locking=False):
+            return True
+    except OSError:
+        return False
+
+
+def h5_columns(file: Any) -> tuple[list[str], list[str]]:
+    """Returns the names of the columns of `index` and of `rows`."""
+    return list(file["index_columns"].asstr()[:]), list(file["columns"].asstr()[:])
+
+
+def h5_length(file: Any) -> int:
+    """Returns the number of complete rows: an index of -1 marks one whose writer was killed before it arrived."""
+    length = min(len(file["rows"]), len(file["index"]))
+    missing = np.flatnonzero(file["index"][:length, 0] == -1)
+    return int(missing[0]) if len(missing) else length

@@ -1,0 +1,52 @@
+"""Rows of a table between two flushes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+BLOCK_VALUES = 1 << 17
+"""Numbers turned into text, or copied between files, at a time: bounds the memory, not the size of a table."""
+
+
+class Rows:
+    """What both formats share: the columns, the rows waiting in memory for the next flush, the position on the disk.
+
+    Args:
+        path: The file.
+        columns: Names, in order, each once.
+        integer_columns: Those that hold integers.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], columns: Sequence[str], integer_columns: Sequence[str]) -> None:
+        self.path = Path(path)
+        self.columns = tuple(columns)
+        if len(set(self.columns)) != len(self.columns):
+            twice = next(name for name in self.columns if self.columns.count(name) > 1)
+            raise InputError("A table cannot have two columns of the same name.", received=twice)
+        self.is_integer = np.isin(self.columns, list(integer_columns))
+        self.pending: list[np.ndarray] = []
+        self.on_disk = 0
+
+    def append(self, rows: np.ndarray) -> None:
+        """Adds rows; they wait in memory until `flush`.
+
+        Args:
+            rows: Numbers `(n, columns)`, copied as float64. NaN stands for "no value", not in integer columns.
+        """
+        rows = np.array(rows, dtype=np.float64, ndmin=2)
+        if rows.ndim != 2 or rows.shape[1] != len(self.columns):
+            raise ValueError(f"rows have shape {rows.shape}, the table {self.path} has {len(self.columns)} columns")
+        if not np.isfinite(rows[:, self.is_integer]).all():
+            raise ValueError(f"an integer column of {self.path} received a number that is not finite")
+        if len(rows):
+            self.pending.append(rows)
+
+    def position(self) -> int:
+        """Returns how much of the file is on the disk: bytes of a CSV file, rows of an HDF5 file."""
+        return self.on_disk

@@ -1,0 +1,220 @@
+"""A finished, running or stopped run, read from its folder on demand."""
+
+from __future__ import annotations
+
+import operator
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tati_re.engine import checkpoint, manifest, reading
+from tati_re.engine.storage import storing
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+FIRST_PARAMETER = 4
+"""Trajectories begin with the columns step, walker, potential, loss."""
+
+
+class Moments(NamedTuple):
+    """Mean and variance of the parameters over the steps after burn-in, gathered without storing them.
+
+    Attributes:
+        mean: Of each walker, `(walkers, parameters)`.
+        variance: Of each walker, with denominator `count - 1`, `(walkers, parameters)`; NaN for a single step.
+        count: Steps that entered, `(walkers,)`.
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    count: np.ndarray
+
+    def pooled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns mean and variance `(parameters,)` over all walkers' steps together (Chan, Golub, LeVeque, 1983)."""
+        count = self.count[:, None].astype(np.float64)
+        total = count.sum()
+        mean = (count * self.mean).sum(axis=0) / total
+        within = np.where(count > 1, self.variance * (count - 1), 0.0).sum(axis=0)
+        between = (count * (self.mean - mean) ** 2).sum(axis=0)
+        return mean, (within + between) / (total - 1) if total > 1 else np.full_like(mean, np.nan)
+
+
+class Run:
+    """A run as tables and parameters; a file is read when it is asked for, and again only after it changed.
+
+    Args:
+        folder: The run folder. `tati_re.load` checks it first.
+
+    Example:
+        >>> run = tati_re.load("runs/a")
+        >>> run.averages.groupby("walker").last()
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._read: dict[str, tuple[tuple[int, int], Any]] = {}
+
+    def __repr__(self) -> str:
+        return f"Run({os.fspath(self.folder)!r})"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Options, versions, parameters and choices of the run."""
+        return self._cached(manifest.NAME, lambda path: manifest.read(path.parent))
+
+    @property
+    def run_info(self) -> pandas.DataFrame:
+        """The table `run.csv`: one row a recorded step and walker."""
+        return self._table("run.csv")
+
+    @property
+    def averages(self) -> pandas.DataFrame:
+        """The table `averages.csv`: running averages."""
+        return self._table("averages.csv")
+
+    @property
+    def timing(self) -> pandas.DataFrame:
+        """The table `timing.csv`: clock readings."""
+        return self._table("timing.csv")
+
+    @property
+    def trajectory(self) -> pandas.DataFrame:
+        """The stored positions, from `trajectory.csv` or `trajectory.h5`."""
+        return self._table(self._trajectory_name())
+
+    @property
+    def moments(self) -> Moments:
+        """Mean and variance of the parameters up to the last checkpoint."""
+        name = f"{checkpoint.FOLDER}/{checkpoint.CURRENT}"
+        return self._cached(name, self._read_moments) if (self.folder / name).exists() else self._read_moments()
+
+    def parameters(self, which: str | int = "mean", walker: int | None = None) -> np.ndarray:
+        """Returns one parameter vector of the run.
+
+        Args:
+            which: `"mean"`, over the steps after burn-in, or a stored step. Default: `"mean"`.
+            walker: Counted from 0. None means all walkers pooled for the mean, and for a step the only walker.
+                Default: None.
+
+        Returns:
+            The vector `(parameters,)`, in the run's number type.
+
+        Raises:
+            InputError: The step is not stored, only projections are, there is no such walker, or several and none said.
+        """
+        num_parameters = self.manifest["parameters"]["num"]
+        if which == "mean":
+            moments = self.moments
+            vector = moments.pooled()[0] if walker is None else moments.mean[_checked(walker, len(moments.mean))]
+        else:
+            vector = self._stored(which, walker)
+        if len(vector) != num_parameters:
+            raise InputError("The run's files do not fit its manifest.", f"{len(vector)} parameters", num_parameters)
+        return np.asarray(vector, dtype=self.manifest.get("options", {}).get("dtype", "float32"))
+
+    def save_model(self, which: str | int, path: str | os.PathLike[str], walker: int = 0) -> None:
+        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens.
+
+        Args:
+            which: `"mean"`, over all walkers and steps after burn-in, or a stored step.
+            path: The file, ending in `.keras`; its folder exists.
+            walker: Whose position at that step; the mean does not use it. Default: 0.
+
+        Raises:
+            InputError: The step is not stored, or the path does not end in `.keras`.
+            StorageError: The file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix != ".keras":
+            raise InputError("The path of a saved model must end in .keras.", received=path)
+        vector = self.parameters(which, None if which == "mean" else walker)
+        from tati_re.models.build import load_model
+        from tati_re.models.flat import FlatModel
+
+        model = load_model(self.folder / "model.keras")
+        FlatModel(model).set(vector)
+        with storing(path):
+            model.save(path)
+
+    def summary(self) -> Any:
+        """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
+        from tati_re.analysis.summary import summarize
+
+        return summarize(self)
+
+    def _cached(self, name: str, read: Callable[[Path], Any]) -> Any:
+        path = self.folder / name
+        status = path.stat() if path.exists() else None
+        key = (status.st_size, status.st_mtime_ns) if status else (-1, -1)
+        if name not in self._read or self._read[name][0] != key:
+            self._read[name] = (key, read(path))
+        return self._read[name][1]
+
+    def _table(self, name: str) -> pandas.DataFrame:
+        if not (self.folder / name).exists():
+            raise InputError(f"The run {self.folder} has no {name}.")
+        return self._cached(name, reading.read_h5 if name.endswith(".h5") else reading.read_csv)
+
+    def _trajectory_name(self) -> str:
+        for name in ("trajectory.csv", "trajectory.h5"):
+            if (self.folder / name).exists():
+                return name
+        raise InputError(f"The run {self.folder} has no trajectory.", expected="a run with trajectory_every above 0")
+
+    def _read_moments(self, _: Path | None = None) -> Moments:
+        arrays, _, note = checkpoint.load(self.folder)
+        if note:
+            warnings.warn(note, stacklevel=4)
+        if "moments/mean" not in arrays or np.max(arrays["moments/count"], initial=0) < 1:
+            raise InputError(f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.")
+        mean = np.atleast_2d(arrays["moments/mean"]).astype(np.float64)
+        count = np.broadcast_to(arrays["moments/count"], len(mean)).astype(np.int64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            variance = np.atleast_2d(arrays["moments/m2"]).astype(np.float64) / (count[:, None] - 1)
+        return Moments(mean, variance, count)
+
+    def _stored(self, which: str | int, walker: int | None) -> np.ndarray:
+        try:
+            step = operator.index(which)
+        except TypeError:
+            raise InputError("Unknown choice of parameters.", which, '"mean" or the number of a stored step') from None
+        name = self._trajectory_name()
+        if self.manifest.get("options", {}).get("directions"):
+            raise InputError(f"The run {self.folder} stored projections, not parameters.", f"step {step}", '"mean"')
+        if name.endswith(".h5"):
+            with reading.open_h5(self.folder / name) as file:
+                index = file["index"][: reading.h5_length(file)]
+                row = self._find(index, step, walker)
+                # The integer columns step and walker are in `index`, so that `rows` starts with potential, loss.
+                return file["rows"][row][FIRST_PARAMETER - 2 :][: self.manifest["parameters"]["num"]]
+        frame = self.trajectory
+        row = self._find(frame[["step", "walker"]].to_numpy(), step, walker)
+        last = FIRST_PARAMETER + self.manifest["parameters"]["num"]
+        return frame.iloc[row, FIRST_PARAMETER:last].to_numpy(dtype=np.float64)
+
+    def _find(self, index: np.ndarray, step: int, walker: int | None) -> int:
+        """Returns the row of a step and walker in the columns step, walker `(rows, 2)`."""
+        if not len(index):
+            raise InputError(f"The trajectory of {self.folder} is empty.", f"step {step}")
+        at_step = np.flatnonzero(index[:, 0] == step)
+        if not len(at_step):
+            steps = np.unique(index[:, 0])
+            near = steps[np.argmin(np.abs(steps - step))]
+            stored = f"one of the {len(steps)} stored steps from {steps[0]} to {steps[-1]}, the nearest being {near}"
+            raise InputError("The step is not stored.", f"step {step}", stored)
+        if walker is None and len(at_step) > 1:
+            raise InputError("The run has several walkers.", "walker=None", f"a walker from 0 to {len(at_step) - 1}")
+        chosen = _checked(0 if walker is None else walker, len(at_step))
+        return int(at_step[index[at_step, 1] == chosen][0])
+
+
+def _checked(walker: int, num_walkers: int) -> int:
+    if not 0 <= walker < num_walkers:
+        raise InputError("There is no such walker.", f"walker={walker}", f"a walker from 0 to {num_walkers - 1}")
+    return walker

@@ -1,0 +1,84 @@
+"""The folder of a run: made or emptied before it, opened after it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tati_re.engine import checkpoint, manifest
+from tati_re.engine.run import Run
+from tati_re.engine.storage import PARTIAL, storing
+from tati_re.errors import InputError, nearest
+
+FILES = (
+    manifest.NAME,
+    "model.keras",
+    "run.csv",
+    "averages.csv",
+    "trajectory.csv",
+    "trajectory.h5",
+    "timing.csv",
+    f"{checkpoint.FOLDER}/{checkpoint.CURRENT}",
+    f"{checkpoint.FOLDER}/{checkpoint.PREVIOUS}",
+)
+"""Every file that a run writes, the manifest first: without it a half-emptied folder is not taken for a run."""
+
+
+def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """Makes the folder of a new run, empty of an old one.
+
+    Args:
+        path: The folder; its parents are made too.
+        overwrite: Whether the files of an old run in it are removed. Files that no run writes stay. Default: False.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: The folder is not empty and `overwrite` is False, or it is a file.
+        StorageError: The folder cannot be made, or an old file not removed.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("The output is a file.", received=folder, expected="a folder that is new or empty")
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        found = sorted(entry.name for entry in folder.iterdir())
+        if found and not overwrite:
+            raise InputError(
+                f"The output folder {folder} is not empty.",
+                received=", ".join(found[:3]) + (", ..." if len(found) > 3 else ""),
+                expected=f"a new folder, overwrite (--overwrite), or resume (--resume {folder})",
+            )
+        for name in FILES:
+            (folder / name).unlink(missing_ok=True)
+            (folder / (name + PARTIAL)).unlink(missing_ok=True)
+        checkpoints = folder / checkpoint.FOLDER
+        if checkpoints.is_dir() and not any(checkpoints.iterdir()):
+            checkpoints.rmdir()
+    return folder
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Opens the folder of a run; nothing but its manifest is read yet.
+
+    Args:
+        path: The folder, of a run that ended, goes on, or was killed.
+
+    Returns:
+        The run, with its tables as pandas DataFrames.
+
+    Raises:
+        InputError: There is no such folder, or it is not the folder of a run.
+
+    Example:
+        >>> run = load("runs/a")
+        >>> run.run_info["potential"].mean()
+    """
+    folder = Path(path)
+    if not folder.exists():
+        beside = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
+        raise InputError(f"There is no run folder {folder}.{nearest(folder.name, beside)}")
+    run = Run(folder)
+    manifest.read(folder)
+    return run

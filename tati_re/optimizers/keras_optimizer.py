@@ -1,0 +1,117 @@
+"""Any Keras optimizer as a method of the engine."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any, NamedTuple
+
+from tati_re.models.backend import keras, tf
+from tati_re.samplers.protocol import Info, Rung
+
+
+class KerasOptimizerState(NamedTuple):
+    """Fields as in :class:`tati_re.samplers.protocol.State`; `slots` are the optimizer's own variables."""
+
+    position: Any
+    gradient: Any
+    potential: Any
+    loss: Any
+    log_prior: Any
+    slots: Any
+    rung: Rung
+
+
+class KerasOptimizer:
+    """A Keras optimizer, applied to every walker's weights on their own, tensor by tensor as Keras does.
+
+    Args:
+        optimizer: A name such as "adam" or "sgd", or a Keras optimizer object.
+        learning_rate: For a name; an object keeps its own.
+        shapes: Of the model's weights, in the order of the flat vector.
+        num_walkers: W.
+    """
+
+    has_momentum = False
+    metropolis = False
+    full_batch = False
+    current = True
+    gradients_per_step = 1.0
+
+    def __init__(self, optimizer, learning_rate: float, shapes: list[tuple[int, ...]], num_walkers: int) -> None:
+        if isinstance(optimizer, str):
+            optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate)
+        else:
+            optimizer = type(optimizer).from_config(optimizer.get_config())
+        self.optimizer = optimizer
+        self.name = type(optimizer).__name__.lower()
+        self._shapes = [tuple(shape) for shape in shapes]
+        self._walkers = num_walkers
+        self._built = False
+
+    def _build(self, dtype: tf.DType) -> None:
+        if not self._built:
+            variables = [
+                keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name)
+                for _ in range(self._walkers)
+                for shape in self._shapes
+            ]
+            self.optimizer.build(variables)
+            self._built = True
+
+    def _split(self, flat) -> list:
+        sizes = [math.prod(shape) for shape in self._shapes]
+        return [
+            tf.reshape(piece, shape)
+            for vector in tf.unstack(flat, num=self._walkers)
+            for piece, shape in zip(tf.split(vector, sizes), self._shapes, strict=True)
+        ]
+
+    def init(self, position, evaluate, noise) -> KerasOptimizerState:
+        with tf.init_scope():
+            self._build(position.dtype)
+        energy = evaluate(position)
+        slots = [tf.convert_to_tensor(variable.value) for variable in self.optimizer.variables]
+        return KerasOptimizerState(
+            position, energy.gradient, energy.potential, energy.loss, energy.log_prior, slots, evaluate.rung
+        )
+
+    def step(self, state: KerasOptimizerState, evaluate, noise) -> tuple[KerasOptimizerState, Info]:
+        with tf.init_scope():
+            self._build(state.position.dtype)
+        gradients = self._split(state.gradient / evaluate.scale)
+        values, slots = self.optimizer.stateless_apply(list(state.slots), gradients, self._split(state.position))
+        position = tf.reshape(tf.concat([tf.reshape(value, [-1]) for value in values], 0), state.position.shape)
+        position, _ = evaluate.confine(position, None)
+        energy = evaluate(position)
+        new = KerasOptimizerState(
+            position,
+            energy.gradient,
+            energy.potential,
+            energy.loss,
+            energy.log_prior,
+            [tf.convert_to_tensor(s) for s in slots],
+            state.rung,
+        )
+        return new, Info()
+
+    def get_config(self) -> dict:
+        config = {
+            key: value
+            for key, value in self.optimizer.get_config().items()
+            if isinstance(value, (str, int, float, bool))
+        }
+        return {"optimizer": self.name, **{key: value for key, value in config.items() if key != "name"}}
+
+
+def keras_optimizers() -> dict[str, type]:
+    """Names, in small letters, of all optimizers that Keras brings."""
+    found = {}
+    for name, value in vars(keras.optimizers).items():
+        if (
+            inspect.isclass(value)
+            and issubclass(value, keras.optimizers.Optimizer)
+            and name not in ("Optimizer", "LossScaleOptimizer")
+        ):
+            found[name.lower()] = value
+    return dict(sorted(found.items()))

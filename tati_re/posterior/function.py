@@ -1,0 +1,91 @@
+"""A potential given as a function, for physics problems, teaching and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tati_re.models.backend import tf
+from tati_re.posterior.priors import Flat, Prior
+from tati_re.samplers.protocol import Energy, Rung
+
+
+class FunctionPotential:
+    """U(θ) = λ L(θ) + V(θ) with L given as a function of all walkers' positions.
+
+    Args:
+        function: L; takes positions `(walkers, parameters)`, returns `(walkers,)`, in TensorFlow operations.
+        num_parameters: P.
+        prior: V. Default: none.
+        dtype: "float32" or "float64". Default: "float64".
+        parameter_names: Default: `x[0]`, `x[1]`, ...
+
+    Example:
+        >>> well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), num_parameters=1)
+        >>> well.num_parameters
+        1
+    """
+
+    num_examples = 1
+    batches = None
+    scale = 1.0
+    metric_name = None
+    auxiliary: tuple = ()
+
+    def __init__(
+        self,
+        function: Callable,
+        num_parameters: int,
+        prior: Prior | None = None,
+        dtype: str = "float64",
+        parameter_names: Sequence[str] | None = None,
+    ) -> None:
+        self.function = function
+        self.num_parameters = int(num_parameters)
+        self.prior = prior or Flat()
+        self.dtype = tf.as_dtype(dtype)
+        self.parameter_names = list(parameter_names or (f"x[{i}]" for i in range(num_parameters)))
+
+    def bind(self, rung: Rung, batch=None, auxiliary: tuple = ()) -> FunctionEvaluate:
+        """The potential as a step sees it."""
+        return FunctionEvaluate(self, rung)
+
+    def describe(self) -> str:
+        return f"U = L + V, L a function of {self.num_parameters} parameters, V = -log of the prior ({self.prior})"
+
+
+class FunctionEvaluate:
+    """A :class:`FunctionPotential` bound to the walkers' rungs."""
+
+    auxiliary: tuple = ()
+    scale = 1.0
+
+    def __init__(self, potential: FunctionPotential, rung: Rung) -> None:
+        self.potential = potential
+        self.rung = rung
+
+    def __call__(self, position) -> Energy:
+        with tf.GradientTape() as tape:
+            tape.watch(position)
+            loss = self.potential.function(position)
+        slope = tape.gradient(loss, position, unconnected_gradients="zero")
+        return combine(loss, slope, self.potential.prior, position, self.rung, 1.0)
+
+    full = __call__
+
+    def confine(self, position, momentum):
+        return self.potential.prior.confine(position, momentum)
+
+    def metric(self, position) -> None:
+        return None
+
+
+def combine(loss, slope, prior: Prior, position, rung: Rung, scale: float) -> Energy:
+    """U = λ scale loss + V and its gradient, from the mean loss `(walkers,)` and the gradient of scale times it."""
+    loss = tf.cast(loss, tf.float64)
+    log_prior = prior.log_prob(position)
+    weight = tf.cast(rung.likelihood_weight, tf.float64)
+    gradient = tf.cast(weight, position.dtype)[:, None] * slope
+    prior_gradient = prior.gradient(position)
+    if prior_gradient is not None:
+        gradient = gradient + prior_gradient
+    return Energy(weight * scale * loss - log_prior, gradient, loss, log_prior)

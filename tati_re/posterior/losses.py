@@ -1,0 +1,213 @@
+"""Losses as the potential needs them: one number an example, and what a prediction made under the loss means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tati_re.errors import InputError, nearest
+from tati_re.models.backend import keras, tf
+
+CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
+REGRESSION = ("gaussian", "mean_squared_error", "mean_absolute_error")
+_SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
+
+
+class Loss:
+    """A loss with one value an example.
+
+    Args:
+        name: `sparse_categorical_crossentropy`, `categorical_crossentropy`, `binary_crossentropy`, `gaussian`,
+            `mean_squared_error`,
+            `mean_absolute_error`, or the name of any other Keras loss.
+        from_logits: Whether the cross-entropies take logits.
+        noise_std: Standard deviation of the noise that `gaussian` assumes.
+        function: A Keras loss, in place of a known name.
+
+    Attributes:
+        likelihood: N times the mean loss is a negative log likelihood, constants included.
+        words: What the loss assumes about the data, for the start of a run.
+    """
+
+    def __init__(self, name: str, from_logits: bool = True, noise_std: float = 1.0, function=None) -> None:
+        self.name = name
+        self.from_logits = from_logits
+        self.noise_std = float(noise_std)
+        self._function = function
+        self.likelihood = name in (*CLASSIFICATION, "gaussian")
+        self.words = {
+            "gaussian": f"Gaussian noise of standard deviation {noise_std:g}",
+            "mean_squared_error": "the mean squared error",
+            "mean_absolute_error": "the mean absolute error",
+        }.get(
+            name,
+            f"{name}, the model's outputs taken as {'logits' if from_logits else 'probabilities'}"
+            if name in CLASSIFICATION
+            else name,
+        )
+
+    def per_example(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """The loss of each example, `(n,)`, from targets `(n, ...)` and outputs `(n, ...)`."""
+        if self.name == "sparse_categorical_crossentropy":
+            values = self._sparse(targets, outputs)
+        elif self.name == "categorical_crossentropy":
+            values = -tf.reduce_sum(targets * self._log_probabilities(outputs), axis=-1)
+        elif self.name == "binary_crossentropy":
+            values = self._binary(targets, outputs)
+        elif self.name == "gaussian":
+            constant = math.log(self.noise_std * math.sqrt(2 * math.pi))
+            values = tf.reduce_sum(tf.square((targets - outputs) / self.noise_std) / 2 + constant, axis=-1)
+        elif self.name == "mean_squared_error":
+            values = tf.reduce_mean(tf.square(targets - outputs), axis=-1)
+        elif self.name == "mean_absolute_error":
+            values = tf.reduce_mean(tf.abs(targets - outputs), axis=-1)
+        else:
+            values = self._function(targets, outputs)
+        extra = list(range(1, len(values.shape)))
+        return tf.reduce_mean(values, axis=extra) if extra else values
+
+    def _log_probabilities(self, outputs: tf.Tensor) -> tf.Tensor:
+        if self.from_logits:
+            return tf.nn.log_softmax(outputs, axis=-1)
+        tiny = tf.constant(np.finfo(outputs.dtype.as_numpy_dtype).tiny, outputs.dtype)
+        return tf.math.log(tf.maximum(outputs / tf.reduce_sum(outputs, axis=-1, keepdims=True), tiny))
+
+    def _sparse(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        if self.from_logits:
+            return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
+        chosen = tf.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)
+        return -tf.reduce_sum(chosen * self._log_probabilities(outputs), axis=-1)
+
+    def _binary(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        if self.from_logits:
+            values = tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs)
+        else:
+            tiny = tf.constant(np.finfo(outputs.dtype.as_numpy_dtype).tiny, outputs.dtype)
+            values = -targets * tf.math.log(tf.maximum(outputs, tiny)) - (1 - targets) * tf.math.log(
+                tf.maximum(1 - outputs, tiny)
+            )
+        return tf.reduce_sum(values, axis=-1)
+
+    def accuracy(self, targets: tf.Tensor, outputs: tf.Tensor, signs: bool) -> tf.Tensor:
+        """1 where the prediction is right, `(n,)`, float32; `signs` compares signs, for labels -1 and +1."""
+        if self.name == "sparse_categorical_crossentropy":
+            right = tf.equal(tf.argmax(outputs, axis=-1, output_type=targets.dtype), targets)
+        elif self.name == "binary_crossentropy":
+            boundary = 0.0 if self.from_logits else 0.5
+            right = tf.reduce_all(tf.equal(outputs > boundary, targets > 0.5), axis=-1)
+        elif signs:
+            right = tf.reduce_all(tf.equal(outputs > 0, targets > 0), axis=-1)
+        else:
+            right = tf.equal(tf.argmax(outputs, axis=-1), tf.argmax(targets, axis=-1))
+        right = tf.cast(right, tf.float32)
+        extra = list(range(1, len(right.shape)))
+        return tf.reduce_mean(right, axis=extra) if extra else right
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Class probabilities of the model's outputs; regression outputs are returned as they are."""
+        if self.name not in CLASSIFICATION or not self.from_logits:
+            return outputs
+        if self.name == "binary_crossentropy":
+            return 0.5 * (1 + np.tanh(0.5 * outputs))
+        shifted = np.exp(outputs - outputs.max(axis=-1, keepdims=True))
+        return shifted / shifted.sum(axis=-1, keepdims=True)
+
+    def implied_noise(self, num_outputs: int) -> str | None:
+        """For the mean squared error under the posterior: which noise it stands for, in a sentence."""
+        if self.name != "mean_squared_error":
+            return None
+        return (
+            f"The mean squared error as a log likelihood stands for Gaussian noise of standard "
+            f"deviation {math.sqrt(num_outputs / 2):.4g}; "
+            "loss='gaussian' with noise_std says it and counts its constant."
+        )
+
+    def get_config(self) -> dict:
+        return {"loss": self.name, "from_logits": self.from_logits, "noise_std": self.noise_std}
+
+
+def make_loss(
+    loss, num_classes: int | None, one_hot: bool, signs: bool, noise_std: float, from_logits, activation: str | None
+) -> Loss:
+    """Finds the loss that an option names, or the one that fits the data.
+
+    Args:
+        loss: A name, a Keras loss object, or `None`: cross-entropy for classes, `gaussian` for regression.
+        num_classes: `None` for regression.
+        one_hot: The labels are rows of class indicators.
+        signs: The labels are -1 and +1 with one output.
+        noise_std: Of `gaussian`.
+        from_logits: `True`, `False`, or "auto": probabilities where the model ends in a softmax (binary: sigmoid), else
+            logits.
+        activation: What the model ends in, `None` where unknown.
+
+    Raises:
+        InputError: There is no such loss.
+    """
+    function, name = None, loss
+    if isinstance(loss, keras.losses.Loss):
+        config = loss.get_config()
+        name = _snake(type(loss).__name__)
+        if name in CLASSIFICATION and not config.get("label_smoothing"):
+            from_logits = bool(config.get("from_logits", False))
+        elif name not in REGRESSION:
+            function = loss.call
+            name = f"keras.losses.{type(loss).__name__}"
+    elif callable(loss):
+        function, name = loss, getattr(loss, "__name__", "loss")
+    elif loss is None:
+        if num_classes is None:
+            name = "gaussian"
+        elif signs:
+            name = "mean_squared_error"
+        else:
+            name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
+    name = _SHORT.get(name, name)
+    if function is None and name not in (*CLASSIFICATION, *REGRESSION):
+        try:
+            function = keras.losses.get(name)
+        except ValueError:
+            raise InputError(
+                f"loss: there is none of this name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}",
+                received=repr(loss),
+                expected=f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss",
+            ) from None
+        function = getattr(function, "call", function)
+    if from_logits == "auto":
+        from_logits = activation != ("sigmoid" if name == "binary_crossentropy" else "softmax")
+    return Loss(name, bool(from_logits), noise_std, function)
+
+
+def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None) -> None:
+    """Raises InputError where the model's outputs cannot be compared with the labels under this loss.
+
+    Args:
+        loss: The loss.
+        output_shape: Of one example's output.
+        target_shape: Of one example's label.
+        num_classes: `None` for regression.
+    """
+    last = output_shape[-1] if output_shape else 1
+    if loss.name == "sparse_categorical_crossentropy":
+        if num_classes is None:
+            raise InputError(
+                "loss: the labels are no classes.", received=loss.name, expected="gaussian or another regression loss"
+            )
+        if last < num_classes:
+            raise InputError(
+                f"loss: {loss.name} needs one output a class.",
+                received=f"a model with {last} outputs",
+                expected=f"at least {num_classes} outputs",
+            )
+        target_shape = (*target_shape, last)
+    if loss.name in (*CLASSIFICATION, *REGRESSION) and tuple(output_shape) != tuple(target_shape):
+        raise InputError(
+            f"loss: the model's outputs do not fit the labels under {loss.name}.",
+            received=f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}",
+            expected="equal shapes",
+        )
+
+
+def _snake(name: str) -> str:
+    return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))

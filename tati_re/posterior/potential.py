@@ -1,0 +1,281 @@
+"""The potential of a Keras model and its data: U = λ L + V, L = N * mean loss, V = -log prior."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.models.backend import tf
+from tati_re.posterior.function import combine
+from tati_re.posterior.losses import Loss
+from tati_re.posterior.priors import Prior
+from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers
+from tati_re.samplers.protocol import Energy, Rung
+
+_FULL_CHUNK = 65_536
+
+
+class Batch(NamedTuple):
+    """Which examples one step sees.
+
+    Attributes:
+        indices: `(walkers, n)`, or `(1, n)` where all walkers share them, int32.
+        size: How many of the n are meant (a short last batch is padded), int32 scalar.
+    """
+
+    indices: Any
+    size: Any
+
+
+class ModelPotential:
+    """The potential that a model, a loss, a prior and a data set make.
+
+    Args:
+        flat: The model as a function of a flat vector (:class:`tati_re.models.flat.FlatModel`).
+        loss: One value an example.
+        prior: V.
+        dataset: Inputs and labels (:class:`tati_re.data.Dataset`).
+        batches: The mini-batches (:class:`tati_re.data.Batches`).
+        num_walkers: W.
+        convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
+        walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
+        training: The forward pass is Keras' training one: batch statistics, dropout, moving averages updated.
+
+    Attributes:
+        scale: L over the mean loss: N, or 1.
+        auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
+    """
+
+    def __init__(
+        self,
+        flat,
+        loss: Loss,
+        prior: Prior,
+        dataset,
+        batches,
+        num_walkers: int,
+        convention: str = "posterior",
+        walker_evaluation: str = "auto",
+        training: bool = False,
+    ) -> None:
+        self.flat, self.loss, self.prior, self.dataset, self.batches = flat, loss, prior, dataset, batches
+        self.num_walkers = int(num_walkers)
+        self.convention = convention
+        self.num_parameters = flat.num_parameters
+        self.dtype = tf.as_dtype(flat.dtype)
+        self.num_examples = dataset.num_examples
+        self.scale = float(self.num_examples) if convention == "posterior" else 1.0
+        self.training = training and flat.has_training_state
+        self.shared = batches.full or batches.shared
+        self.walker_evaluation = choose(
+            walker_evaluation, flat.vectorizable, self.num_walkers, self.shared, self.training
+        )
+        self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
+        self.signs = is_signs(dataset)
+        self.metric_name = "accuracy" if dataset.num_classes is not None else None
+        self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
+        self._x = tf.constant(stored_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype))
+        self._y = tf.constant(stored_targets(dataset.targets, loss, self.dtype))
+        self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return self.flat.parameter_names()
+
+    def bind(self, rung: Rung, batch: Batch | None = None, auxiliary: tuple = ()) -> ModelEvaluate:
+        """The potential as a step sees it; without a batch, all data."""
+        return ModelEvaluate(self, rung, batch, auxiliary)
+
+    def gather(self, batch: Batch | None):
+        """Inputs and labels of a batch, ready for the model, with the walkers first unless they share them."""
+        if batch is None:
+            return self.prepared(self._x), self._y
+        indices = batch.indices[0] if self.shared else batch.indices
+        return self.prepared(tf.gather(self._x, indices)), tf.gather(self._y, indices)
+
+    def prepared(self, x):
+        """Stored inputs in the type and scale that the model takes."""
+        x = tf.cast(x, self.flat.input_dtype)
+        scale = self.dataset.input_scale
+        return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
+
+    def energy(
+        self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None
+    ) -> tuple[Energy, tuple]:
+        """U and its gradient on one batch (or on all data at once), and the updated auxiliary."""
+        x, y = self.gather(batch)
+        return self._energy(
+            position, rung, x, y, None if batch is None else batch.size, auxiliary, how or self.walker_evaluation
+        )
+
+    def _energy(self, position, rung: Rung, x, y, size, auxiliary: tuple, how: str) -> tuple[Energy, tuple]:
+        shared = self.shared or size is None
+        mean_loss, slope, auxiliary = self._mean_loss(position, x, y, size, auxiliary, shared, how)
+        return self._with_prior(position, rung, mean_loss, slope), auxiliary
+
+    def _with_prior(self, position, rung: Rung, mean_loss, slope) -> Energy:
+        energy = combine(mean_loss, slope, self.prior, position, rung, self.scale)
+        if self.flat.regularizer is None:
+            return energy
+        value, gradient = self._regularizer(position)
+        return energy._replace(
+            potential=energy.potential + value, gradient=energy.gradient + gradient, log_prior=energy.log_prior - value
+        )
+
+    def _mean_loss(self, position, x, y, size, auxiliary: tuple, shared: bool, how: str):
+        """Mean loss of each walker, float64, and the gradient of scale times it."""
+        capacity = y.shape[0] if shared else y.shape[1]
+        if size is not None and self._may_be_short:
+            mask = tf.cast(tf.range(capacity) < size, self.dtype)
+            count = tf.cast(size, tf.float64)
+        else:
+            mask, count = None, tf.constant(float(capacity), tf.float64)
+        factor = self.scale / count
+
+        def total(weights, extra, inputs, labels):
+            outputs, new = self.flat.call(weights, extra, inputs, training=self.training)
+            losses = self.loss.per_example(labels, outputs)
+            if mask is not None:
+                losses = losses * mask
+            return tf.reduce_sum(tf.cast(losses, tf.float64)) * factor, new
+
+        losses, slope, auxiliary = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
+        return losses / self.scale, slope, auxiliary
+
+    def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
+        """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
+        piece = max(1, _FULL_CHUNK // self.num_walkers)
+        count = self.num_examples
+        if count <= piece:
+            return self.energy(position, rung, None, auxiliary, self._full_evaluation)[0]
+
+        def body(start, loss, slope):
+            indices = start + tf.range(piece)
+            part, gradient = self._part(position, tf.gather(self._x, indices), tf.gather(self._y, indices), auxiliary)
+            return start + piece, loss + part, slope + gradient
+
+        whole = count - count % piece
+        state = (tf.constant(0), tf.zeros((position.shape[0],), tf.float64), tf.zeros_like(position))
+        _, loss, slope = tf.while_loop(lambda start, *_: start < whole, body, state)
+        if whole < count:
+            part, gradient = self._part(position, self._x[whole:], self._y[whole:], auxiliary)
+            loss, slope = loss + part, slope + gradient
+        return self._with_prior(position, rung, loss, slope)
+
+    def _part(self, position, x, y, auxiliary: tuple):
+        """What some of the examples add to the mean loss of all, and to its slope."""
+        loss, slope, _ = self._mean_loss(position, self.prepared(x), y, None, auxiliary, True, self._full_evaluation)
+        share = y.shape[0] / self.num_examples
+        return loss * share, slope * tf.constant(share, slope.dtype)
+
+    def _regularizer(self, position):
+        with tf.GradientTape() as tape:
+            tape.watch(position)
+            values = tf.stack(
+                [
+                    self.scale * tf.cast(self.flat.regularizer(self.flat.split_one(theta)), tf.float64)
+                    for theta in tf.unstack(position)
+                ]
+            )
+        return values, tape.gradient(values, position, unconnected_gradients="zero")
+
+    def metric(self, position, batch: Batch | None, auxiliary: tuple):
+        """Accuracy of each walker on a batch, `(walkers,)`, float64."""
+        x, y = self.gather(batch)
+        shared = self.shared or batch is None
+        if batch is not None and self._may_be_short:
+            capacity = y.shape[0] if shared else y.shape[1]
+            weight = tf.cast(tf.range(capacity) < batch.size, tf.float64) / tf.cast(batch.size, tf.float64)
+        else:
+            weight = None
+
+        def accuracy(weights, extra, inputs, labels):
+            outputs, _ = self.flat.call(weights, extra, inputs)
+            right = tf.cast(self.loss.accuracy(labels, outputs, self.signs), tf.float64)
+            return tf.reduce_mean(right) if weight is None else tf.reduce_sum(right * weight)
+
+        return map_walkers(self.walker_evaluation, accuracy, self.flat.split(position), auxiliary, x, y, shared)
+
+    def describe(self) -> str:
+        """What U means, in words, for the start of a run."""
+        count = (
+            f"{self.num_examples} * mean loss"
+            if self.convention == "posterior"
+            else "mean loss (not times the number of examples)"
+        )
+        batch = (
+            "all examples"
+            if self.batches.full
+            else f"mini-batches of {self.batches.batch_size} of {self.num_examples} examples"
+        )
+        words = f"U = L + V, L = {count} ({self.loss.words}) from {batch}, V = -log of the prior ({self.prior})"
+        if self.flat.regularizer is not None:
+            words += f", and {self.scale:g} times the model's weight regularisers"
+        return words
+
+    def notices(self) -> list[str]:
+        """Sentences that a user should read before the run."""
+        said = []
+        if not self.prior.proper and self.flat.regularizer is None:
+            said.append(
+                "Nothing confines U: without a prior, directions in which the loss is flat have no equilibrium."
+            )
+        if self.convention == "posterior" and not self.loss.likelihood:
+            implied = self.loss.implied_noise(int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1)
+            said.append(
+                implied
+                or f"The loss {self.loss.name} is no likelihood with its constant: "
+                "exp(-N * mean loss) is sampled as it stands."
+            )
+        return said
+
+
+class ModelEvaluate:
+    """A :class:`ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
+
+    After the step `auxiliary` holds the variables as the forward passes left them.
+    """
+
+    def __init__(self, potential: ModelPotential, rung: Rung, batch: Batch | None, auxiliary: tuple) -> None:
+        self.potential, self.rung, self.batch, self.auxiliary = potential, rung, batch, auxiliary
+        self.scale = potential.scale
+
+    def __call__(self, position) -> Energy:
+        energy, self.auxiliary = self.potential.energy(position, self.rung, self.batch, self.auxiliary)
+        return energy
+
+    def full(self, position) -> Energy:
+        return self.potential.full(position, self.rung, self.auxiliary)
+
+    def confine(self, position, momentum):
+        return self.potential.prior.confine(position, momentum)
+
+    def metric(self, position):
+        if self.potential.metric_name is None:
+            return None
+        return self.potential.metric(position, self.batch, self.auxiliary)
+
+
+def is_signs(dataset) -> bool:
+    """Whether the labels are -1 and +1 in one column."""
+    targets = dataset.targets
+    one_column = targets.ndim == 1 or targets.shape[1] == 1
+    return dataset.num_classes == 2 and one_column and targets.min() == -1 and targets.max() == 1
+
+
+def stored_inputs(inputs: np.ndarray, scale: float, dtype: str) -> np.ndarray:
+    """Inputs as they are kept on the device: bytes that are scaled later stay bytes, everything else is in the model's
+    type."""
+    return inputs if scale != 1.0 and inputs.dtype == np.uint8 else inputs.astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+def stored_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarray:
+    """Labels as the loss takes them: class numbers as int32 `(N,)`, everything else as `(N, outputs)` in the
+    parameters' type."""
+    if loss.name == "sparse_categorical_crossentropy":
+        return np.asarray(targets).reshape(len(targets), *targets.shape[1:]).astype(np.int32)
+    values = np.asarray(targets, dtype.as_numpy_dtype)
+    if loss.name == "binary_crossentropy" and values.min() == -1:
+        values = (values + 1) / 2
+    return values[:, None] if values.ndim == 1 else values

@@ -1,0 +1,128 @@
+"""How the loss of several walkers is evaluated: as one vectorised computation, as unrolled copies, or in a loop.
+
+Each takes the weights of all walkers as a list of `(walkers, *shape)` tensors, and inputs and labels either with the
+walkers first (each its own mini-batch) or without (all share one), and returns the summed loss of each walker in
+float64 and its gradient. All three compute the same numbers up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tati_re.models.backend import tf
+
+MANY_WALKERS = 16
+
+
+def choose(requested: str, vectorizable: bool, num_walkers: int, shared: bool, training: bool) -> str:
+    """The walker evaluation that a run uses.
+
+    Args:
+        requested: "vectorized", "unrolled", "looped", or "auto". Auto: vectorised where the walkers share their inputs
+            and the model allows
+            it (one large product for all walkers), or where there are more than 16; else unrolled up to 16 walkers and
+            looped beyond.
+        vectorizable: All layers of the model vectorise well.
+        num_walkers: W.
+        shared: All walkers see the same mini-batch.
+        training: The forward pass updates auxiliary variables, which the vectorised form does not carry.
+    """
+    if training:
+        return "unrolled" if requested in ("auto", "vectorized") else requested
+    if requested != "auto":
+        return requested
+    if num_walkers == 1:
+        return "unrolled"
+    if vectorizable and (shared or num_walkers > MANY_WALKERS):
+        return "vectorized"
+    return "unrolled" if num_walkers <= MANY_WALKERS else "looped"
+
+
+def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
+    """Summed loss and gradient of every walker.
+
+    Args:
+        how: "vectorized", "unrolled" or "looped".
+        total: `(weights of one walker, its auxiliary, x, y) -> (sum of losses, float64 scalar; new auxiliary)`.
+        weights: `(walkers, *shape)` tensors.
+        auxiliary: Keras' non-trainable variables, `(walkers, *shape)` tensors.
+        x: Inputs, `(n, ...)` where shared, else `(walkers, n, ...)`.
+        y: Labels, likewise.
+        shared: Whether all walkers see the same examples.
+
+    Returns:
+        Losses `(walkers,)`; gradients, flat: `(walkers, parameters)`; the new auxiliary.
+    """
+    if how == "vectorized":
+        return _vectorized(total, weights, auxiliary, x, y, shared)
+    walkers = weights[0].shape[0]
+
+    def one(values, extra, inputs, labels):
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            loss, new = total(values, extra, inputs, labels)
+        slopes = tape.gradient(loss, values, unconnected_gradients="zero")
+        return loss, [tf.reshape(dense(slope), [-1]) for slope in slopes], new
+
+    if how == "unrolled":
+        results = [
+            one([w[i] for w in weights], [a[i] for a in auxiliary], x if shared else x[i], y if shared else y[i])
+            for i in range(walkers)
+        ]
+        # One concatenation of all pieces: XLA copies it piece by piece, where nested ones are computed entry by entry.
+        pieces = [piece for _, slopes, _ in results for piece in slopes]
+        gradient = tf.reshape(tf.concat(pieces, 0), (walkers, -1))
+        new = tuple(tf.stack([result[2][k] for result in results]) for k in range(len(auxiliary)))
+        return tf.stack([loss for loss, _, _ in results]), gradient, new
+
+    def body(args):
+        values, extra, *batch = args
+        loss, slopes, new = one(list(values), list(extra), *(batch or (x, y)))
+        return loss, tf.concat(slopes, 0), tuple(new)
+
+    elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
+    parameters = sum(int(tf.TensorShape(w.shape[1:]).num_elements()) for w in weights)
+    signature = (
+        tf.TensorSpec((), tf.float64),
+        tf.TensorSpec((parameters,), weights[0].dtype),
+        tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary),
+    )
+    return tf.map_fn(body, elements, fn_output_signature=signature)
+
+
+def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
+    def one(args):
+        values, extra, *batch = args
+        return total(list(values), list(extra), *(batch or (x, y)))[0]
+
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
+        losses = tf.vectorized_map(one, elements, fallback_to_while_loop=False)
+    slopes = tape.gradient(losses, weights, unconnected_gradients="zero")
+    walkers = weights[0].shape[0]
+    return losses, tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1), auxiliary
+
+
+def map_walkers(how: str, function: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
+    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked."""
+    if how == "unrolled":
+        results = [
+            function([w[i] for w in weights], [a[i] for a in auxiliary], x if shared else x[i], y if shared else y[i])
+            for i in range(weights[0].shape[0])
+        ]
+        return tf.stack(results)
+
+    def one(args):
+        values, extra, *batch = args
+        return function(list(values), list(extra), *(batch or (x, y)))
+
+    elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
+    if how == "vectorized":
+        return tf.vectorized_map(one, elements, fallback_to_while_loop=False)
+    return tf.map_fn(one, elements, fn_output_signature=tf.float64)
+
+
+def dense(gradient):
+    """Embedding layers give sparse gradients, whose sums depend on the order of threads."""
+    return tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient

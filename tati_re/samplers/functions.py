@@ -1,0 +1,84 @@
+"""The handful of functions that a step may use beside + - * /.
+
+Each takes numpy arrays or TensorFlow tensors and computes with the library its argument belongs to, so that the same
+sampler runs
+on numpy, eagerly, as a graph, or under XLA.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def _is_numpy(*values) -> bool:
+    return all(isinstance(value, (np.ndarray, np.generic, float, int, bool)) for value in values)
+
+
+def _tf():
+    from tati_re.models.backend import tf
+
+    return tf
+
+
+def exp(x):
+    """e to the power of `x`."""
+    return np.exp(x) if _is_numpy(x) else _tf().exp(x)
+
+
+def log(x):
+    """Natural logarithm."""
+    return np.log(x) if _is_numpy(x) else _tf().math.log(x)
+
+
+def sqrt(x):
+    """Square root."""
+    return np.sqrt(x) if _is_numpy(x) else _tf().sqrt(x)
+
+
+def expm1(x):
+    """`exp(x) - 1` without the loss of digits near 0."""
+    return np.expm1(x) if _is_numpy(x) else _tf().math.expm1(x)
+
+
+def floor(x):
+    """The largest whole number that is not above `x`."""
+    return np.floor(x) if _is_numpy(x) else _tf().floor(x)
+
+
+def minimum(x, y):
+    """The smaller of the two, entry by entry."""
+    return np.minimum(x, y) if _is_numpy(x, y) else _tf().minimum(x, y)
+
+
+def where(condition, x, y):
+    """`x` where the condition holds, else `y`."""
+    return np.where(condition, x, y) if _is_numpy(condition, x, y) else _tf().where(condition, x, y)
+
+
+def column(values, like):
+    """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers, parameters)`
+    with."""
+    if _is_numpy(values, like):
+        return np.asarray(values)[:, None].astype(like.dtype)
+    tf = _tf()
+    return tf.cast(values, like.dtype)[:, None]
+
+
+def sum_of_products(x, y):
+    """Sum over the parameters of `x * y`: `(walkers, parameters)` twice to `(walkers,)`, accumulated in float64."""
+    if _is_numpy(x, y):
+        return np.sum(x.astype(np.float64) * y.astype(np.float64), axis=-1)
+    tf = _tf()
+    return tf.reduce_sum(tf.cast(x, tf.float64) * tf.cast(y, tf.float64), axis=-1)
+
+
+def repeat(count, body, values: tuple) -> tuple:
+    """Applies `body(*values) -> values` `count` times; `count` may be known only while the step runs."""
+    if _is_numpy(count):
+        for _ in range(int(count)):
+            values = body(*values)
+        return values
+    tf = _tf()
+    count = tf.cast(count, tf.int32)
+    result = tf.while_loop(lambda i, *_: i < count, lambda i, *now: (i + 1, *body(*now)), (tf.constant(0), *values))
+    return tuple(result[1:])

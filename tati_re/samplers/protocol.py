@@ -1,0 +1,143 @@
+"""What a sampler is: two pure functions on walkers-first arrays, and the objects that pass through them.
+
+    init(position, evaluate, noise) -> State
+    step(state, evaluate, noise) -> (State, Info)
+
+`State` is a NamedTuple that has at least the fields of :class:`State`; whatever else adapts or moves is a further field
+of the
+sampler's own NamedTuple and is checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps) are
+attributes of
+the sampler object. Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class Rung(NamedTuple):
+    """A row of the temperature ladder, gathered for each walker; each field has shape `(walkers,)`, float64.
+
+    Attributes:
+        inverse_temperature: β, the target is exp(-β U).
+        likelihood_weight: λ in U = λ L + V; 1 but for likelihood tempering.
+        step_size: h, the time step of the scheme.
+    """
+
+    inverse_temperature: Any
+    likelihood_weight: Any
+    step_size: Any
+
+    @property
+    def temperature(self):
+        """T = 1/β."""
+        return 1.0 / self.inverse_temperature
+
+
+class Energy(NamedTuple):
+    """The potential at some positions.
+
+    Attributes:
+        potential: U = λ L + V, `(walkers,)`, float64.
+        gradient: ∇U, `(walkers, parameters)`.
+        loss: Mean loss over the examples, `(walkers,)`, float64.
+        log_prior: -V, `(walkers,)`, float64.
+    """
+
+    potential: Any
+    gradient: Any
+    loss: Any
+    log_prior: Any
+
+
+class State(NamedTuple):
+    """The least that a sampler carries from step to step.
+
+    Attributes:
+        position: θ, `(walkers, parameters)`.
+        gradient: ∇U where it was evaluated last, `(walkers, parameters)`.
+        potential: U there, `(walkers,)`, float64.
+        loss: Mean loss there, `(walkers,)`, float64.
+        log_prior: -V there, `(walkers,)`, float64.
+        rung: The temperature and step size of each walker.
+    """
+
+    position: Any
+    gradient: Any
+    potential: Any
+    loss: Any
+    log_prior: Any
+    rung: Rung
+
+
+class Info(NamedTuple):
+    """What a step tells beside the state; methods without a Metropolis test leave it as it is.
+
+    Attributes:
+        acceptance: min(1, exp(-β ΔH)), `(walkers,)`, or `None`.
+        energy_change: ΔH of the proposal, `(walkers,)`, or `None`.
+    """
+
+    acceptance: Any = None
+    energy_change: Any = None
+
+
+@runtime_checkable
+class Evaluate(Protocol):
+    """What a step may ask about the potential. It is bound to this step's mini-batch and to the walkers' rungs.
+
+    Attributes:
+        rung: Temperature, likelihood weight and step size of each walker.
+        scale: What the mean loss is multiplied with in L: N, or 1 under the mean-loss convention.
+    """
+
+    rung: Rung
+    scale: float
+
+    def __call__(self, position) -> Energy:
+        """U and its gradient on this step's mini-batch."""
+
+    def full(self, position) -> Energy:
+        """U and its gradient on all data, summed in float64."""
+
+    def confine(self, position, momentum):
+        """Reflects what left the support of the prior: returns position and momentum (`None` stays `None`)."""
+
+
+@runtime_checkable
+class Noise(Protocol):
+    """This step's random numbers. Draw outside of loops, and ask for `(walkers, ...)` or `()` shapes."""
+
+    def normal(self, shape):
+        """Standard normal numbers in the type of the parameters."""
+
+    def uniform(self, shape):
+        """Uniform numbers in (0, 1), float64."""
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A method that moves walkers.
+
+    Attributes:
+        name: As it is written in options and tables.
+        has_momentum: The state has a `momentum` field.
+        metropolis: `Info` tells the acceptance.
+        full_batch: The method is only right on all data and asks `evaluate.full`.
+        current: At the end of a step, gradient and potential belong to the position (else they are evaluated anew for
+            each recorded row).
+        gradients_per_step: Cost.
+    """
+
+    name: str
+    has_momentum: bool
+    metropolis: bool
+    full_batch: bool
+    current: bool
+    gradients_per_step: float
+
+    def init(self, position, evaluate: Evaluate, noise: Noise): ...
+
+    def step(self, state, evaluate: Evaluate, noise: Noise): ...
+
+    def get_config(self) -> dict: ...

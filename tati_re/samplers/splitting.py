@@ -1,0 +1,189 @@
+"""Langevin dynamics by splitting: every word over the letters A, B, O is a sampler.
+
+Underdamped Langevin dynamics with unit mass,
+
+    dθ = p dt,    dp = -∇U(θ) dt - γ p dt + sqrt(2 γ T) dW,    p ~ N(0, T),
+
+is split into parts that are solved exactly, and a word says in which order a step applies them (Leimkuhler and
+Matthews, 2013):
+
+    A(t)  drift    θ <- θ + t p
+    B(t)  kick     p <- p - t ∇U(θ)
+    O(t)  bath     p <- c p + sqrt((1 - c²) T) R,   c = exp(-γ t),  R ~ N(0, 1)
+
+A letter that appears k times in the word gets t = h/k.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, NamedTuple
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import column, exp, expm1, sqrt
+from tati_re.samplers.protocol import Info, Rung
+
+ALIASES = {"GLA1": "BAO", "GLA2": "BABO"}
+LETTERS = {"A": "drift", "B": "kick", "O": "Ornstein-Uhlenbeck"}
+
+
+class LangevinState(NamedTuple):
+    """Walkers with momenta; fields as in :class:`tati_re.samplers.protocol.State`, and `momentum` `(walkers,
+    parameters)`."""
+
+    position: Any
+    momentum: Any
+    gradient: Any
+    potential: Any
+    loss: Any
+    log_prior: Any
+    rung: Rung
+
+
+def parse_word(word: str) -> str:
+    """Returns the splitting word in capitals, aliases expanded.
+
+    Args:
+        word: Letters A, B, O in any order and case, or GLA1, GLA2.
+
+    Raises:
+        InputError: One sentence that says why the word is no method.
+    """
+    letters = ALIASES.get(word.upper(), word.upper())
+    unknown = sorted(set(letters) - set(LETTERS))
+    if unknown or not letters:
+        raise InputError(
+            f"sampler: a splitting word has no letter {', '.join(map(repr, unknown))}.",
+            received=repr(word),
+            expected="letters A (drift), B (kick) and O (Ornstein-Uhlenbeck), such as BAOAB",
+        )
+    lost = {
+        "A": "nothing moves the parameters",
+        "B": "nothing feels the potential",
+        "O": "no heat bath sets the temperature (HMC is the method without one)",
+    }
+    for letter, why in lost.items():
+        if letter not in letters:
+            raise InputError(
+                f"sampler: without {letter} {why}.", received=repr(word), expected="each of A, B, O at least once"
+            )
+    if twice := re.search(r"(.)\1", letters):
+        raise InputError(
+            f"sampler: {twice[0]} is one {twice[1]} written twice, which spends its time step for nothing.",
+            received=repr(word),
+            expected=re.sub(r"(.)\1+", r"\1", letters),
+        )
+    return letters
+
+
+class Splitting:
+    """Langevin dynamics by a splitting word.
+
+    Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for palindromes (BAOAB, ABOBA,
+    OBABO) and their
+    cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency ω BAOAB has the exact
+    variance of the
+    positions at every stable step, while its kinetic temperature is low by the factor 1 - h²ω²/4. Stable while hω < 2
+    (BAO: h²ω² < 2 (1 + exp(-γh))).
+    A mini-batch of gradient variance s² heats by about h s²/(2γT).
+
+    Rule: the letters of the word from left to right, see the module. One gradient per step for the words above; it is
+    carried over to
+    the next step where the word begins and ends at the same position.
+
+    Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102 (2013).
+
+    Args:
+        word: The splitting word, or GLA1, GLA2. Default: BAOAB.
+        friction: γ, rate of the O step, 1/time, above 0. Default: 1.
+
+    Raises:
+        InputError: The word is no method, or the friction is not above 0.
+
+    Example:
+        >>> Splitting("obabo", friction=2.0).word
+        'OBABO'
+    """
+
+    has_momentum = True
+    metropolis = False
+    full_batch = False
+
+    def __init__(self, word: str = "BAOAB", friction: float = 1.0) -> None:
+        self.word = parse_word(word)
+        if not friction > 0:
+            raise InputError(
+                "friction: a Langevin sampler needs a heat bath.", received=friction, expected="a number above 0"
+            )
+        self.friction = float(friction)
+        self.name = word.upper()
+        self.fraction = {letter: 1.0 / times for letter, times in Counter(self.word).items()}
+        # The gradient at the end of a step serves the next one where that one kicks before it drifts.
+        self.current = "A" not in self.word[: self.word.index("B")] or self.word.rindex("A") < self.word.rindex("B")
+        self._carries = "A" not in self.word[: self.word.index("B")]
+        self.gradients_per_step = float(self._count_gradients())
+
+    def _count_gradients(self) -> int:
+        fresh, count = self._carries, 0
+        for letter in self.word:
+            if letter == "B" and not fresh:
+                fresh, count = True, count + 1
+            elif letter == "A":
+                fresh = False
+        return count + (self._carries and not fresh)
+
+    def init(self, position, evaluate, noise) -> LangevinState:
+        """Momenta from N(0, T), the gradient at the given positions."""
+        momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
+        energy = evaluate(position)
+        return LangevinState(
+            position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
+        )
+
+    def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
+        """One pass through the word."""
+        fresh = self._carries
+        step_size = column(state.rung.step_size, state.position)
+        for letter in self.word:
+            t = self.fraction[letter] * step_size
+            if letter == "A":
+                state, fresh = drift(state, evaluate, t), False
+            elif letter == "B":
+                if not fresh:
+                    state, fresh = evaluated(state, evaluate), True
+                state = kick(state, t)
+            else:
+                state = ornstein_uhlenbeck(state, noise, self.friction * t)
+        if self._carries and not fresh:
+            state = evaluated(state, evaluate)
+        return state, Info()
+
+    def get_config(self) -> dict:
+        return {"sampler": self.name, "friction": self.friction}
+
+
+def evaluated(state, evaluate):
+    """The state with potential and gradient at its position."""
+    energy = evaluate(state.position)
+    return state._replace(
+        gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
+    )
+
+
+def drift(state, evaluate, t):
+    """A(t): θ <- θ + t p, reflected at the walls of the prior."""
+    position, momentum = evaluate.confine(state.position + t * state.momentum, state.momentum)
+    return state._replace(position=position, momentum=momentum)
+
+
+def kick(state, t):
+    """B(t): p <- p - t ∇U(θ)."""
+    return state._replace(momentum=state.momentum - t * state.gradient)
+
+
+def ornstein_uhlenbeck(state, noise, friction_time):
+    """O(t): p <- c p + sqrt((1 - c²) T) R with c = exp(-γ t)."""
+    temperature = column(state.rung.temperature, state.position)
+    spread = sqrt(-expm1(-2.0 * friction_time) * temperature)
+    return state._replace(momentum=exp(-friction_time) * state.momentum + spread * noise.normal(state.position.shape))
