@@ -104,7 +104,7 @@ class H5Table(Rows):
                     expected=f"at least {position} rows",
                 )
             longer = max(len(source["rows"]), len(source["index"])) > position
-            if longer or not reading.h5_closed(table.path):
+            if longer or source.swmr_mode:
                 aside = table.path.with_name(table.path.name + PARTIAL)
                 with storing(table.path, RuntimeError):
                     table._create(aside, source, position)

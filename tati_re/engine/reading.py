@@ -50,7 +50,7 @@ def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
         path: The file.
 
     Returns:
-        A context that gives the `h5py.File`.
+        A context that gives the `h5py.File`; its `swmr_mode` is True when a writer has not closed the file.
 
     Raises:
         InputError: The file is missing, or damaged so that HDF5 cannot open it.
@@ -60,7 +60,14 @@ def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
     if not Path(path).is_file():
         raise InputError(f"The file {path} is missing.")
     try:
-        file = h5py.File(path, "r", libver=("v110", "v110"), swmr=True, locking=False)
+        try:
+            file = h5py.File(path, "r", locking=False)
+        except OSError as error:
+            # Only a file whose writer is at work, or was killed, is opened as one that changes: HDF5 reads the damaged
+            # parts of such a file again and again, without an end.
+            if "already open for" not in str(error):
+                raise
+            file = h5py.File(path, "r", libver=("v110", "v110"), swmr=True, locking=False)
         complete = all(name in file for name in ("index", "rows", "index_columns", "columns"))
     except (OSError, RuntimeError) as error:
         raise InputError(
@@ -71,17 +78,6 @@ def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
         if not complete:
             raise InputError(f"The file {path} is not a table of a run.", expected="datasets index, rows and columns")
         yield file
-
-
-def h5_closed(path: str | os.PathLike[str]) -> bool:
-    """Returns whether the last writer closed the file; otherwise only a single-writer/multiple-reader open works."""
-    import h5py
-
-    try:
-        with h5py.File(path, "r", locking=False):
-            return True
-    except OSError:
-        return False
 
 
 def h5_columns(file: Any) -> tuple[list[str], list[str]]:

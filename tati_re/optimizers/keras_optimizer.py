@@ -1,4 +1,8 @@
-"""Any Keras optimizer as a method of the engine."""
+"""Any Keras optimizer as a method of the engine.
+
+Under TensorFlow Keras' optimizers only change variables. Here those variables are scratch space: a step writes the state
+into them, lets Keras update them, and reads the new state out again, so that it is as pure as every other step.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +55,12 @@ class KerasOptimizer:
 
     def _build(self, dtype: tf.DType) -> None:
         if not self._built:
-            variables = [
+            self._variables = [
                 keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name)
                 for _ in range(self._walkers)
                 for shape in self._shapes
             ]
-            self.optimizer.build(variables)
+            self.optimizer.build(self._variables)
             self._built = True
 
     def _split(self, flat) -> list:
@@ -79,19 +83,17 @@ class KerasOptimizer:
     def step(self, state: KerasOptimizerState, evaluate, noise) -> tuple[KerasOptimizerState, Info]:
         with tf.init_scope():
             self._build(state.position.dtype)
-        gradients = self._split(state.gradient / evaluate.scale)
-        values, slots = self.optimizer.stateless_apply(list(state.slots), gradients, self._split(state.position))
-        position = tf.reshape(tf.concat([tf.reshape(value, [-1]) for value in values], 0), state.position.shape)
+        own = self.optimizer.variables
+        for variable, value in zip([*own, *self._variables], [*state.slots, *self._split(state.position)], strict=True):
+            variable.assign(value)
+        self.optimizer.apply(self._split(state.gradient / evaluate.scale), self._variables)
+        position = tf.concat([tf.reshape(tf.convert_to_tensor(variable.value), [-1]) for variable in self._variables], 0)
+        position = tf.reshape(position, state.position.shape)
+        slots = [tf.convert_to_tensor(variable.value) for variable in own]
         position, _ = evaluate.confine(position, None)
         energy = evaluate(position)
         new = KerasOptimizerState(
-            position,
-            energy.gradient,
-            energy.potential,
-            energy.loss,
-            energy.log_prior,
-            [tf.convert_to_tensor(s) for s in slots],
-            state.rung,
+            position, energy.gradient, energy.potential, energy.loss, energy.log_prior, slots, state.rung
         )
         return new, Info()
 

@@ -1,0 +1,52 @@
+"""What a run says: convergence, temperatures, predictions, and a summary in plain text."""
+
+from tati_re.analysis.convergence import (
+    autocorrelation_time,
+    chains_of,
+    effective_sample_size,
+    monte_carlo_error,
+    r_hat,
+)
+from tati_re.analysis.prediction import (
+    Calibration,
+    PosteriorAverage,
+    accuracy,
+    calibration,
+    gaussian_negative_log_likelihood,
+    negative_log_likelihood,
+    posterior_average,
+    predictive_entropy,
+)
+from tati_re.analysis.summary import summarize
+from tati_re.analysis.temperature import (
+    Temperature,
+    configurational_temperature,
+    kinetic_temperature,
+    target_temperature,
+    temperatures,
+)
+from tati_re.analysis.trajectory import Position, stored_positions
+
+__all__ = [
+    "Calibration",
+    "Position",
+    "PosteriorAverage",
+    "Temperature",
+    "accuracy",
+    "autocorrelation_time",
+    "calibration",
+    "chains_of",
+    "configurational_temperature",
+    "effective_sample_size",
+    "gaussian_negative_log_likelihood",
+    "kinetic_temperature",
+    "monte_carlo_error",
+    "negative_log_likelihood",
+    "posterior_average",
+    "predictive_entropy",
+    "r_hat",
+    "stored_positions",
+    "summarize",
+    "target_temperature",
+    "temperatures",
+]

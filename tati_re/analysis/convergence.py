@@ -1,0 +1,172 @@
+"""How far a run has come: effective sample size, R-hat, Monte Carlo error, autocorrelation time."""
+
+from __future__ import annotations
+
+import warnings
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MINIMUM_DRAWS = 4
+"""Fewest draws of a chain for which R-hat and the effective sample size are defined (each half chain needs two)."""
+
+
+def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) -> np.ndarray:
+    """Takes one column out of a run's table as one row per walker.
+
+    Where walkers have different numbers of rows (the last flush of an interrupted run), the common ones are kept.
+
+    Args:
+        run_info: Rows of `run.csv` with the columns `step`, `walker` and `column`.
+        column: Name of the column to take.
+        num_burnin_steps: Rows up to and including this step are left out. Default: 0, every row but
+            that of step 0.
+
+    Returns:
+        Array (walkers, draws), float64, walkers and steps in rising order.
+
+    Raises:
+        InputError: No such column, or no rows past the burn-in.
+    """
+    if column not in run_info.columns:
+        raise InputError(f"The run has no column '{column}'.", column, ", ".join(map(str, run_info.columns)))
+    rows = run_info[run_info["step"] > num_burnin_steps]
+    if rows.empty:
+        last = int(run_info["step"].max()) if len(run_info) else 0
+        raise InputError(f"No rows are left after the burn-in of {num_burnin_steps:,} steps.", f"last step {last:,}")
+    steps = rows["step"].to_numpy()
+    walkers = rows["walker"].to_numpy()
+    values = rows[column].to_numpy(dtype=np.float64)
+    order = np.lexsort((steps, walkers))
+    starts = np.flatnonzero(np.diff(walkers[order], prepend=walkers[order[0]] - 1))
+    parts = np.split(values[order], starts[1:])
+    shortest = min(len(part) for part in parts)
+    return np.stack([part[:shortest] for part in parts])
+
+
+def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean"] = "bulk") -> float:
+    """Effective sample size: how many independent draws would estimate as well as all chains together.
+
+    Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner, Rank-normalization, folding, and
+    localization: an improved R-hat, Bayesian Analysis 16 (2021), section 3.
+
+    Args:
+        chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
+        kind: `"bulk"` of the rank-normalised draws, the general measure; `"mean"` of the draws as they are, which
+            belongs to the error of their mean. Default: `"bulk"`.
+
+    Returns:
+        Its value; it may exceed the number of draws when they alternate. Not a number (nan) where the draws never
+        change or are not finite, because such chains say nothing.
+
+    Raises:
+        InputError: Fewer than 4 draws a chain.
+    """
+    chains = _checked(chains)
+    return float(_array_stats().ess(chains, method=kind)) if _moves(chains) else float("nan")
+
+
+def r_hat(chains: np.ndarray) -> float:
+    """R-hat, rank-normalised and split: near 1 when every half of every chain shows the same law, above 1.01 when not.
+
+    The larger of the rank-normalised value (location) and the folded one (scale). A single chain is compared with
+    itself, first half against second half. The rows of several chains are only independent if each walker has its own
+    mini-batches.
+
+    Reference: Vehtari and others, Bayesian Analysis 16 (2021), equations 4 and 14.
+
+    Args:
+        chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain (8 for a single chain).
+
+    Returns:
+        Its value; infinity where each chain is stuck in a place of its own; nan where none ever changes or draws are
+        not finite.
+
+    Raises:
+        InputError: Too few draws a chain.
+    """
+    chains = _checked(chains)
+    if len(chains) == 1:
+        half = chains.shape[1] // 2
+        chains = _checked(np.stack([chains[0, :half], chains[0, -half:]]))
+    if not _moves(chains):
+        return float("nan")
+    if (np.ptp(chains, axis=1) == 0).all():
+        return float("inf")
+    return float(_array_stats().rhat(chains, method="rank"))
+
+
+def monte_carlo_error(chains: np.ndarray) -> float:
+    """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size).
+
+    Args:
+        chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
+
+    Returns:
+        The error, in units of the draws; nan where the draws never change or are not finite.
+
+    Raises:
+        InputError: Fewer than 4 draws a chain.
+    """
+    chains = _checked(chains)
+    return float(_array_stats().mcse(chains, method="mean")) if _moves(chains) else float("nan")
+
+
+def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
+    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations, averaged over the chains, in rows.
+
+    Summed up to the first lag above five times the estimate (Sokal's window). Every chain is taken about its own mean,
+    so that chains which sit in different places pass unseen: read R-hat beside it.
+
+    Reference: J. Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in statistical
+    mechanics (1997), section 3.
+
+    Args:
+        chains: Draws, shape (chains, draws) or (draws,).
+        num_times: A chain must be at least this many times longer than the estimate. Default: 50.
+
+    Returns:
+        The time in rows; times the number of steps between two rows it is in steps.
+
+    Raises:
+        InputError: The chain is too short to tell, with the length that would do; or it never changes.
+    """
+    import emcee.autocorr
+
+    chains = _checked(chains)
+    if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
+        raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
+    try:
+        return float(emcee.autocorr.integrated_time(chains.T, tol=num_times)[0])
+    except emcee.autocorr.AutocorrError as error:
+        tau = float(error.tau[0])
+        raise InputError(
+            "The chain is too short to tell its autocorrelation time (the estimate so far is "
+            f"{tau:.3g} rows and still grows with the chain); take more steps.",
+            f"{chains.shape[1]:,} rows",
+            f"at least {int(np.ceil(num_times * tau)):,} rows, {num_times:g} times the estimate",
+        ) from None
+
+
+def _checked(chains: np.ndarray) -> np.ndarray:
+    chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
+    if chains.ndim != 2 or chains.shape[1] < MINIMUM_DRAWS:
+        raise InputError("Too few draws.", f"shape {chains.shape}", f"(chains, draws) with draws >= {MINIMUM_DRAWS}")
+    return chains
+
+
+def _moves(chains: np.ndarray) -> bool:
+    return bool(np.isfinite(chains).all() and np.ptp(chains) > 0)
+
+
+def _array_stats() -> ModuleType:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="arviz_stats")
+        from arviz_stats.base import array_stats
+    return array_stats

@@ -1,0 +1,256 @@
+"""Quality of predicted probabilities, and predictions averaged over a posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
+"""Where a softmax in float32 underflows, 1.2e-38; 87.3 nats."""
+
+
+class Calibration(NamedTuple):
+    """Reliability of predicted probabilities, bin by bin.
+
+    Attributes:
+        edges: Ends of the bins, shape (bins + 1,), from 0 to 1.
+        confidence: Mean probability of the predicted class in each bin, shape (bins,); nan where the bin is empty.
+        accuracy: Part of right predictions in each bin, shape (bins,); nan where the bin is empty.
+        count: Examples in each bin, shape (bins,).
+        error: Expected calibration error, sum over bins of count/n |accuracy - confidence|.
+    """
+
+    edges: np.ndarray
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    count: np.ndarray
+    error: float
+
+
+class PosteriorAverage(NamedTuple):
+    """Predictions averaged over parameter vectors.
+
+    Attributes:
+        mean: Mean of the predictions, shape of one prediction.
+        variance: Their variance over the parameter vectors (divided by their number), same shape.
+        num_draws: Number of parameter vectors.
+        observed: What `observe` returned for each of them, in order; empty without it.
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    num_draws: int
+    observed: list[Any]
+
+
+def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
+    """Probabilities with one column per class, from those or from the single column of a binary classifier.
+
+    Args:
+        probabilities: Shape (n, k), or (n,) or (n, 1) with the probability of the positive class.
+
+    Returns:
+        Shape (n, k) with k >= 2, float64.
+
+    Raises:
+        InputError: Another shape, or values outside 0..1.
+    """
+    values = np.asarray(probabilities, dtype=np.float64)
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or values.size == 0:
+        raise InputError("Probabilities have the wrong shape.", values.shape, "(examples, classes)")
+    if not (values.min() >= -1e-6 and values.max() <= 1 + 1e-6):
+        raise InputError("Probabilities must lie between 0 and 1.", f"{values.min():g} to {values.max():g}", "0 to 1")
+    return np.concatenate([1.0 - values, values], axis=1) if values.shape[1] == 1 else values
+
+
+def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Labels as integers from 0, from those, from -1 and +1, or from one-hot rows.
+
+    Args:
+        labels: Shape (n,), (n, 1) or one-hot (n, num_classes).
+        num_classes: Number of classes, at least 2.
+
+    Returns:
+        Shape (n,), int64, 0 to num_classes - 1.
+
+    Raises:
+        InputError: Labels that are none of these.
+    """
+    values = np.asarray(labels)
+    if values.ndim == 2 and values.shape[1] == num_classes:
+        values = values.argmax(axis=1)
+    values = values.reshape(-1)
+    if num_classes == 2 and np.isin(values, (-1, 1)).all():
+        values = values > 0
+    whole = values.astype(np.int64)
+    if not (np.array_equal(whole, values) and whole.size and whole.min() >= 0 and whole.max() < num_classes):
+        shown = ", ".join(map(str, np.unique(values)[:5]))
+        raise InputError("Labels do not fit the probabilities.", shown, f"integers from 0 to {num_classes - 1}")
+    return whole
+
+
+def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Part of the examples whose most probable class is the right one.
+
+    Args:
+        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
+        labels: Integers (n,), -1 and +1, or one-hot rows.
+
+    Returns:
+        A value from 0 to 1.
+
+    Raises:
+        InputError: Shapes or labels that do not fit.
+    """
+    values, right = _pair(probabilities, labels)
+    return float((values.argmax(axis=1) == right).mean())
+
+
+def negative_log_likelihood(
+    probabilities: np.ndarray, labels: np.ndarray, floor: float = SMALLEST_PROBABILITY
+) -> float:
+    """Mean over examples of -log(probability of the right class), in nats.
+
+    Args:
+        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
+        labels: Integers (n,), -1 and +1, or one-hot rows.
+        floor: Smaller probabilities count as this one, 0 <= floor < 1. Default: 1.2e-38, where float32 underflows.
+
+    Returns:
+        The mean, 0 or above.
+
+    Raises:
+        InputError: Shapes or labels that do not fit.
+    """
+    values, right = _pair(probabilities, labels)
+    chosen = np.clip(values[np.arange(len(right)), right], floor, 1.0)
+    with np.errstate(divide="ignore"):
+        return float(np.mean(-np.log(chosen)))
+
+
+def gaussian_negative_log_likelihood(mean: np.ndarray, targets: np.ndarray, std: np.ndarray | float) -> float:
+    """Mean over examples of the negative log density of targets under a Gaussian, in nats.
+
+    The density is log N(y; μ, σ²) = -(y - μ)²/(2σ²) - log σ - log(2π)/2, summed over the columns of an example. For a
+    posterior average, σ² is the noise variance plus the variance of the predictions.
+
+    Args:
+        mean: Predicted means, shape (n,) or (n, k).
+        targets: Targets, same number of elements.
+        std: Standard deviation, above 0: one value, or one per element.
+
+    Returns:
+        The mean over the n examples, constants included.
+
+    Raises:
+        InputError: Shapes that do not fit, or a standard deviation that is not above 0.
+    """
+    mean, targets = np.asarray(mean, np.float64), np.asarray(targets, np.float64)
+    std = np.asarray(std, np.float64)
+    if mean.size == 0 or mean.size != targets.size or len(mean) != len(targets):
+        raise InputError("Predictions and targets differ in shape.", f"{mean.shape}, {targets.shape}", "equal shapes")
+    if not (std > 0).all():
+        raise InputError("The standard deviation must be above 0.", float(std.min()), "above 0")
+    difference = (targets.reshape(mean.shape) - mean) / (std if std.ndim == 0 else std.reshape(mean.shape))
+    total = 0.5 * difference**2 + np.log(std if std.ndim == 0 else std.reshape(mean.shape)) + 0.5 * np.log(2 * np.pi)
+    return float(total.sum() / len(mean))
+
+
+def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
+    """Entropy -sum p log p of each example's predicted classes, in nats.
+
+    Args:
+        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
+
+    Returns:
+        Shape (n,), from 0 (certain) to log k (nothing known).
+
+    Raises:
+        InputError: A wrong shape or values outside 0..1.
+    """
+    values = class_probabilities(probabilities)
+    return -np.sum(values * np.log(np.where(values > 0, values, 1.0)), axis=1)
+
+
+def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> Calibration:
+    """Reliability bins and expected calibration error of the predicted class.
+
+    Reference: C. Guo, G. Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks, ICML 2017, equation 5
+    (equal bins of the confidence, 15 of them there).
+
+    Args:
+        probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
+        labels: Integers (n,), -1 and +1, or one-hot rows.
+        num_bins: Number of equal bins of 0..1, at least 1. Default: 15.
+
+    Returns:
+        A Calibration. The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n).
+
+    Raises:
+        InputError: Shapes or labels that do not fit.
+    """
+    if num_bins < 1:
+        raise InputError("num_bins is too small.", num_bins, "at least 1")
+    values, right = _pair(probabilities, labels)
+    sure = values.max(axis=1)
+    hit = values.argmax(axis=1) == right
+    # Bins are closed above, as in the reference: a confidence of 1 belongs to the last bin.
+    bins = np.clip(np.ceil(sure * num_bins).astype(int) - 1, 0, num_bins - 1)
+    count = np.bincount(bins, minlength=num_bins)
+    filled = np.where(count > 0, count, np.nan)
+    confidence = np.bincount(bins, weights=sure, minlength=num_bins) / filled
+    share = np.bincount(bins, weights=hit, minlength=num_bins) / filled
+    error = float(np.nansum(count * np.abs(share - confidence)) / len(right))
+    return Calibration(np.linspace(0.0, 1.0, num_bins + 1), confidence, share, count, error)
+
+
+def posterior_average(
+    parameters: Iterable[np.ndarray],
+    predict: Callable[[np.ndarray], np.ndarray],
+    observe: Callable[[np.ndarray], Any] | None = None,
+) -> PosteriorAverage:
+    """Averages predictions over parameter vectors, one at a time: the memory is that of two predictions.
+
+    Targets the posterior predictive p(y|x) = E[p(y|x, θ)]: average probabilities, not logits.
+
+    Args:
+        parameters: Parameter vectors, shape (P,) each; may be a generator.
+        predict: Returns the prediction of one vector as an array; its shape must not change.
+        observe: Called with every prediction; what it returns is kept in a list, such as a few numbers whose R-hat is
+            to be computed. Default: None.
+
+    Returns:
+        A PosteriorAverage, float64.
+
+    Raises:
+        InputError: No parameter vectors.
+    """
+    mean = squares = np.zeros(())
+    observed: list[Any] = []
+    num_draws = 0
+    for vector in parameters:
+        prediction = np.asarray(predict(vector), dtype=np.float64)
+        num_draws += 1
+        # Welford's update: no difference of two large sums.
+        difference = prediction - mean
+        mean = mean + difference / num_draws
+        squares = squares + difference * (prediction - mean)
+        if observe is not None:
+            observed.append(observe(prediction))
+    if num_draws == 0:
+        raise InputError("There are no parameter vectors to average over.", 0, "at least 1")
+    return PosteriorAverage(mean, squares / num_draws, num_draws, observed)
+
+
+def _pair(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    values = class_probabilities(probabilities)
+    right = class_labels(labels, values.shape[1])
+    if len(values) != len(right):
+        raise InputError("Probabilities and labels differ in length.", f"{len(values)} and {len(right)}", "equal")
+    return values, right

@@ -1,0 +1,241 @@
+"""A run in one page of plain text: warnings first, then a table."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error, r_hat
+from tati_re.analysis.temperature import Temperature, temperatures
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+LARGEST_R_HAT = 1.05
+SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
+_WIDTH = 110
+
+
+def summarize(run: Run) -> str:
+    """Says how a run went: sampled or fitted, finished or not.
+
+    Warnings come first, one sentence each: R-hat of the potential above 1.05, its effective sample size below 100, a
+    temperature outside its band, a potential that nothing confines, too few rows.
+
+    Args:
+        run: The run, as `tati_re.load(folder)` returns it: `folder`, `manifest` and `run_info` are read.
+
+    Returns:
+        Lines of plain text, at most 110 characters wide but for long paths.
+    """
+    manifest, rows = run.manifest, run.run_info
+    lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows)]
+    if rows.empty:
+        notes = ["The run has no rows yet."]
+    elif is_optimization(manifest, rows):
+        notes = []
+        lines += _fit_lines(rows)
+    else:
+        notes, found = _sampling_lines(manifest, rows)
+        lines += found
+    lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
+    warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]
+    return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
+
+
+def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
+    """Returns whether a run is one of an optimizer: its manifest says so, or its rows have no temperature."""
+    if manifest.get("kind") == "fit":
+        return True
+    values = rows["temperature"].to_numpy(dtype=np.float64) if "temperature" in rows.columns else np.full(1, np.nan)
+    return not np.any(values > 0)
+
+
+def table(lines: list[tuple[str, str]], width: int = _WIDTH) -> str:
+    """Aligns labels and values; long values go on below themselves.
+
+    Args:
+        lines: Pairs of label and value.
+        width: Characters of a line. Default: 110.
+
+    Returns:
+        The lines, joined.
+    """
+    indent = max((len(label) for label, _ in lines), default=0) + 2
+    return "\n".join(
+        textwrap.fill(
+            value,
+            width,
+            initial_indent=label.ljust(indent),
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        if value
+        else label
+        for label, value in lines
+    )
+
+
+def with_error(mean: float, error: float) -> str:
+    """Returns `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place."""
+    if not (math.isfinite(mean) and math.isfinite(error) and error > 0):
+        return f"{mean:,.6g}"
+    places = max(0, 1 - math.floor(math.log10(error)))
+    return f"{mean:,.{places}f} ± {error:,.{places}f}"
+
+
+def temperature_text(temperature: Temperature) -> str:
+    """Returns `1.003  target 1  band 0.998 to 1.002  outside`."""
+    half = temperature.upper - temperature.target
+    places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
+    verdict = "inside" if temperature.in_band else "outside"
+    band = f"{temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
+    return f"{temperature.mean:.{places}f}  target {temperature.target:g}  band {band}  {verdict}"
+
+
+def convergence_notes(what: str, hat: float, size: float) -> list[str]:
+    """Returns the warnings that an R-hat and an effective sample size deserve.
+
+    Args:
+        what: What they are of, such as "the potential".
+        hat: R-hat.
+        size: Effective sample size.
+    """
+    notes = []
+    if hat > LARGEST_R_HAT:
+        notes.append(
+            f"R-hat of {what} is {hat:.3f}, above {LARGEST_R_HAT}: the walkers do not show the same law yet; take more "
+            "steps, or a longer burn-in."
+        )
+    if size < SMALLEST_EFFECTIVE_SAMPLE_SIZE:
+        notes.append(
+            f"The effective sample size of {what} is {size:.0f}, below {SMALLEST_EFFECTIVE_SAMPLE_SIZE:.0f}: averages "
+            "and their errors are rough; take more steps."
+        )
+    return notes
+
+
+def temperature_note(temperature: Temperature) -> str | None:
+    """Returns the warning that a temperature outside its band deserves, or None."""
+    if temperature.in_band or not math.isfinite(temperature.mean):
+        return None
+    above = temperature.mean > temperature.target
+    if temperature.kind == "kinetic":
+        advice = (
+            "the noise of mini-batch gradients heats; smaller steps, larger batches or more friction make it less"
+            if above
+            else "the steps are large for the stiffest direction; make step_size smaller"
+        )
+    else:
+        advice = (
+            "not in equilibrium yet, or heated by the noise of mini-batches; take more burn-in, or smaller steps and "
+            "larger batches"
+            if above
+            else "not in equilibrium yet; take more burn-in steps"
+        )
+    return (
+        f"The {temperature.kind} temperature is {_percent(temperature.mean / temperature.target - 1)} "
+        f"{'above' if above else 'below'} its target, more than chance allows: {advice}."
+    )
+
+
+def _percent(part: float) -> str:
+    return f"{abs(100 * part):.2g} %" if abs(part) < 0.995 else f"{abs(100 * part):,.0f} %"
+
+
+def _system_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = []
+    if meaning := manifest.get("meaning"):
+        lines.append(("potential U", str(meaning)))
+    if number := _num_parameters(manifest):
+        lines.append(("parameters", f"{number:,}"))
+    return lines
+
+
+def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> list[tuple[str, str]]:
+    planned = manifest.get("options", {}).get("num_steps")
+    burnin = _num_burnin_steps(manifest)
+    last = 0 if rows.empty else int(rows["step"].max())
+    # The last row is that of the last recorded step, up to record_every - 1 before the last one taken.
+    record_every = int(manifest.get("options", {}).get("record_every", 1))
+    finished = planned is None or planned - last < record_every
+    text = f"{planned if finished and planned is not None else last:,}" + ("" if finished else f" of {planned:,}")
+    if burnin:
+        text += f", the first {burnin:,} left out as burn-in"
+    walkers = 0 if rows.empty else rows["walker"].nunique()
+    return [("steps", text), ("walkers", f"{walkers}, {int((rows['walker'] == 0).sum()):,} rows each")]
+
+
+def _fit_lines(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    last = rows[rows["step"] == rows["step"].max()]
+    lines = [(name, _range(last[name])) for name in ("loss", "potential", "accuracy", "gradient_norm") if name in last]
+    return [(f"last {name.replace('_', ' ')}", value) for name, value in lines]
+
+
+def _range(values: pd.Series) -> str:
+    low, high = float(values.min()), float(values.max())
+    return f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g} over the walkers"
+
+
+def _sampling_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
+    notes: list[str] = []
+    lines: list[tuple[str, str]] = []
+    burnin = _num_burnin_steps(manifest)
+    kept = rows[rows["step"] > burnin]
+    if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
+        return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: nothing can be said yet."], lines
+    for name in ("loss", "potential", "accuracy", "acceptance"):
+        if name in kept.columns and kept[name].notna().any():
+            chains = chains_of(kept, name)
+            lines.append((f"{name} (mean)", with_error(float(chains.mean()), monte_carlo_error(chains))))
+    potential = chains_of(kept, "potential")
+    if np.ptp(potential) == 0:
+        notes.append("The potential never changed: no step moved a walker; make step_size smaller.")
+    elif len(potential[0]) >= 2 * MINIMUM_DRAWS or len(potential) > 1:
+        hat, size = r_hat(potential), effective_sample_size(potential)
+        lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]
+        notes += convergence_notes("the potential", hat, size)
+    unconfined = _nothing_confines(manifest)
+    if unconfined:
+        notes.insert(
+            0,
+            "Nothing confines U (no prior, no box): a flat direction has no equilibrium, and the configurational "
+            "temperature no target.",
+        )
+    for temperature in _temperatures(manifest, kept):
+        text = temperature_text(temperature)
+        if temperature.kind == "configurational" and (unconfined or _has_walls(manifest)):
+            text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
+        elif note := temperature_note(temperature):
+            notes.append(note)
+        lines.append((f"{temperature.kind} temperature", text))
+    return notes, lines
+
+
+def _temperatures(manifest: dict[str, Any], kept: pd.DataFrame) -> list[Temperature]:
+    number = _num_parameters(manifest)
+    if not number or kept["temperature"].nunique() != 1:
+        return []
+    return temperatures(kept, number)
+
+
+def _num_parameters(manifest: dict[str, Any]) -> int:
+    return int(manifest.get("parameters", {}).get("num", 0))
+
+
+def _num_burnin_steps(manifest: dict[str, Any]) -> int:
+    return 0 if manifest.get("kind") == "fit" else int(manifest.get("options", {}).get("num_burnin_steps") or 0)
+
+
+def _nothing_confines(manifest: dict[str, Any]) -> bool:
+    return not manifest.get("prior_proper", True) and "regularis" not in str(manifest.get("meaning", ""))
+
+
+def _has_walls(manifest: dict[str, Any]) -> bool:
+    return manifest.get("prior", {}).get("prior") == "box"

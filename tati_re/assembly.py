@@ -1,0 +1,187 @@
+"""From options and objects to a system: data set, model, loss, prior, and the potentials they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tati_re.data import Batches, Dataset, load_data
+from tati_re.errors import InputError
+from tati_re.models.backend import keras
+from tati_re.models.build import build_network, load_model
+from tati_re.models.flat import FlatModel
+from tati_re.models.inspect import output_activation_of
+from tati_re.models.precision import in_precision
+from tati_re.options import Options
+from tati_re.posterior.losses import check_fit, make_loss
+from tati_re.posterior.potential import ModelPotential, is_signs
+from tati_re.posterior.priors import make_prior
+
+FIXED = (
+    "data",
+    "test_fraction",
+    "model",
+    "hidden",
+    "activation",
+    "output_activation",
+    "dtype",
+    "num_walkers",
+    "threads",
+)
+"""Options that shape the system: set once, when a Simulation is made."""
+
+OBJECTS = ("data", "model", "loss", "prior", "optimizer", "sampler", "directions")
+"""Options that may also be objects in Python."""
+
+
+@dataclass
+class System:
+    """A model and its data.
+
+    Attributes:
+        dataset: Inputs in the shape that the model takes.
+        model: The Keras model, in the precision asked for.
+        flat: The model as a function of a flat vector.
+    """
+
+    dataset: Dataset
+    model: Any
+    flat: FlatModel
+
+    def potential(
+        self, options: Options, objects: Mapping[str, Any] | None = None, training: bool = False
+    ) -> ModelPotential:
+        """The potential under these options.
+
+        Args:
+            options: Loss, prior, convention, batches.
+            objects: `loss` (a Keras loss) and `prior` (of :mod:`tati_re.posterior.priors`) where they were given as
+                objects.
+            training: With Keras' training behaviour of the layers, for `fit`.
+
+        Raises:
+            InputError: The loss does not fit model and labels, or the batch is larger than the data.
+        """
+        objects = objects or {}
+        dataset, signs = self.dataset, is_signs(self.dataset)
+        one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
+        loss = make_loss(
+            objects.get("loss", options.loss),
+            dataset.num_classes,
+            one_hot,
+            signs,
+            options.noise_std,
+            options.from_logits,
+            output_activation_of(self.model),
+        )
+        outputs = tuple(self.model.output_shape[1:])
+        targets = tuple(dataset.targets.shape[1:])
+        if targets == () and loss.name != "sparse_categorical_crossentropy":
+            targets = (1,)
+        check_fit(loss, outputs, targets, dataset.num_classes)
+        batches = Batches(
+            dataset.num_examples,
+            options.batch_size,
+            options.num_walkers,
+            options.seed,
+            sampling=options.batch_sampling,
+            shared=options.walker_batches == "shared",
+        )
+        prior = objects.get("prior") or make_prior(options)
+        return ModelPotential(
+            self.flat,
+            loss,
+            prior,
+            dataset,
+            batches,
+            options.num_walkers,
+            options.potential,
+            options.walker_evaluation,
+            training,
+        )
+
+
+def assemble(options: Options, model=None, data=None) -> System:
+    """Makes the system that options and objects describe.
+
+    Args:
+        options: The options.
+        model: A Keras model; else `options.model` (a file) or `options.hidden` says which.
+        data: Arrays or a Dataset; else `options.data`.
+
+    Raises:
+        InputError: There are no data, or model and data do not fit.
+    """
+    source = data if data is not None else options.data
+    if source is None:
+        raise InputError(
+            "data is missing.", expected="arrays (inputs, labels), a built-in name, or a .csv or .npz file"
+        )
+    dataset = load_data(source, options.test_fraction, options.seed)
+    if model is not None and not isinstance(model, keras.Model):
+        raise InputError(
+            "model is no Keras model.",
+            received=type(model).__name__,
+            expected="a keras.Model, or a path to a .keras file",
+        )
+    if model is None and options.model is not None:
+        model = load_model(options.model)
+    if model is None:
+        model = build_network(
+            dataset.inputs.shape[1:],
+            num_outputs(dataset),
+            options.hidden,
+            options.activation,
+            options.output_activation,
+            options.dtype,
+            options.seed,
+        )
+    else:
+        if options.hidden:
+            raise InputError(
+                "model and hidden exclude each other.", received=f"hidden = {options.hidden}", expected="one of the two"
+            )
+        model = in_precision(model, options.dtype)
+    return System(fitted_shape(dataset, model), model, FlatModel(model))
+
+
+def num_outputs(dataset: Dataset) -> int:
+    """Outputs of a network that is built for this data set."""
+    if dataset.targets.ndim > 1:
+        return int(np.prod(dataset.targets.shape[1:]))
+    if dataset.num_classes is None or is_signs(dataset):
+        return 1
+    return dataset.num_classes
+
+
+def fitted_shape(dataset: Dataset, model) -> Dataset:
+    """The data set with inputs in the shape that the model takes: images without a channel axis get one where the model
+    has it."""
+    wanted = tuple(model.input_shape[1:]) if not isinstance(model.input_shape, list) else None
+    if wanted is None:
+        raise InputError(
+            "model: it has several inputs.",
+            received=f"{len(model.input_shape)} inputs",
+            expected="a model with one input",
+        )
+    return replace(
+        dataset,
+        inputs=fit_inputs(dataset.inputs, wanted),
+        test_inputs=None if dataset.test_inputs is None else fit_inputs(dataset.test_inputs, wanted),
+    )
+
+
+def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
+    """Inputs `(n, ...)` with a channel axis of length 1 added where the model takes one, else as they are."""
+    shape = inputs.shape[1:]
+    if len(wanted) == len(shape) + 1 and wanted[-1] == 1:
+        inputs = inputs[..., None]
+        shape = inputs.shape[1:]
+    if len(shape) != len(wanted) or any(want not in (None, have) for want, have in zip(wanted, shape, strict=True)):
+        raise InputError(
+            "data: the inputs do not fit the model.", received=f"inputs of shape {shape}", expected=f"shape {wanted}"
+        )
+    return inputs

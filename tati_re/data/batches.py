@@ -1,0 +1,155 @@
+"""Which examples every walker sees at every step: a pure function of the seed, the walker and the step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.data.streams import BATCHES, stream
+from tati_re.errors import InputError
+
+_REPLACEMENT_BLOCK = 16_384
+"""Indices drawn by one call when sampling with replacement; a part of what defines the stream, like an epoch."""
+
+
+def split_epoch(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cuts one ordering of the examples into consecutive batches, the last one possibly short.
+
+    The estimate N / size * (sum over the batch) of a sum over all examples is unbiased for every batch of a random
+    ordering, the short last one included, because the true size is used.
+
+    Args:
+        order: `(num_examples,)` indices.
+        batch_size: Examples in a batch, 1 to num_examples.
+
+    Returns:
+        int32 `(batches, batch_size)` indices, a short last row padded with 0, and int32 `(batches,)` true sizes.
+    """
+    count = -(-len(order) // batch_size)
+    indices = np.zeros(count * batch_size, np.int32)
+    indices[: len(order)] = order
+    return indices.reshape(count, batch_size), batch_sizes(len(order), batch_size)
+
+
+def batch_sizes(num_examples: int, batch_size: int) -> np.ndarray:
+    """Returns the int32 true sizes of the batches of one epoch: all `batch_size` but perhaps the last."""
+    starts = np.arange(0, num_examples, batch_size)
+    return np.minimum(batch_size, num_examples - starts).astype(np.int32)
+
+
+class Batches:
+    """Mini-batches of a run, each walker its own, without state that a checkpoint would have to keep.
+
+    Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch are consecutive
+    pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
+    not divide `num_examples`. With `sampling="replacement"` every index of every batch is drawn independently.
+    The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e, w): it does not
+    depend on the number of walkers, on the calls made before, or on where a run was resumed.
+
+    Args:
+        num_examples: Examples in the data set, >= 1.
+        batch_size: Examples in a batch, 1 to num_examples; None means all of them.
+        num_walkers: Walkers, >= 1.
+        seed: Integer in [0, 2**63).
+        sampling: "epochs" (default) or "replacement".
+        shared: All walkers see the same batches, those of walker 0. Default False.
+
+    Attributes:
+        full: True where every batch is the whole data set in order, so that nothing needs to be gathered.
+        batch_size: Examples in a batch, an int also where None was given.
+        steps_per_epoch: Batches that visit every example once: ceil(num_examples / batch_size).
+
+    Raises:
+        InputError: A batch larger than the data, or any other argument out of its range.
+
+    Example:
+        >>> batches = Batches(num_examples=6, batch_size=4, num_walkers=2, seed=0)
+        >>> indices, sizes = batches.indices(first_step=0, num_steps=2)
+        >>> indices.shape, sizes.tolist()
+        ((2, 2, 4), [4, 2])
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        batch_size: int | None,
+        num_walkers: int,
+        seed: int,
+        sampling: str = "epochs",
+        shared: bool = False,
+    ) -> None:
+        if num_examples < 1:
+            raise InputError("The data set has no examples.", num_examples, "at least 1 example")
+        if batch_size is not None and batch_size > num_examples:
+            raise InputError("batch_size is larger than the data set.", batch_size, f"1 to {num_examples}")
+        if batch_size is not None and batch_size < 1:
+            raise InputError("batch_size is not positive.", batch_size, f"1 to {num_examples}")
+        if num_walkers < 1:
+            raise InputError("num_walkers is not positive.", num_walkers, "at least 1")
+        if sampling not in ("epochs", "replacement"):
+            raise InputError("batch_sampling is not known.", sampling, "'epochs' or 'replacement'")
+        self.num_examples = int(num_examples)
+        self.batch_size = int(num_examples if batch_size is None else batch_size)
+        self.num_walkers = int(num_walkers)
+        self.seed = seed
+        self.sampling = sampling
+        self.shared = bool(shared)
+        self.full = batch_size is None or (self.batch_size == self.num_examples and sampling == "epochs")
+        self.steps_per_epoch = -(-self.num_examples // self.batch_size)
+        self._rows = 1 if self.shared else self.num_walkers
+        self._philox = stream(seed, BATCHES).bit_generator
+        self._state = self._philox.state
+        self._generator = np.random.Generator(self._philox)
+        if sampling == "epochs":
+            self._block_steps = self.steps_per_epoch
+            self._block_sizes = batch_sizes(self.num_examples, self.batch_size)
+        else:
+            self._block_steps = max(1, _REPLACEMENT_BLOCK // self.batch_size)
+            self._block_sizes = np.full(self._block_steps, self.batch_size, np.int32)
+        self._cached = -1
+        self._block: np.ndarray | None = None
+
+    def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the examples of the steps `first_step` to `first_step + num_steps - 1`.
+
+        Args:
+            first_step: Step of the first batch, >= 0.
+            num_steps: Number of steps, >= 0.
+
+        Returns:
+            int32 `(num_steps, walkers, batch_size)` indices (1 walker if shared), a short batch padded with
+            index 0, and int32 `(num_steps,)` true sizes, the same for all walkers.
+        """
+        indices = np.empty((num_steps, self._rows, self.batch_size), np.int32)
+        sizes = np.empty(num_steps, np.int32)
+        done = 0
+        while done < num_steps:
+            block, start = divmod(first_step + done, self._block_steps)
+            stop = min(self._block_steps, start + num_steps - done)
+            piece = slice(done, done + stop - start)
+            indices[piece] = self._blocks(block)[:, start:stop].swapaxes(0, 1)
+            sizes[piece] = self._block_sizes[start:stop]
+            done = piece.stop
+        return indices, sizes
+
+    def _blocks(self, block: int) -> np.ndarray:
+        """Returns `(walkers, steps, batch_size)`: one epoch, or one block of draws, of every walker."""
+        if self._cached != block or self._block is None:
+            if self._block is None:
+                self._block = np.zeros((self._rows, self._block_steps, self.batch_size), np.int32)
+            self._cached = -1
+            flat = self._block.reshape(self._rows, -1)
+            for walker in range(self._rows):
+                if self.full:
+                    flat[walker] = np.arange(self.num_examples)
+                elif self.sampling == "epochs":
+                    flat[walker, : self.num_examples] = self._at(block, walker).permutation(self.num_examples)
+                else:
+                    flat[walker] = self._at(block, walker).integers(self.num_examples, size=flat.shape[1])
+            self._cached = block
+        return self._block
+
+    def _at(self, block: int, walker: int) -> np.random.Generator:
+        # Resetting one generator's counter takes 3 us, building a new one 16 us: it matters for short epochs.
+        self._state["state"]["counter"][2:] = (block, walker)
+        self._philox.state = self._state
+        return self._generator

@@ -1,0 +1,216 @@
+"""A data set: inputs, targets, an optional test part, and what the targets are."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from tati_re.data.streams import SPLIT, stream
+from tati_re.errors import InputError
+
+MAX_CLASSES = 100
+"""Integer labels from 0 below this number are classes; larger ones are the values of a regression."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples to train and sample on, and a test part that only predictions see.
+
+    Arrays keep the type they came in (bytes stay bytes); what computes with the inputs first multiplies them by
+    `input_scale`. `from_arrays` is the usual way to make one: it also settles what the targets are.
+
+    Args:
+        inputs: `(N, ...)` numbers, finite.
+        targets: `(N,)` or `(N, K)`, finite.
+        test_inputs: `(M, ...)`. Default: no test part.
+        test_targets: `(M,)` or `(M, K)`. Default: no test part.
+        name: What messages and the manifest call it. Default: "arrays".
+        input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.0.
+        num_classes: Number of classes, or None (default) for a regression.
+        feature_names: One name for each column of the inputs, where known. Default: none.
+
+    Raises:
+        InputError: No examples, unequal lengths, test examples of another shape, an array that is not of numbers, NaN
+            or infinity.
+
+    Example:
+        >>> Dataset.from_arrays([[0.0, 1.0], [2.0, 3.0]], [0, 1]).task
+        'classification'
+    """
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    test_inputs: np.ndarray | None = None
+    test_targets: np.ndarray | None = None
+    name: str = "arrays"
+    input_scale: float = 1.0
+    num_classes: int | None = None
+    feature_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.test_inputs is None) != (self.test_targets is None):
+            raise InputError("The test part of the data needs both inputs and targets.")
+        for part in ("", "test_"):
+            for kind in ("inputs", "targets"):
+                name = part + kind
+                values = getattr(self, name)
+                if values is not None:
+                    object.__setattr__(self, name, _numbers(name, values))
+            _check_part(part, getattr(self, part + "inputs"), getattr(self, part + "targets"))
+        if self.test_inputs is not None:
+            for kind in ("inputs", "targets"):
+                train, test = getattr(self, kind), getattr(self, "test_" + kind)
+                if train.shape[1:] != test.shape[1:]:
+                    expected = f"examples of shape {train.shape[1:]}"
+                    raise InputError(f"test_{kind} do not fit {kind}.", test.shape[1:], expected)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        inputs: object,
+        targets: object,
+        test_inputs: object = None,
+        test_targets: object = None,
+        *,
+        name: str = "arrays",
+        input_scale: float = 1.0,
+        feature_names: tuple[str, ...] = (),
+        by_value: bool = False,
+    ) -> Dataset:
+        """Makes a data set and settles what its targets are.
+
+        * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by sign);
+        * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as int32;
+        * 0 and 1 with a single 1 in each row of several columns: one-hot classes;
+        * anything else: values of a regression.
+
+        Targets of shape `(N, 1)` become `(N,)`.
+
+        Args:
+            inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
+            targets: `(N,)`, `(N, 1)` or `(N, K)` numbers.
+            test_inputs: Likewise, or None (default).
+            test_targets: Likewise, or None (default).
+            name: What messages and the manifest call it.
+            input_scale: Factor of the inputs.
+            feature_names: One name for each column of the inputs.
+            by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
+                classes only if they are 0 and 1, or -1 and +1, or one-hot.
+
+        Returns:
+            The data set.
+        """
+        arrays = [None if a is None else np.asarray(a) for a in (inputs, targets, test_inputs, test_targets)]
+        for i in (0, 2):
+            if arrays[i] is not None and arrays[i].ndim == 1:
+                arrays[i] = arrays[i][:, None]
+        for i in (1, 3):
+            if arrays[i] is not None and arrays[i].ndim == 2 and arrays[i].shape[1] == 1:
+                arrays[i] = arrays[i][:, 0]
+        checked = cls(*arrays, name=name)
+        kind, num_classes = _kind_of(checked.targets, checked.test_targets, by_value)
+        labels = [None if t is None else _stored(t, kind) for t in (checked.targets, checked.test_targets)]
+        parts = (checked.inputs, labels[0], checked.test_inputs, labels[1])
+        return cls(*parts, name, input_scale, num_classes, tuple(feature_names))
+
+    def split(self, test_fraction: float, seed: int) -> Dataset:
+        """Returns the same data with a random part kept for testing; a data set that has a test part stays as it is.
+
+        Args:
+            test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one is left to train on.
+            seed: Which examples, the same for the same seed; both parts keep the order of the examples.
+        """
+        if not 0 <= test_fraction < 1:
+            raise InputError("test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
+        count = min(round(test_fraction * self.num_examples), self.num_examples - 1)
+        if self.test_inputs is not None or count == 0:
+            return self
+        test = np.zeros(self.num_examples, bool)
+        test[stream(seed, SPLIT).permutation(self.num_examples)[:count]] = True
+        x, y = self.inputs, self.targets
+        return replace(self, inputs=x[~test], targets=y[~test], test_inputs=x[test], test_targets=y[test])
+
+    @property
+    def num_examples(self) -> int:
+        """N, the number of examples to train and sample on."""
+        return len(self.inputs)
+
+    @property
+    def task(self) -> str:
+        """What the targets are: "classification" (class numbers), "signs" (-1 and +1), "one_hot" or "regression"."""
+        if self.num_classes is None:
+            return "regression"
+        if self.targets.ndim == 2:
+            return "one_hot"
+        return "signs" if self.targets.min() < 0 else "classification"
+
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 (hexadecimal) of all values, shapes, types and the scale; the name does not enter."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(repr(float(self.input_scale)).encode())
+        for values in (self.inputs, self.targets, self.test_inputs, self.test_targets):
+            if values is None:
+                digest.update(b"none")
+            else:
+                # In one byte order, so that the fingerprint does not depend on the machine.
+                values = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+                digest.update(f"{values.dtype.str}{values.shape}".encode())
+                digest.update(values.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+def _numbers(name: str, values: object) -> np.ndarray:
+    values = np.asarray(values)
+    if values.dtype.kind not in "buif":
+        raise InputError(f"{name} are not numbers.", f"an array of type {values.dtype}", "integers or floats")
+    return values
+
+
+def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None) -> None:
+    if inputs is None or targets is None:
+        return
+    if inputs.ndim < 2 or targets.ndim < 1:
+        shapes = f"{part}inputs {inputs.shape}, {part}targets {targets.shape}"
+        raise InputError("Inputs or targets have too few dimensions.", shapes, "(N, ...) and (N,) or (N, K)")
+    if len(inputs) != len(targets):
+        received = f"{len(inputs)} {part}inputs and {len(targets)} {part}targets"
+        raise InputError("Inputs and targets have unequal lengths.", received, "one target for each input")
+    if inputs.size == 0 or targets.size == 0:
+        raise InputError(f"There are no {part}examples.", f"{part}inputs of shape {inputs.shape}", "at least 1 example")
+    for kind, values in (("inputs", inputs), ("targets", targets)):
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+            place = f"{part}{kind}[{', '.join(map(str, index))}]"
+            raise InputError(
+                "The data hold a value that is not finite.", f"{place} = {values[index]}", "finite numbers"
+            )
+
+
+def _kind_of(targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool) -> tuple[str, int | None]:
+    parts = [targets] if test_targets is None else [targets, test_targets]
+    values = np.unique(np.concatenate([t.reshape(-1) for t in parts]))
+    if values.dtype.kind == "b":
+        values = values.astype(np.int32)
+    whole = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
+    if targets.ndim == 2 and set(values.tolist()) <= {0, 1} and all((t.sum(1) == 1).all() for t in parts):
+        return "one_hot", targets.shape[1]
+    if targets.ndim != 1 or not whole or len(values) < 2:
+        return "regression", None
+    if values.tolist() == [-1, 1]:
+        return "signs", 2
+    numbered = by_value or values.dtype.kind in "ui" or values.tolist() == [0, 1]
+    if numbered and values[0] >= 0 and values[-1] < MAX_CLASSES:
+        return "classification", int(values[-1]) + 1
+    return "regression", None
+
+
+def _stored(targets: np.ndarray, kind: str) -> np.ndarray:
+    if kind == "classification":
+        return targets.astype(np.int32)
+    return targets if targets.dtype.kind == "f" else targets.astype(np.float64)

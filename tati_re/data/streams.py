@@ -1,0 +1,34 @@
+"""Counter-based random streams of numpy: the numbers depend on a key and a counter, never on what was drawn before."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
+"""What a stream is for: the second word of its key, so that no two purposes ever share numbers."""
+
+
+def stream(seed: int, purpose: int, *counter: int) -> np.random.Generator:
+    """Returns the generator that belongs to a seed, a purpose and up to two counters.
+
+    Philox 4x64 (Salmon et al. 2011) with key (seed, purpose). The counters fill the two high words of its 256-bit
+    counter, so that streams with different counters never overlap.
+
+    Args:
+        seed: Integer in [0, 2**63).
+        purpose: One of the constants of this module.
+        *counter: At most two integers >= 0, such as (epoch, walker). Default: zeros.
+
+    Returns:
+        A `numpy.random.Generator` at the start of its stream.
+
+    Raises:
+        InputError: The seed is not an integer in [0, 2**63).
+    """
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise InputError("seed is not valid.", seed, "an integer from 0 to 2**63 - 1")
+    words = np.zeros(4, np.uint64)
+    words[2 : 2 + len(counter)] = counter
+    return np.random.Generator(np.random.Philox(key=np.array([seed, purpose], np.uint64), counter=words))

@@ -1,0 +1,8 @@
+"""Figures of a run, as PNG files; no window, no global state of matplotlib."""
+
+from __future__ import annotations
+
+from tati_re.plotting.calibration import plot_calibration
+from tati_re.plotting.traces import plot_traces
+
+__all__ = ["plot_calibration", "plot_traces"]

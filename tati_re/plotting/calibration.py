@@ -1,0 +1,122 @@
+"""How far predicted probabilities can be believed: the optimum beside the posterior average."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.prediction import (
+    Calibration,
+    calibration,
+    class_labels,
+    class_probabilities,
+    predictive_entropy,
+)
+from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MARKERS = ("o", "s")
+
+
+def plot_calibration(
+    optimum: np.ndarray,
+    average: np.ndarray,
+    labels: np.ndarray,
+    path: str | os.PathLike[str] | None = None,
+    num_bins: int = 10,
+    names: tuple[str, str] = ("optimum", "posterior average"),
+) -> Figure:
+    """Draws the reliability diagram of two sets of predictions with the examples per bin, and their entropies.
+
+    Left: part of right predictions over the confidence, with one standard error (Wilson's interval); on the diagonal
+    a stated probability is what comes true. Below it how many examples each bin holds. Right: predictive entropy of
+    right and wrong predictions, as parts of each.
+
+    Args:
+        optimum: Probabilities of the optimum, shape (n, k), or (n,) or (n, 1) for two classes.
+        average: Probabilities of the posterior average, same shape.
+        labels: Right classes, shape (n,).
+        path: PNG file to write. Default: None, no file.
+        num_bins: Bins of the confidence. Default: 10.
+        names: What the two sets are called.
+
+    Returns:
+        The figure, with four panels.
+
+    Raises:
+        InputError: Shapes or labels that do not fit, or a path that cannot be written.
+    """
+    figure = new_figure(9.0, 4.8)
+    grid = figure.add_gridspec(4, 2, width_ratios=[1.0, 1.1])
+    reliability = figure.add_subplot(grid[:3, 0])
+    counts = figure.add_subplot(grid[3, 0], sharex=reliability)
+    upper = figure.add_subplot(grid[:2, 1])
+    lower = figure.add_subplot(grid[2:, 1], sharex=upper, sharey=upper)
+    sets = (optimum, average)
+    _draw_reliability(reliability, counts, [calibration(values, labels, num_bins) for values in sets], names)
+    for axes, values, name in zip((upper, lower), sets, names, strict=True):
+        _draw_entropy(axes, values, labels, name)
+    upper.tick_params(labelbottom=False)
+    lower.set_xlabel("predictive entropy (nats)")
+    for axes in (reliability, counts, upper, lower):
+        plain(axes)
+    save(figure, path)
+    return figure
+
+
+def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], names: tuple[str, str]) -> None:
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--")
+    width = (results[0].edges[1] - results[0].edges[0]) * 0.4
+    first = 1.0
+    for number, (result, name) in enumerate(zip(results, names, strict=True)):
+        filled = result.count > 0
+        first = min(first, result.edges[:-1][filled].min())
+        low, high = _wilson(result.accuracy[filled], result.count[filled])
+        errors = np.maximum([result.accuracy[filled] - low, high - result.accuracy[filled]], 0)
+        axes.errorbar(
+            result.confidence[filled], result.accuracy[filled], yerr=errors, color=COLORS[number],
+            marker=_MARKERS[number], markersize=5, linewidth=0.8, elinewidth=1.2,
+            label=f"{name}, calibration error {result.error:.3f}",
+        )  # fmt: skip
+        middle = 0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5) * width
+        counts.bar(middle, result.count, width=width, color=COLORS[number])
+    axes.set_ylabel("part predicted right")
+    axes.set_xlim(max(0.0, first - 0.03), 1.03)
+    axes.set_ylim(-0.03, 1.05)
+    axes.tick_params(labelbottom=False)
+    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 0.99), borderaxespad=0.1)
+    counts.set_yscale("log")
+    counts.set_ylim(bottom=0.6)
+    counts.yaxis.set_minor_locator(NullLocator())
+    counts.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    counts.set_ylabel("examples")
+    counts.set_xlabel("confidence (probability of the predicted class)")
+
+
+def _wilson(part: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's interval of one standard error: it stays inside 0..1 and has a width where all are right."""
+    middle = (part + 0.5 / count) / (1 + 1 / count)
+    half = np.sqrt(part * (1 - part) / count + 0.25 / count**2) / (1 + 1 / count)
+    return middle - half, middle + half
+
+
+def _draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, name: str) -> None:
+    values = class_probabilities(probabilities)
+    entropy = predictive_entropy(probabilities)
+    right = values.argmax(axis=1) == class_labels(labels, values.shape[1])
+    edges = np.linspace(0.0, np.log(values.shape[1]), 21)
+    for chosen, word, color, filled in ((right, "right", COLORS[0], True), (~right, "wrong", COLORS[1], False)):
+        count = int(chosen.sum())
+        heights = np.histogram(np.clip(entropy[chosen], 0, edges[-1]), edges)[0] / max(count, 1)
+        style = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
+        axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({count})", **style)
+    axes.set_title(name, loc="left", color=DARK, fontsize=10)
+    axes.set_ylabel("part of predictions")
+    legend_above(axes)

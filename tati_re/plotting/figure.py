@@ -1,0 +1,81 @@
+"""What all figures share: colours, sizes, saving."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 150
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+"""Distinguishable with any colour vision: M. Okabe, K. Ito, Color Universal Design (2008), without yellow."""
+GREY = "#8C8C8C"
+DARK = "#333333"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Makes a figure with its own canvas, outside of pyplot.
+
+    Args:
+        width: In inches.
+        height: In inches.
+
+    Returns:
+        A matplotlib Figure that lays itself out.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def plain(axes: Axes) -> None:
+    """Takes the upper and right line off a panel and makes its text small."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(labelsize=8, color=GREY)
+    axes.xaxis.label.set_size(9)
+    axes.yaxis.label.set_size(9)
+
+
+def legend_above(axes: Axes) -> None:
+    """Puts the legend in one row above the panel's right end, where it covers no data."""
+    handles, _ = axes.get_legend_handles_labels()
+    axes.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.0, 0.99),
+        borderaxespad=0.1,
+        frameon=False,
+        fontsize=8,
+        ncols=max(1, len(handles)),
+        handlelength=1.4,
+        columnspacing=1.2,
+    )
+
+
+def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
+    """Writes a figure as PNG at 150 dots per inch.
+
+    Args:
+        figure: The figure.
+        path: File ending in `.png`, or None for no file.
+
+    Raises:
+        InputError: Another ending, or a file that cannot be written.
+    """
+    if path is None:
+        return
+    if Path(path).suffix.lower() != ".png":
+        raise InputError("The path of a figure must end in .png.", received=path)
+    try:
+        figure.savefig(path, dpi=DPI)
+    except OSError as error:
+        raise InputError(f"The figure cannot be written: {error.strerror or error}.", received=path) from error

@@ -1,0 +1,134 @@
+"""The course of a run: potential of each walker, temperatures against their target."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
+from tati_re.analysis.temperature import BAND_WIDTH, Temperature, temperatures
+from tati_re.errors import InputError
+from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_POINTS = 2000
+_COLUMNS = {"kinetic": "kinetic_energy", "configurational": "virial"}
+_FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
+
+
+def plot_traces(
+    run_info: pd.DataFrame,
+    num_parameters: int,
+    num_burnin_steps: int = 0,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draws the potential of each walker over the steps, and below it the temperatures that the run has.
+
+    Each temperature is the running mean over walkers and rows after burn-in, with the target and the band where such a
+    mean should lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
+
+    Args:
+        run_info: Rows of `run.csv`.
+        num_parameters: Number of parameters P.
+        num_burnin_steps: Steps shaded in the upper panel and left out of the means. Default: 0.
+        path: PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure: one panel, or two or three with the temperatures.
+
+    Raises:
+        InputError: No rows, or a path that cannot be written.
+    """
+    from matplotlib.ticker import FuncFormatter
+
+    if run_info.empty:
+        raise InputError("The run has no rows to draw.")
+    shown = _measured(run_info, num_parameters, num_burnin_steps)
+    figure = new_figure(8.0, 3.0 + 1.9 * len(shown))
+    panels = figure.subplots(1 + len(shown), 1, sharex=True, squeeze=False, height_ratios=[1.4] + [1.0] * len(shown))[
+        :, 0
+    ]
+    _draw_potential(panels[0], run_info, num_burnin_steps)
+    for panel, temperature in zip(panels[1:], shown, strict=True):
+        _draw_temperature(panel, run_info, num_parameters, num_burnin_steps, temperature)
+    if shown:
+        legend_above(panels[1])
+    panels[-1].set_xlabel("step")
+    panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    panels[-1].set_xlim(0, int(run_info["step"].max()))
+    for panel in panels:
+        plain(panel)
+    figure.align_ylabels(list(panels))
+    save(figure, path)
+    return figure
+
+
+def _measured(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int) -> list[Temperature]:
+    kept = run_info[run_info["step"] > num_burnin_steps]
+    values = kept["temperature"].to_numpy(dtype=np.float64) if "temperature" in kept.columns else np.empty(0)
+    one_target = len(np.unique(values)) == 1 and bool(values[0] > 0)
+    enough = len(kept) > 0 and kept.groupby("walker").size().min() >= MINIMUM_DRAWS
+    return temperatures(kept, num_parameters) if one_target and enough else []
+
+
+def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    walkers = np.unique(run_info["walker"])
+    chains = chains_of(run_info, "potential", int(run_info["step"].min()) - 1)
+    steps = np.unique(run_info["step"])[: chains.shape[1]]
+    own_colors = len(walkers) <= len(COLORS)
+    window = max(1, chains.shape[1] // 60)
+    if num_burnin_steps:
+        axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GREY, alpha=0.18, linewidth=0)
+        said = {"transform": axes.transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
+        axes.text(0.0, 1.02, "grey: burn-in, left out of averages", **said)
+    for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
+        color = COLORS[number] if own_colors else COLORS[0]
+        every = max(1, len(chain) // _POINTS)
+        if window > 1:
+            axes.plot(steps[::every], chain[::every], color=color, linewidth=0.4, alpha=0.25)
+        label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
+        smooth_steps, smooth = _moving_mean(steps, chain, window)
+        axes.plot(smooth_steps, smooth, color=color, linewidth=1.2, alpha=1.0 if own_colors else 0.5, label=label)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.set_ylabel("potential U")
+    if len(walkers) > 1:
+        legend_above(axes)
+
+
+def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
+    if window < 2:
+        return steps, values
+    kernel = np.full(window, 1.0 / window)
+    return np.convolve(steps, kernel, "valid"), np.convolve(values, kernel, "valid")
+
+
+def _draw_temperature(
+    axes: Axes, run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int, temperature: Temperature
+) -> None:
+    values = 2.0 * chains_of(run_info, _COLUMNS[temperature.kind], num_burnin_steps) / num_parameters
+    steps = np.unique(run_info["step"])
+    steps = steps[steps > num_burnin_steps][: values.shape[1]]
+    rows = np.arange(1, len(steps) + 1)
+    running = np.cumsum(values.mean(axis=0)) / rows
+    half = (temperature.upper - temperature.target) * np.sqrt(len(rows) / rows)
+    every = max(1, len(rows) // _POINTS)
+    label = f"target ± {BAND_WIDTH:g} standard errors"
+    axes.fill_between(
+        steps[::every], (temperature.target - half)[::every], (temperature.target + half)[::every],
+        color=COLORS[4], alpha=0.3, linewidth=0, label=label,
+    )  # fmt: skip
+    axes.axhline(temperature.target, color=DARK, linewidth=0.8, linestyle="--", label=f"target {temperature.target:g}")
+    label = "running mean over walkers and rows"
+    axes.plot(steps[::every], running[::every], color=COLORS[1], linewidth=1.4, label=label)
+    reach = max(4.0 * (temperature.upper - temperature.target), 1.5 * abs(temperature.mean - temperature.target))
+    if np.isfinite(reach) and reach > 0:
+        axes.set_ylim(temperature.target - reach, temperature.target + reach)
+    axes.set_ylabel(f"{temperature.kind}\ntemperature {_FORMULAS[temperature.kind]}")

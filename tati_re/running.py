@@ -1,0 +1,355 @@
+"""From a Simulation to a run in its folder: starting, going on, and saying what went wrong."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re._version import __version__
+from tati_re.engine import manifest, run_folder
+from tati_re.engine.driver import Driver, Outcome, Plan
+from tati_re.engine.loop import EXECUTIONS, Loop
+from tati_re.engine.observables import Observables
+from tati_re.engine.progress import make_progress
+from tati_re.engine.run import Run
+from tati_re.errors import InputError, SamplingError
+from tati_re.models.backend import keras, tf, threads
+from tati_re.optimizers import make_optimizer
+from tati_re.options import Options, make_options
+from tati_re.samplers import Rung, make_sampler
+
+SCHEMA_VERSION = 1
+_H5_FROM = 1_000
+
+
+def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
+    """Starts `Simulation.sample`."""
+    sampler = objects.get("sampler") or make_sampler(options.sampler, options)
+    if sampler.full_batch and options.batch_size not in (None, sim.dataset.num_examples):
+        raise InputError(
+            f"sampler: {sampler.name} is exact on the full batch only.",
+            received=f"batch_size = {options.batch_size} of {sim.dataset.num_examples} examples",
+            expected="no batch_size, or a method for mini-batches such as BAOAB",
+        )
+    return _start(sim, options, objects, "sample", sampler)
+
+
+def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
+    """Starts `Simulation.fit`."""
+    return _start(sim, options, objects, "fit", _optimizer(sim, options, objects))
+
+
+def _optimizer(sim, options: Options, objects: dict[str, Any]):
+    return make_optimizer(
+        objects.get("optimizer", options.optimizer), options.learning_rate, sim._system.flat.shapes, options.num_walkers
+    )
+
+
+def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) -> Run:
+    potential = sim._system.potential(options, objects, training=kind == "fit")
+    directions = _directions(objects.get("directions", options.directions), potential.num_parameters)
+    holder = None
+    if options.output is None:
+        holder = tempfile.TemporaryDirectory(prefix="tati_re-")
+        folder = Path(holder.name)
+    else:
+        folder = run_folder.prepare(options.output, options.overwrite)
+    progress = make_progress(options.verbose)
+    run = _Running(sim, options, objects, kind, method, potential, directions, folder, progress)
+    run.say_start()
+    written = save_model(sim, folder / "model.keras")
+    if not written and options.output is not None:
+        progress.message("The model cannot be written to a file: resume and save_model will need the model object.")
+    if directions is not None:
+        np.save(folder / "directions.npy", directions)
+    driver = run.driver()
+    carry = run.guard(lambda: driver.begin(sim._position, sim._auxiliary))
+    manifest.write(folder, run.manifest())
+    return run.finish(driver, carry, holder)
+
+
+def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any]) -> Run:
+    """Does the work of `Simulation.resume`."""
+    folder = Path(folder)
+    said = manifest.read(folder)
+    overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if objects.get(name) is not None}
+    stored = dict(said["options"])
+    steps = num_steps if num_steps is not None else stored.get("num_steps")
+    options = make_options({**stored, "max_time": None}, num_steps=steps, threads=said["threads"], **overrides)
+    for name in said["objects"]:
+        if name not in objects and not (name == "model" and (folder / "model.keras").exists()) and name != "directions":
+            raise InputError(
+                f"resume: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
+            )
+    given = dict(objects)
+    if "model" not in given and (folder / "model.keras").exists():
+        given["model"] = keras.saving.load_model(folder / "model.keras", compile=False, safe_mode=True)
+    sim = cls.__new__(cls)
+    sim._start(make_options(options, hidden=[], model=None) if "model" in given else options, given)
+    if sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
+        raise InputError(
+            "resume: the data are not those of the run.",
+            received=sim.dataset.name,
+            expected=f"{said['dataset']['name']}, unchanged",
+        )
+    kind = said["kind"]
+    method = (
+        (given.get("sampler") or make_sampler(options.sampler, options))
+        if kind == "sample"
+        else _optimizer(sim, options, given)
+    )
+    potential = sim._system.potential(options, given, training=kind == "fit")
+    directions = (
+        np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None
+    )
+    progress = make_progress(options.verbose)
+    run = _Running(sim, options, given, kind, method, potential, directions, folder, progress, said["execution"])
+    if sorted(run.observables.extra) != sorted(said["observables"]):
+        raise InputError(
+            "resume: other observables than the run has.",
+            received=sorted(run.observables.extra),
+            expected=said["observables"],
+        )
+    if said["versions"] != versions():
+        progress.message(
+            "Other versions than the run was started with: it goes on with the same law, not byte for byte."
+        )
+    driver = run.driver()
+    carry = run.guard(lambda: driver.go_on(sim._position, sim._auxiliary))
+    if driver.step >= options.num_steps and num_steps is None:
+        progress.message(f"All {driver.step} steps of this run are done; give a larger num_steps to go on.")
+    manifest.write(folder, said | {"options": stored | {"num_steps": max(options.num_steps, driver.step)}})
+    return run.finish(driver, carry, None)
+
+
+class _Running:
+    """What a run needs, put together."""
+
+    def __init__(
+        self, sim, options, objects, kind, method, potential, directions, folder, progress, execution=None
+    ) -> None:
+        self.sim, self.options, self.objects, self.kind, self.method = sim, options, objects, kind, method
+        self.potential, self.directions, self.folder, self.progress = potential, directions, folder, progress
+        self.execution = execution or choose_execution(options.execution, sim._system.flat.xla_safe)
+        self.observables = Observables(method, potential.metric_name, objects.get("observables"))
+        beta, step_size = (
+            (options.beta, options.step_size) if kind == "sample" else (float("inf"), options.learning_rate)
+        )
+        walkers = options.num_walkers
+        self.rung = Rung(*(tf.fill([walkers], tf.constant(value, tf.float64)) for value in (beta, 1.0, step_size)))
+        burnin = options.num_burnin_steps if kind == "sample" else 0
+        self.loop = Loop(
+            potential,
+            method,
+            self.observables,
+            self.rung,
+            options.seed,
+            self.execution,
+            options.record_every,
+            options.trajectory_every,
+            burnin,
+            directions,
+        )
+
+    def say_start(self) -> None:
+        """Says what is sampled, in words."""
+        flat, options = self.sim._system.flat, self.options
+        target = f"temperature {options.kT:g}" if self.kind == "sample" else "to its minimum"
+        self.progress.message(
+            f"{self.method.name} on {self.sim.dataset.name}: {flat.num_parameters} parameters, "
+            f"{options.num_walkers} walker(s), {target}."
+        )
+        self.progress.message(self.potential.describe() + ".")
+        for sentence in self.potential.notices():
+            self.progress.message(sentence)
+        if flat.has_training_state and self.kind == "sample":
+            self.progress.message("Sampling keeps batch normalisation at its moving statistics and dropout off.")
+
+    def driver(self) -> Driver:
+        options, count = self.options, self.potential.num_parameters
+        names = (
+            self.sim.parameter_names() if self.directions is None else [f"c{i}" for i in range(len(self.directions))]
+        )
+        half = 0.5 * count * options.kT if self.kind == "sample" else float("nan")
+        kinetic = half if self.method.has_momentum else float("nan")
+        virial = (
+            half
+            if self.potential.prior.proper and self.potential.prior.gradient(tf.zeros((1, 1))) is not None
+            else float("nan")
+        )
+        walkers = options.num_walkers
+        chosen = options.trajectory_format
+        plan = Plan(
+            num_steps=options.num_steps,
+            checkpoint_seconds=options.checkpoint_seconds,
+            max_time=options.max_time,
+            trajectory_format=chosen if chosen != "auto" else ("h5" if len(names) > _H5_FROM else "csv"),
+            parameter_names=names,
+            expected=(np.full(walkers, kinetic), np.full(walkers, virial)),
+            callbacks=tuple(self.objects.get("callbacks", ())),
+        )
+        driver = Driver(self.folder, self.loop, plan, self.progress)
+        driver.say_size()
+        return driver
+
+    def manifest(self) -> dict[str, Any]:
+        flat, loop = self.sim._system.flat, self.loop
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": self.kind,
+            "tati_re": __version__,
+            "versions": versions(),
+            "options": self.options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}),
+            "objects": sorted(
+                {"data", "model", "loss", "prior", "optimizer", "sampler", "directions"} & set(self.objects)
+            ),
+            "observables": sorted(self.observables.extra),
+            "seed": self.options.seed,
+            "threads": threads(),
+            "execution": self.execution,
+            "walker_evaluation": self.potential.walker_evaluation,
+            "chunk_steps": loop.chunk_steps,
+            "meaning": self.potential.describe(),
+            "temperature": self.options.kT,
+            "method": self.method.get_config(),
+            "loss": self.potential.loss.get_config(),
+            "prior": self.potential.prior.get_config(),
+            "prior_proper": self.potential.prior.proper,
+            "parameters": {
+                "num": flat.num_parameters,
+                "names": flat.tensor_names,
+                "shapes": [list(shape) for shape in flat.shapes],
+            },
+            "dataset": {
+                "name": self.sim.dataset.name,
+                "fingerprint": self.sim.dataset.fingerprint(),
+                "num_examples": self.sim.dataset.num_examples,
+            },
+        }
+
+    def finish(self, driver: Driver, carry, holder) -> Run:
+        """Runs to the end and leaves the walkers where they arrived."""
+        carry, outcome = self.guard(lambda: driver.run(carry))
+        sim, state = self.sim, carry.state
+        sim._position = np.array(state.position)
+        if self.method.has_momentum:
+            sim._momenta = np.array(state.momentum)
+        sim._auxiliary = tuple(np.array(value) for value in carry.auxiliary)
+        sim._forget()
+        if outcome is not Outcome.FINISHED:
+            self.progress.message(f"{outcome.value} Step {driver.step} of {self.options.num_steps}, in {self.folder}.")
+        run = run_folder.load(self.folder)
+        run._holder = holder
+        return run
+
+    def guard(self, action):
+        """Runs an action under op determinism; explains a potential that is no longer finite."""
+        try:
+            with deterministic():
+                return action()
+        except SamplingError as error:
+            kept = "" if self.options.output is None else f" What came before is in {self.folder}."
+            raise SamplingError(f"{error} {self._advice(error.walker)}{kept}", error.step, error.walker) from None
+
+    def _advice(self, walker: int) -> str:
+        """Compares the step size with the limit of stability at the start position."""
+        if self.kind == "fit":
+            return "Try a smaller learning_rate."
+        sim = self.sim
+        engine = sim._engine()
+        try:
+            curvature = engine.largest_curvature(sim._position, walker, engine.batch(0), sim._auxiliary)
+        except tf.errors.OpError:
+            curvature = float("nan")
+        step_size = self.options.step_size
+        if not (np.isfinite(curvature) and curvature > 0):
+            return "Look for infinities in data, loss or model at its start."
+        limit = 2 / np.sqrt(curvature) if self.method.has_momentum else 2 / curvature
+        formula = "2/ω_max" if self.method.has_momentum else "2/k_max"
+        found = f"the limit of stability at the start, {formula} = {limit:.3g} from a few Lanczos steps"
+        if step_size >= limit:
+            return f"step_size {step_size:g} is too large: {found}."
+        return f"step_size {step_size:g} is below {found}; the potential may be steeper elsewhere: try a smaller one."
+
+
+def choose_execution(requested: str, xla_safe: bool) -> str:
+    """What "auto" means: XLA where it compiles all layers of the model, else a graph."""
+    if requested in EXECUTIONS:
+        return requested
+    return "xla" if xla_safe else "graph"
+
+
+@contextmanager
+def deterministic():
+    """TensorFlow's op determinism, for the time of a run: the same numbers in every run on the same machine."""
+    from tensorflow.python.framework import config
+
+    before = config.is_op_determinism_enabled()
+    if not before:
+        tf.config.experimental.enable_op_determinism()
+    try:
+        yield
+    finally:
+        if not before:
+            config.disable_op_determinism()
+
+
+def versions() -> dict[str, str]:
+    """What the numbers of a run depend on."""
+    return {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "platform": f"{sys.platform} {platform.machine()}",
+    }
+
+
+def save_model(sim, path: Path) -> bool:
+    """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
+    flat = sim._system.flat
+    before = flat.get()
+    try:
+        flat.set(sim._position[0])
+        sim._system.model.save(path)
+    except (NotImplementedError, TypeError, ValueError):
+        path.unlink(missing_ok=True)
+        return False
+    finally:
+        flat.set(before)
+    return True
+
+
+def _directions(source, num_parameters: int) -> np.ndarray | None:
+    """Row vectors `(k, parameters)` from an array or a file."""
+    if source is None:
+        return None
+    if isinstance(source, str):
+        path = Path(source)
+        if not path.exists():
+            raise InputError(
+                "directions: there is no such file.",
+                received=source,
+                expected="a .npy, .npz or .csv file of row vectors",
+            )
+        if path.suffix == ".csv":
+            import pandas as pd
+
+            source = pd.read_csv(path, comment="#").to_numpy()
+        else:
+            loaded = np.load(path, allow_pickle=False)
+            source = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+    rows = np.atleast_2d(np.asarray(source, np.float64))
+    if rows.ndim != 2 or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
+        raise InputError(
+            "directions: not row vectors of the parameters.",
+            received=f"shape {rows.shape}",
+            expected=f"(k, {num_parameters}), finite",
+        )
+    return rows

@@ -1,0 +1,343 @@
+"""A Keras model and its data as a physical system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
+from tati_re.engine.noise import Draw, draw_bits, standard_normal
+from tati_re.engine.run import Run
+from tati_re.errors import InputError, nearest
+from tati_re.models.backend import set_threads, tf
+from tati_re.options import OPTIONS, Options, describe, make_options
+from tati_re.posterior.evaluator import Evaluator
+from tati_re.running import resume_run, start_fit, start_sampling
+
+
+class Simulation:
+    """A Keras model and its data as a physical system: parameters are positions, U = N * mean loss - log prior is the
+    potential.
+
+    Args:
+        model: A Keras 3 model, the path of a `.keras` file, or `None` for a network of dense layers built from
+            `hidden`.
+        data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
+            `.npz` file.
+        loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
+        prior: "gaussian", "box", "none", or an object of :mod:`tati_re.posterior.priors`. Default: gaussian with
+            `prior_std`.
+        **options: Every other option, see `Simulation.help()`.
+
+    Raises:
+        InputError: An option, the data or the model is not right; nothing was computed yet.
+
+    Example:
+        >>> sim = Simulation(data="two_clusters", hidden=[4], seed=1)
+        >>> run = sim.sample(num_steps=100, step_size=0.01)
+        >>> run.run_info.columns[0]
+        'step'
+    """
+
+    def __init__(
+        self, model: Any = None, data: Any = None, *, loss: Any = None, prior: Any = None, **options: Any
+    ) -> None:
+        given = {"model": model, "data": data, "loss": loss, "prior": prior, **options}
+        given = {name: value for name, value in given.items() if value is not None}
+        objects = {name: given.pop(name) for name in OBJECTS if name in given and not isinstance(given[name], str)}
+        self._start(make_options(given), objects)
+
+    @classmethod
+    def from_options(cls, options: Options) -> Simulation:
+        """A simulation from checked options, as the commands make it."""
+        self = cls.__new__(cls)
+        self._start(options, {})
+        return self
+
+    @classmethod
+    def resume(cls, folder: str, num_steps: int | None = None, **objects: Any) -> Run:
+        """Goes on with a run from its last checkpoint, as if it had never stopped.
+
+        Args:
+            folder: The run folder.
+            num_steps: The last step, if the run is to be longer than planned. Default: as planned.
+            **objects: What the folder does not hold: `data` where it came as arrays, `model` where it could not be written, `sampler`,
+                `observables`, `callbacks` where the user's own were given; and `max_time`, `verbose`.
+
+        Returns:
+            The run, complete.
+
+        Raises:
+            InputError: No run there, data that are not the same, or both checkpoints damaged.
+        """
+        return resume_run(cls, folder, num_steps, objects)
+
+    def _start(self, options: Options, objects: dict[str, Any]) -> None:
+        set_threads(options.threads)
+        self.options = options
+        self._objects = objects
+        self._system = assemble(options, objects.get("model"), objects.get("data"))
+        flat = self._system.flat
+        self._position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], options.num_walkers, axis=0)
+        self._auxiliary = tuple(
+            np.repeat(np.asarray(value)[None], options.num_walkers, axis=0) for value in flat.auxiliary
+        )
+        self._momenta: np.ndarray | None = None
+        self._evaluator: Evaluator | None = None
+        self._predictors: dict = {}
+        self._forget()
+
+    # Parameters and momenta
+
+    @property
+    def parameters(self) -> np.ndarray:
+        """Positions: `(parameters,)` for one walker, `(walkers, parameters)` for several; writing into it moves the
+        walkers."""
+        return self._position[0] if self.num_walkers() == 1 else self._position
+
+    @parameters.setter
+    def parameters(self, value) -> None:
+        self._position[...] = self._fitting(value, "parameters")
+
+    @property
+    def momenta(self) -> np.ndarray:
+        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for."""
+        if self._momenta is None:
+            self.init_momenta()
+        return self._momenta[0] if self.num_walkers() == 1 else self._momenta
+
+    @momenta.setter
+    def momenta(self, value) -> None:
+        self._momenta = np.array(
+            np.broadcast_to(self._fitting(value, "momenta"), self._position.shape), self._position.dtype
+        )
+
+    def _fitting(self, value, name: str) -> np.ndarray:
+        value = np.asarray(value)
+        if value.shape not in (self._position.shape, self._position.shape[1:]):
+            raise InputError(
+                f"{name}: wrong shape.",
+                received=value.shape,
+                expected=f"{self._position.shape[1:]} for all walkers, or {self._position.shape}",
+            )
+        return value
+
+    def init_momenta(self, temperature: float | None = None, seed: int | None = None) -> None:
+        """Draws all momenta anew from N(0, T).
+
+        Args:
+            temperature: T. Default: that of the options.
+            seed: Default: that of the options.
+        """
+        draw = Draw("normal", self._position.shape, tf.as_dtype(self._position.dtype))
+        bits = draw_bits([draw], self.options.seed if seed is None else seed, "init_momenta", 0, 1)[0][0]
+        normal = standard_normal(bits, draw.dtype).numpy()[:, : self.num_parameters()]
+        self._momenta = normal * np.sqrt(self.options.kT if temperature is None else temperature).astype(normal.dtype)
+
+    def num_parameters(self) -> int:
+        """P, the number of parameters of one walker."""
+        return self._system.flat.num_parameters
+
+    def num_walkers(self) -> int:
+        """W, the number of walkers."""
+        return self.options.num_walkers
+
+    def parameter_names(self) -> list[str]:
+        """Names of the parameters by their place in the model, such as `dense/kernel[0,3]`."""
+        return self._system.flat.parameter_names()
+
+    @property
+    def dataset(self):
+        """The data set, inputs in the shape that the model takes."""
+        return self._system.dataset
+
+    # The potential at the walkers' positions
+
+    def loss(self, walker_index: int | None = None):
+        """Mean loss on the current batch: a number, or `(walkers,)`."""
+        return self._of_walker(self._ask("loss").loss, walker_index)
+
+    def potential(self, walker_index: int | None = None):
+        """U estimated on the current batch: a number, or `(walkers,)`."""
+        return self._of_walker(self._ask("potential").potential, walker_index)
+
+    def gradients(self, walker_index: int | None = None) -> np.ndarray:
+        """∇U estimated on the current batch: `(parameters,)`, or `(walkers, parameters)`."""
+        return self._of_walker(self._ask("gradients").gradient, walker_index)
+
+    def score(self, walker_index: int | None = None):
+        """Accuracy on the current batch: a number, or `(walkers,)`.
+
+        Raises:
+            InputError: The model is no classifier.
+        """
+        if self._system.dataset.num_classes is None:
+            raise InputError(
+                "score is the accuracy of a classifier.", received="regression data", expected="loss() or predict()"
+            )
+        self._move_on("score")
+        return self._of_walker(self._engine().metric(self._position, self._batch, self._auxiliary), walker_index)
+
+    def hessian_vector_product(self, vector, walker_index: int | None = None) -> np.ndarray:
+        """∇²U times `vector`, `(parameters,)` or `(walkers, parameters)`, on the current batch."""
+        self._move_on("hessian_vector_product")
+        vector = self._fitting(vector, "vector")
+        return self._of_walker(
+            self._engine().hessian_product(self._position, vector, self._batch, self._auxiliary), walker_index
+        )
+
+    def hessians(self, walker_index: int | None = None) -> np.ndarray:
+        """∇²U on the current batch: `(parameters, parameters)`, or one matrix a walker; costs P Hessian-vector
+        products."""
+        self._move_on("hessians")
+        identity = np.eye(self.num_parameters(), dtype=self._position.dtype)
+        rows = [self._engine().hessian_product(self._position, row, self._batch, self._auxiliary) for row in identity]
+        return self._of_walker(np.stack(rows, axis=1), walker_index)
+
+    def next_batch(self) -> None:
+        """Moves on to the next mini-batch."""
+        self._batch_number += 1
+        self._asked, self._energy, self._batch = set(), None, self._engine().batch(self._batch_number)
+
+    def _engine(self) -> Evaluator:
+        if self._evaluator is None:
+            xla = self.options.execution in ("auto", "xla") and self._system.flat.xla_safe
+            self._evaluator = Evaluator(self._system.potential(self.options, self._objects), xla)
+            self._batch = self._evaluator.batch(self._batch_number)
+        return self._evaluator
+
+    def _forget(self) -> None:
+        self._evaluator, self._energy, self._batch_number = None, None, 0
+        self._asked: set[str] = set()
+        self._seen_position: np.ndarray | None = None
+
+    def _move_on(self, name: str) -> None:
+        """All quantities refer to one batch until one is asked a second time or the parameters change (TATi's rule)."""
+        engine = self._engine()
+        moved = self._seen_position is None or not np.array_equal(self._seen_position, self._position)
+        first = self._seen_position is None
+        if moved:
+            self._seen_position, self._energy = self._position.copy(), None
+        if not engine.potential.batches.full and not first and (moved or name in self._asked):
+            self.next_batch()
+        self._asked.add(name)
+
+    def _ask(self, name: str):
+        self._move_on(name)
+        if self._energy is None:
+            self._energy = self._engine().energy(self._position, self._batch, self._auxiliary)
+        return self._energy
+
+    def _of_walker(self, values: np.ndarray, walker_index: int | None):
+        if walker_index is None:
+            if self.num_walkers() > 1:
+                return values
+            walker_index = 0
+        if not 0 <= walker_index < self.num_walkers():
+            raise InputError(
+                "walker_index: no such walker.", received=walker_index, expected=f"0 to {self.num_walkers() - 1}"
+            )
+        value = values[walker_index]
+        return float(value) if np.ndim(value) == 0 else value
+
+    # Predictions
+
+    def predict(self, inputs, parameters=None, walker_index: int = 0) -> np.ndarray:
+        """The model's outputs, `(n, ...)`.
+
+        Args:
+            inputs: As in the data set, before scaling, `(n, ...)`.
+            parameters: `(parameters,)`. Default: those of the walker.
+            walker_index: Which walker. Default: 0.
+        """
+        parameters = (
+            self._position[walker_index] if parameters is None else np.asarray(parameters, self._position.dtype)
+        )
+        inputs = fit_inputs(np.asarray(inputs), tuple(self._system.model.input_shape[1:]))
+        if "outputs" not in self._predictors:
+            system, potential = self._system, self._engine().potential
+
+            def outputs(vector, auxiliary, x):
+                return system.flat.call(system.flat.split_one(vector), auxiliary, potential.prepared(x))[0]
+
+            self._predictors["outputs"] = tf.function(outputs, autograph=False, reduce_retracing=True)
+        auxiliary = [tf.constant(value[walker_index]) for value in self._auxiliary]
+        pieces = np.array_split(inputs, max(1, -(-len(inputs) // 8192)))
+        return np.concatenate(
+            [self._predictors["outputs"](tf.constant(parameters), auxiliary, tf.constant(x)).numpy() for x in pieces]
+        )
+
+    def predict_probabilities(self, inputs, parameters=None, walker_index: int = 0) -> np.ndarray:
+        """As `predict`, with logits turned into probabilities."""
+        return self._engine().potential.loss.probabilities(self.predict(inputs, parameters, walker_index))
+
+    # Runs
+
+    def fit(self, **overrides: Any) -> Run:
+        """Descends to a minimum of U with every walker; the walkers stay where they arrive.
+
+        Args:
+            **overrides: Options for this call, such as `optimizer` (a Keras name or object, or "gradient_descent"), `learning_rate`,
+                `num_steps`, `batch_size`, `output`; and `observables`, `callbacks` as in `sample`.
+
+        Returns:
+            The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
+        """
+        return start_fit(self, *self._for_call(overrides))
+
+    def sample(self, **overrides: Any) -> Run:
+        """Samples exp(-U/T); the walkers stay where they arrive.
+
+        Args:
+            **overrides: Options for this call; `sampler` may be an object that follows :class:`tati_re.samplers.Sampler`;
+                `observables={"name": function}`: functions of the parameters `(walkers, parameters)` that give
+                `(walkers,)`, a column of
+                run.csv each; `callbacks=[function(folder, step)]`, called at each flush.
+
+        Returns:
+            The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
+
+        Raises:
+            SamplingError: The potential stopped being finite; what came before is on the disk.
+        """
+        return start_sampling(self, *self._for_call(overrides))
+
+    def _for_call(self, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
+        extra = {name: overrides.pop(name) for name in ("observables", "callbacks") if name in overrides}
+        objects = {
+            name: overrides.pop(name)
+            for name in OBJECTS
+            if name in overrides and not isinstance(overrides[name], str | None)
+        }
+        self._refuse_fixed((*overrides, *objects))
+        kept = {name: value for name, value in self._objects.items() if name not in overrides}
+        return make_options(self.options, **overrides), {**kept, **objects, **extra}
+
+    # Options
+
+    def set_options(self, **options: Any) -> None:
+        """Changes options that do not shape the system (step size, sampler, batch size, prior, ...).
+
+        Raises:
+            InputError: An unknown option, a bad value, or one that shapes data or model.
+        """
+        self._refuse_fixed(options)
+        objects = {
+            name: options.pop(name) for name in OBJECTS if name in options and not isinstance(options[name], str | None)
+        }
+        self.options = make_options(self.options, **options)
+        self._objects = {name: value for name, value in self._objects.items() if name not in options} | objects
+        self._forget()
+
+    def _refuse_fixed(self, names) -> None:
+        for name in names:
+            if name in FIXED:
+                raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
+            if name not in OPTIONS:
+                raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
+
+    @staticmethod
+    def help(name: str | None = None) -> str:
+        """One line for every option, or all about one."""
+        return describe(name)
