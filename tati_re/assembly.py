@@ -13,7 +13,7 @@ from tati_re.errors import InputError
 from tati_re.models.backend import keras
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
-from tati_re.models.inspect import output_activation_of
+from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
 from tati_re.posterior.losses import check_fit, make_loss
@@ -27,6 +27,7 @@ FIXED = (
     "hidden",
     "activation",
     "output_activation",
+    "use_bias",
     "dtype",
     "num_walkers",
     "threads",
@@ -77,7 +78,7 @@ class System:
             options.from_logits,
             output_activation_of(self.model),
         )
-        outputs = tuple(self.model.output_shape[1:])
+        outputs = output_shape_of(self.model)[1:]
         targets = tuple(dataset.targets.shape[1:])
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
@@ -138,6 +139,7 @@ def assemble(options: Options, model=None, data=None) -> System:
             options.output_activation,
             options.dtype,
             options.seed,
+            options.use_bias,
         )
     else:
         if options.hidden:
@@ -160,13 +162,7 @@ def num_outputs(dataset: Dataset) -> int:
 def fitted_shape(dataset: Dataset, model) -> Dataset:
     """The data set with inputs in the shape that the model takes: images without a channel axis get one where the model
     has it."""
-    wanted = tuple(model.input_shape[1:]) if not isinstance(model.input_shape, list) else None
-    if wanted is None:
-        raise InputError(
-            "model: it has several inputs.",
-            received=f"{len(model.input_shape)} inputs",
-            expected="a model with one input",
-        )
+    wanted = input_shape_of(model)[1:]
     return replace(
         dataset,
         inputs=fit_inputs(dataset.inputs, wanted),

@@ -47,7 +47,12 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     data: str | None = _data(None, "a built-in name (digits, two_clusters, harmonic, gaussian) or a .csv or .npz file")
-    test_fraction: float = _data(0.2, "part kept for testing where the data bring no test part", ge=0, lt=1)
+    test_fraction: float | None = _data(
+        None,
+        "part kept for testing where the data bring no test part; none: 0.2, and 0 for arrays",
+        ge=0,
+        lt=1,
+    )
     batch_size: int | None = _data(None, "examples in a mini-batch; none takes all of them at every step", ge=1)
     batch_sampling: Literal["epochs", "replacement"] = _data("epochs", "shuffled epochs, or drawn with replacement")
 
@@ -55,6 +60,7 @@ class Options(BaseModel):
     hidden: list[Units] = _model([], "units of each hidden layer when no model is given")
     activation: str = _model("relu", "activation of the hidden layers, any Keras name")
     output_activation: str = _model("linear", "activation of the last layer, any Keras name")
+    use_bias: bool = _model(True, "the layers have biases; harmonic and gaussian are physical systems without")
     dtype: Literal["float32", "float64"] = _model("float32", "precision of parameters and arithmetic")
 
     loss: str | None = _posterior(

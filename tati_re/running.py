@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import sys
 import tempfile
+import weakref
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,12 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
             received=f"batch_size = {options.batch_size} of {sim.dataset.num_examples} examples",
             expected="no batch_size, or a method for mini-batches such as BAOAB",
         )
+    if options.num_burnin_steps >= options.num_steps:
+        raise InputError(
+            "num_burnin_steps leaves no steps to average over.",
+            received=options.num_burnin_steps,
+            expected=f"less than num_steps = {options.num_steps}",
+        )
     return _start(sim, options, objects, "sample", sampler)
 
 
@@ -56,8 +64,8 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
     directions = _directions(objects.get("directions", options.directions), potential.num_parameters)
     holder = None
     if options.output is None:
-        holder = tempfile.TemporaryDirectory(prefix="tati_re-")
-        folder = Path(holder.name)
+        holder = _Temporary()
+        folder = holder.folder
     else:
         folder = run_folder.prepare(options.output, options.overwrite)
     progress = make_progress(options.verbose)
@@ -70,6 +78,11 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
         np.save(folder / "directions.npy", directions)
     driver = run.driver()
     carry = run.guard(lambda: driver.begin(sim._position, sim._auxiliary))
+    if options.execution == "auto" and not run.compiles(carry):
+        progress.message("XLA cannot compile this model: the steps run as a graph.")
+        run = _Running(sim, options, objects, kind, method, potential, directions, folder, progress, "graph")
+        driver = run.driver()
+        carry = run.guard(lambda: driver.begin(sim._position, sim._auxiliary))
     manifest.write(folder, run.manifest())
     return run.finish(driver, carry, holder)
 
@@ -248,6 +261,17 @@ class _Running:
         run._holder = holder
         return run
 
+    def compiles(self, carry) -> bool:
+        """Compiles the steps without taking one."""
+        try:
+            with deterministic():
+                self.loop.run(carry, 1, 0)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+            if self.execution != "xla":
+                raise
+            return False
+        return True
+
     def guard(self, action):
         """Runs an action under op determinism; explains a potential that is no longer finite."""
         try:
@@ -283,6 +307,14 @@ def choose_execution(requested: str, xla_safe: bool) -> str:
     if requested in EXECUTIONS:
         return requested
     return "xla" if xla_safe else "graph"
+
+
+class _Temporary:
+    """A folder that goes when nothing needs it any more, at the latest when Python ends."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tati_re-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from tati_re.engine.noise import Draw, draw_bits, standard_normal
 from tati_re.engine.run import Run
 from tati_re.errors import InputError, nearest
 from tati_re.models.backend import set_threads, tf
+from tati_re.models.inspect import input_shape_of
 from tati_re.options import OPTIONS, Options, describe, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.running import resume_run, start_fit, start_sampling
@@ -202,7 +203,8 @@ class Simulation:
 
     def _engine(self) -> Evaluator:
         if self._evaluator is None:
-            xla = self.options.execution in ("auto", "xla") and self._system.flat.xla_safe
+            # One evaluation at a time gains from XLA only where many small operations are fused.
+            xla = self.options.execution in ("auto", "xla") and self._system.flat.vectorizable
             self._evaluator = Evaluator(self._system.potential(self.options, self._objects), xla)
             self._batch = self._evaluator.batch(self._batch_number)
         return self._evaluator
@@ -254,7 +256,7 @@ class Simulation:
         parameters = (
             self._position[walker_index] if parameters is None else np.asarray(parameters, self._position.dtype)
         )
-        inputs = fit_inputs(np.asarray(inputs), tuple(self._system.model.input_shape[1:]))
+        inputs = fit_inputs(np.asarray(inputs), input_shape_of(self._system.model)[1:])
         if "outputs" not in self._predictors:
             system, potential = self._system, self._engine().potential
 

@@ -67,7 +67,7 @@ def test_explicit_are_the_names_that_were_given():
         ({"num_steps": None}, "num_steps has the wrong type. Received: none. Expected: an integer at least 1."),
         (
             {"test_fraction": 1.0},
-            "test_fraction is out of range. Received: 1.0. Expected: a number at least 0 and below 1.",
+            "test_fraction is out of range. Received: 1.0. Expected: a number at least 0 and below 1 or none.",
         ),
         ({"verbose": 3}, "verbose is out of range. Received: 3. Expected: an integer at least 0 and at most 2."),
         ({"batch_size": 0}, "batch_size is out of range. Received: 0. Expected: an integer at least 1 or none."),

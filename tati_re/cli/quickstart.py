@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from tati_re.engine.run import Run
     from tati_re.simulation import Simulation
 
-NUM_STEPS = 30_000
+NUM_STEPS = 60_000
 NUM_FIT_STEPS = 1_000
 SMALLEST_NUM_STEPS = 200
+RECORD_EVERY = 20
 STORED_DRAWS = 250
 """Positions of each walker that are kept for predictions."""
 
 SYSTEM = {"data": "digits", "hidden": [32], "activation": "relu", "prior": "gaussian", "num_walkers": 4}
 FIT = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": 100}
-SAMPLE = {"sampler": "BAOAB", "step_size": 0.01, "friction": 10.0, "inverse_temperature": 1.0, "batch_size": 719}
+SAMPLE = {"sampler": "BAOAB", "step_size": 0.008, "friction": 8.0, "inverse_temperature": 1.0, "batch_size": 719}
+"""Small steps and large batches: half of the data at a time heats the system by less than 0.1 %."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -99,7 +101,7 @@ def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> Non
     run = sim.sample(
         num_steps=num_steps,
         num_burnin_steps=num_burnin_steps,
-        record_every=max(1, min(10, num_steps // 100)),
+        record_every=max(1, min(RECORD_EVERY, num_steps // 100)),
         trajectory_every=max(1, (num_steps - num_burnin_steps) // STORED_DRAWS),
         output=str(folder),
         **SAMPLE,
@@ -158,7 +160,7 @@ def _scores(labels: np.ndarray, optimum: np.ndarray, average: PosteriorAverage) 
         (f"{len(labels)} test images", f"{'optimum':<12}average of {average.num_draws:,} posterior draws"),
         row("test accuracy", accuracy),
         row("negative log likelihood", negative_log_likelihood),
-        row("calibration error", lambda values, right: calibration(values, right).error),
+        row("calibration error", lambda values, right: calibration(values, right, num_bins=10).error),
     ]
 
 

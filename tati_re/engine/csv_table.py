@@ -11,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.engine.rows import BLOCK_VALUES, Rows
-from tati_re.engine.storage import StorageError, storing, sync_file
+from tati_re.engine.rows import Rows
+from tati_re.engine.storage import storing, sync_file
 from tati_re.errors import InputError
+
+BLOCK_VALUES = 1 << 17
+"""Numbers turned into text at a time: bounds the memory, not the size of a table."""
 
 
 class CsvTable(Rows):
@@ -52,16 +55,15 @@ class CsvTable(Rows):
         if single.any():
             kinds = np.where(self.is_integer, "%d", np.where(single, "%.9g", "%r"))
             self._template = ",".join(kinds) + "\n"
-        with storing(self.path):
-            # Unbuffered: a failed write must not leave bytes behind that a later close would try again.
-            self._file = open(self.path, "wb" if _position is None else "r+b", buffering=0)
         if _position is None:
+            with storing(self.path):
+                self.path.write_bytes(b"")
             self._write(_header(self.columns))
             with storing(self.path):
                 sync_file(self.path.parent)
         else:
             self.on_disk = _position
-            self._cut()
+            self._write(b"")
 
     @classmethod
     def reopen(
@@ -121,48 +123,43 @@ class CsvTable(Rows):
             self.pending.clear()
 
     def close(self) -> None:
-        """Flushes and closes the file; a second call does nothing."""
-        if not self._file.closed:
-            try:
-                self.flush()
-            finally:
-                self._file.close()
+        """Flushes; the file is closed between flushes anyway."""
+        self.flush()
 
     def _write(self, text: bytes) -> None:
-        view = memoryview(text)
-        try:
-            with storing(self.path):
+        """Writes at the position, ends the file there, and returns when all is on the disk."""
+        with storing(self.path), open(self.path, "r+b", buffering=0) as file:
+            file.seek(self.on_disk)
+            view = memoryview(text)
+            try:
                 while view:
-                    view = view[self._file.write(view) :]
-                os.fsync(self._file.fileno())
-        except BaseException:
-            # Where even this fails, the next write starts at the position all the same, and readers skip half a line.
-            with contextlib.suppress(StorageError):
-                self._cut()
-            raise
+                    view = view[file.write(view) :]
+                file.truncate()
+                os.fsync(file.fileno())
+            except BaseException:
+                # Where even this fails the next write starts at the position all the same; readers skip half a line.
+                with contextlib.suppress(OSError):
+                    file.truncate(self.on_disk)
+                raise
         self.on_disk += len(text)
-
-    def _cut(self) -> None:
-        """Ends the file at the position, so that it holds complete rows only."""
-        with storing(self.path):
-            self._file.seek(self.on_disk)
-            self._file.truncate()
 
     def _text(self, rows: np.ndarray) -> bytes:
         step = max(1, BLOCK_VALUES // len(self.columns))
         return b"".join(self._block(rows[first : first + step]) for first in range(0, len(rows), step))
 
     def _block(self, rows: np.ndarray) -> bytes:
-        kinds = zip(rows.T, self.is_integer, strict=True)
-        values = zip(*((column.astype(np.int64) if whole else column).tolist() for column, whole in kinds), strict=True)
+        values = rows.tolist()
+        for column in np.flatnonzero(self.is_integer).tolist():
+            for row, number in zip(values, rows[:, column].astype(np.int64).tolist(), strict=True):
+                row[column] = number
         if self._template is not None:
             template = self._template
-            text = "".join([template % row for row in values]).encode()
+            text = "".join([template % tuple(row) for row in values]).encode()
         else:
             # A JSON list of lists is a CSV text but for brackets, and this encoder is 4 times faster than repr.
             from pydantic_core import to_json
 
-            text = to_json(list(values), inf_nan_mode="constants")[2:-2].replace(b"],[", b"\n") + b"\n"
+            text = to_json(values, inf_nan_mode="constants")[2:-2].replace(b"],[", b"\n") + b"\n"
             text = text.replace(b"Infinity", b"inf").replace(b"NaN", b"nan")
         return text.replace(b"nan", b"")
 

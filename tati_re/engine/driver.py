@@ -78,10 +78,9 @@ class Driver:
         carry = self.loop.start(position, auxiliary)
         self._check_finite(carry, 0)
         for name, columns, single in self._files():
-            table = H5Table if name.endswith(".h5") else CsvTable
             self._tables[name] = (
                 H5Table(self.folder / name, columns, dtype=self.loop.potential.dtype.name)
-                if table is H5Table
+                if name.endswith(".h5")
                 else CsvTable(self.folder / name, columns, float32_columns=single)
             )
         self._save(carry)
@@ -98,7 +97,7 @@ class Driver:
         for name, columns, single in self._files():
             where = int(meta["files"][name])
             self._tables[name] = (
-                H5Table.reopen(self.folder / name, columns, where)
+                H5Table.reopen(self.folder / name, columns, where, dtype=self.loop.potential.dtype.name)
                 if name.endswith(".h5")
                 else CsvTable.reopen(self.folder / name, columns, where, float32_columns=single)
             )

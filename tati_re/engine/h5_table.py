@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from tati_re.engine import reading
-from tati_re.engine.rows import BLOCK_VALUES, Rows
-from tati_re.engine.storage import PARTIAL, replace, storing, sync_file
+from tati_re.engine.rows import Rows
+from tati_re.engine.storage import PARTIAL, replace, storing, sync_file, write_whole
 from tati_re.errors import InputError
 
 CHUNK_BYTES = 1 << 20
-"""Size of a chunk; the last one of a file is padded to this size."""
+"""Most bytes of a chunk; the last one of a file is padded to its full size."""
+
+COPY_BYTES = 1 << 26
+"""Rows copied at a time, in bytes of float64."""
+
+RESERVE_BYTES = 1 << 20
+"""Room kept for what HDF5 writes besides chunks."""
 
 
 class H5Table(Rows):
@@ -49,11 +56,11 @@ class H5Table(Rows):
         if not self.is_integer.any() or self.is_integer.all():
             raise ValueError("an HDF5 table needs an integer column and another one")
         self.dtype = np.dtype(dtype)
+        kinds = self.is_integer.tolist()
+        self._index_names = [name for name, integer in zip(self.columns, kinds, strict=True) if integer]
+        self._row_names = [name for name, integer in zip(self.columns, kinds, strict=True) if not integer]
         if _position is None:
-            with storing(self.path, RuntimeError):
-                self._create(self.path)
-                sync_file(self.path)
-                sync_file(self.path.parent)
+            write_whole(self.path, self._empty_file())
         else:
             self.on_disk = _position
 
@@ -89,7 +96,7 @@ class H5Table(Rows):
         with reading.open_h5(table.path) as source:
             index_columns, other_columns = reading.h5_columns(source)
             stored = reading.h5_length(source)
-            if index_columns != table._names(True) or other_columns != table._names(False):
+            if index_columns != table._index_names or other_columns != table._row_names:
                 raise InputError(f"The file {table.path} has other columns than the run to resume.")
             if source["rows"].dtype != table.dtype:
                 raise InputError(
@@ -105,11 +112,7 @@ class H5Table(Rows):
                 )
             longer = max(len(source["rows"]), len(source["index"])) > position
             if longer or source.swmr_mode:
-                aside = table.path.with_name(table.path.name + PARTIAL)
-                with storing(table.path, RuntimeError):
-                    table._create(aside, source, position)
-                    sync_file(aside)
-                    replace(aside, table.path)
+                table._copy(source, position)
         return table
 
     def flush(self) -> None:
@@ -118,60 +121,105 @@ class H5Table(Rows):
         Raises:
             StorageError: They could not be written; rows up to `position()` stay readable, the others keep waiting.
         """
-        if not self.pending:
-            return
-        from h5py import File
-
-        new = np.concatenate(self.pending)
-        end = self.on_disk + len(new)
-        parts = {"rows": new[:, ~self.is_integer].astype(self.dtype), "index": new[:, self.is_integer].astype(np.int64)}
-        with storing(self.path, RuntimeError):
-            with File(self._open_for_append()) as file:
-                for name, values in parts.items():
-                    data = file[name]
-                    if len(data) < end:
-                        data.resize(end, axis=0)
-                    data[self.on_disk : end] = values
-                    data.flush()
-            sync_file(self.path)
-        self.on_disk = end
-        self.pending.clear()
+        if self.pending:
+            new = np.concatenate(self.pending)
+            rows, index = new[:, ~self.is_integer].astype(self.dtype), new[:, self.is_integer].astype(np.int64)
+            self._write(self.path, self.on_disk, rows, index)
+            self.on_disk += len(new)
+            self.pending.clear()
 
     def close(self) -> None:
         """Flushes; the file is closed between flushes anyway."""
         self.flush()
 
-    def _names(self, integer: bool) -> list[str]:
-        return [name for name, whole in zip(self.columns, self.is_integer, strict=True) if whole == integer]
+    def _copy(self, source: Any, num_rows: int) -> None:
+        """Replaces the file by one with the first `num_rows` rows of the open file `source`, itself."""
+        aside = self.path.with_name(self.path.name + PARTIAL)
+        write_whole(aside, self._empty_file())
+        step = max(1, COPY_BYTES // (len(self.columns) * 8))
+        for first in range(0, num_rows, step):
+            last = min(first + step, num_rows)
+            self._write(aside, first, source["rows"][first:last], source["index"][first:last])
+        with storing(self.path):
+            replace(aside, self.path)
 
-    def _open_for_append(self) -> Any:
-        """Returns a low-level file opened for append.
-
-        The high-level call first opens for writing and then switches to single-writer mode; a kill between the two
-        would leave a file that no reader opens. Locks are off: a reader elsewhere must not stop a run.
-        """
-        from h5py import h5f, h5p
-
-        access = h5p.create(h5p.FILE_ACCESS)
-        access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
-        access.set_file_locking(False, True)
-        access.set_fclose_degree(h5f.CLOSE_STRONG)
-        return h5f.open(os.fsencode(self.path), h5f.ACC_RDWR | h5f.ACC_SWMR_WRITE, access)
-
-    def _create(self, path: Path, source: Any = None, num_rows: int = 0) -> None:
-        """Makes the datasets, and fills them with the first `num_rows` rows of the open file `source`."""
+    def _empty_file(self) -> bytes:
+        """Returns a file without rows. It is made in memory: where HDF5 meets a full disk, the process may crash."""
         import h5py
 
-        with h5py.File(path, "w", libver=("v110", "v110"), locking=False) as file:
-            for kind, integer, dtype, fill in (("index", True, np.dtype(np.int64), -1), ("rows", False, self.dtype, 0)):
-                names = self._names(integer)
-                width = min(len(names), CHUNK_BYTES // dtype.itemsize)
-                chunk = (max(1, min(4096, CHUNK_BYTES // (width * dtype.itemsize))), width)
-                shape, most = (num_rows, len(names)), (None, len(names))
-                data = file.create_dataset(kind, shape, dtype, maxshape=most, chunks=chunk, fillvalue=fill)
-                step = max(1, BLOCK_VALUES // len(names))
-                for first in range(0, num_rows, step):
-                    last = min(first + step, num_rows)
-                    data[first:last] = source[kind][first:last]
-                label = "columns" if kind == "rows" else "index_columns"
+        content = io.BytesIO()
+        with h5py.File(content, "w", libver=("v110", "v110")) as file:
+            kinds = (("index", "index_columns", self._index_names, np.int64, -1),)
+            kinds += (("rows", "columns", self._row_names, self.dtype, 0),)
+            for kind, label, names, dtype, fill in kinds:
+                chunk = _chunk(len(names), np.dtype(dtype).itemsize)
+                most = (None, len(names))
+                file.create_dataset(kind, (0, len(names)), dtype, maxshape=most, chunks=chunk, fillvalue=fill)
                 file.create_dataset(label, data=names, dtype=h5py.string_dtype())
+        return content.getvalue()
+
+    def _write(self, path: Path, first: int, rows: np.ndarray, index: np.ndarray) -> None:
+        """Writes rows from row `first` on, over what may be there, and returns when they are on the disk."""
+        from h5py import File
+
+        last = first + len(rows)
+        with storing(path, RuntimeError):
+            with open(path, "r+b") as file:
+                _reserve(file, self._bytes_of(last) - self._bytes_of(first) + RESERVE_BYTES)
+            with File(_open_for_append(path)) as file:
+                for name, values in (("rows", rows), ("index", index)):
+                    data = file[name]
+                    if len(data) < last:
+                        data.resize(last, axis=0)
+                    data[first:last] = values
+                    data.flush()
+            sync_file(path)
+
+    def _bytes_of(self, num_rows: int) -> int:
+        """Returns what the chunks of so many rows take, with 64 bytes a chunk for their addresses."""
+        total = 0
+        for num_columns, size in ((len(self._index_names), 8), (len(self._row_names), self.dtype.itemsize)):
+            height, width = _chunk(num_columns, size)
+            total += -(-num_rows // height) * -(-num_columns // width) * (height * width * size + 64)
+        return total
+
+
+def _chunk(num_columns: int, size: int) -> tuple[int, int]:
+    """Returns rows and columns of a chunk of numbers of `size` bytes."""
+    width = min(num_columns, CHUNK_BYTES // size)
+    return max(1, min(4096, CHUNK_BYTES // (width * size))), width
+
+
+def _reserve(file: BinaryIO, count: int) -> None:
+    """Makes sure that the disk has room: HDF5 must not find out, and cuts off at its close what it did not use.
+
+    Raises:
+        OSError: There is no room; the file is as it was.
+    """
+    size = os.fstat(file.fileno()).st_size
+    try:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), size, count)
+        else:
+            file.seek(size)
+            for _ in range(0, count, CHUNK_BYTES):
+                file.write(bytes(CHUNK_BYTES))
+            file.flush()
+    except OSError:
+        os.ftruncate(file.fileno(), size)
+        raise
+
+
+def _open_for_append(path: Path) -> Any:
+    """Returns a low-level file opened for append.
+
+    The high-level call first opens for writing and then switches to single-writer mode; a kill between the two would
+    leave a file that no reader opens. Locks are off: a reader elsewhere must not stop a run.
+    """
+    from h5py import h5f, h5p
+
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    access.set_file_locking(False, True)
+    access.set_fclose_degree(h5f.CLOSE_STRONG)
+    return h5f.open(os.fsencode(path), h5f.ACC_RDWR | h5f.ACC_SWMR_WRITE, access)

@@ -10,9 +10,6 @@ import numpy as np
 
 from tati_re.errors import InputError
 
-BLOCK_VALUES = 1 << 17
-"""Numbers turned into text, or copied between files, at a time: bounds the memory, not the size of a table."""
-
 
 class Rows:
     """What both formats share: the columns, the rows waiting in memory for the next flush, the position on the disk.

@@ -1,1 +1,4 @@
-"""Keras models as functions of a flat vector of parameters."""
+"""Keras models: built, loaded, rebuilt in another precision, and seen as a function of one flat vector.
+
+The modules are imported when something is computed: all but `names` load TensorFlow.
+"""

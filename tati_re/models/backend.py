@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -10,7 +11,6 @@ from contextlib import contextmanager
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-
 
 
 @contextmanager
@@ -33,6 +33,18 @@ with warnings.catch_warnings(), _quiet():
     import tensorflow as tf
 
 from tati_re.errors import InputError
+
+
+def _keep_to_ourselves(record: logging.LogRecord) -> bool:
+    """Each simulation traces functions of its own, which TensorFlow takes for one function traced too often."""
+    text = record.getMessage()
+    return not (
+        "triggered tf.function retracing" in text
+        and any(name in text for name in ("Loop.", "Evaluator.", "Simulation."))
+    )
+
+
+tf.get_logger().addFilter(_keep_to_ourselves)
 
 if keras.backend.backend() != "tensorflow":
     raise InputError(

@@ -1,9 +1,13 @@
-"""Networks from options, and models from files."""
+"""Networks built from options, and models loaded from files."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tati_re.errors import InputError, nearest
 from tati_re.models.backend import keras
@@ -17,55 +21,96 @@ def build_network(
     output_activation: str = "linear",
     dtype: str = "float32",
     seed: int = 0,
-):
-    """A network of dense layers, Glorot-uniform weights from `seed`, biases 0.
+    use_bias: bool = True,
+) -> Any:
+    """Builds a fully connected network.
 
     Args:
-        input_shape: Of one example; more than one axis is flattened first.
-        num_outputs: Units of the last layer.
-        hidden: Units of each hidden layer.
-        activation: Of the hidden layers, any Keras name.
-        output_activation: Of the last layer.
-        dtype: "float32" or "float64".
-        seed: Of the weights.
+        input_shape: Shape of one example; more than one dimension is flattened first.
+        num_outputs: Units of the output layer, at least 1.
+        hidden: Units of each hidden layer, each at least 1. Default: none, a linear model.
+        activation: Keras activation of the hidden layers. Default "relu".
+        output_activation: Keras activation of the output layer. Default "linear".
+        dtype: "float32" (default) or "float64".
+        seed: Seed of the weights, uniform after Glorot and Bengio (2010); biases are 0. Default 0.
+        use_bias: Whether the layers have biases. Default True.
+
+    Returns:
+        A `keras.Sequential` model with layers named `dense`, `dense_1`, ...
 
     Raises:
-        InputError: A hidden layer without units, or an activation that Keras does not know.
+        InputError: An unknown activation, or a layer without units.
     """
-    if any(units < 1 for units in hidden):
-        raise InputError("hidden: a layer without units.", received=list(hidden), expected="numbers of at least 1")
     for name, value in (("activation", activation), ("output_activation", output_activation)):
-        try:
-            keras.activations.get(value)
-        except ValueError:
-            names = [n for n in vars(keras.activations) if n.islower() and not n.startswith("_")]
-            raise InputError(f"{name}: Keras has none of this name.{nearest(value, names)}", received=repr(value)) from None
-    layers = [keras.layers.Input(tuple(input_shape), dtype=dtype)]
+        check_activation(name, value)
+    units = [*hidden, num_outputs]
+    if any(u < 1 for u in units):
+        raise InputError("hidden has a layer without units.", list(hidden), "at least 1 unit in each layer")
+    layers = [keras.Input(tuple(input_shape), dtype=dtype)]
     if len(input_shape) != 1:
-        layers.append(keras.layers.Flatten(dtype=dtype))
-    units = [(number, activation) for number in hidden] + [(num_outputs, output_activation)]
-    for k, (number, chosen) in enumerate(units):
-        initializer = keras.initializers.GlorotUniform(seed=seed * 1009 + k)
-        layers.append(keras.layers.Dense(number, activation=chosen, kernel_initializer=initializer, dtype=dtype))
-    return keras.Sequential(layers)
+        layers.append(keras.layers.Flatten(dtype=dtype, name="flatten"))
+    for i, count in enumerate(units):
+        last = i == len(units) - 1
+        layers.append(
+            keras.layers.Dense(
+                count,
+                activation=output_activation if last else activation,
+                use_bias=use_bias,
+                # Two layers of one shape must not start with the same weights.
+                kernel_initializer=keras.initializers.GlorotUniform(seed=_layer_seed(seed, i)),
+                dtype=dtype,
+                name=f"dense_{i}" if i else "dense",
+            )
+        )
+    return keras.Sequential(layers, name="network")
 
 
-def load_model(path: str):
-    """Reads a `.keras` file in safe mode: no code inside it is run.
+def check_activation(option: str, name: str) -> None:
+    """Raises the InputError of a name that is no Keras activation."""
+    try:
+        keras.activations.get(name)
+    except (ValueError, TypeError):
+        known = sorted(
+            n for n in dir(keras.activations) if n[0].islower() and n not in ("get", "serialize", "deserialize")
+        )
+        raise InputError(f"{option} is not known.{nearest(name, known)}", name, f"one of {', '.join(known)}") from None
+
+
+def load_model(path: str | Path) -> Any:
+    """Loads a model from a `.keras` file, without running code that the file brings.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The Keras model, not compiled.
 
     Raises:
-        InputError: No such file, no `.keras` file, or one with code (a Lambda layer).
+        InputError: There is no such file, it is no `.keras` file, it has a Lambda layer, or layers of a class that is
+            not known here.
     """
-    file = Path(path)
-    if not file.exists():
-        around = [str(p.name) for p in file.parent.glob("*.keras")] if file.parent.exists() else []
-        raise InputError(f"model: there is no such file.{nearest(file.name, around)}", received=str(path), expected="a .keras file")
-    if file.suffix != ".keras":
-        raise InputError("model: only Keras 3's own format is read.", received=str(path), expected="a file that ends in .keras")
+    path = Path(path).expanduser()
+    if not path.is_file():
+        others = [p.name for p in path.parent.glob("*.keras")] if path.parent.is_dir() else []
+        raise InputError(f"model is a file that does not exist.{nearest(path.name, others)}", path, "a .keras file")
+    if path.suffix != ".keras" or not zipfile.is_zipfile(path):
+        raise InputError("model is no .keras file.", path, "a file written by model.save('name.keras')")
     try:
-        return keras.saving.load_model(file, compile=False, safe_mode=True)
+        return keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        if "lambda" in str(error).lower():
-            reason = "it holds a Lambda layer, that is, code, which is never run from a file"
-        raise InputError(f"model: the file cannot be read: {reason}", received=str(path), expected="a .keras file that Keras wrote") from None
+        text = str(error)
+        if "Lambda" in text and "safe_mode" in text:
+            what = "model has a Lambda layer, which is code; it is not run from a file."
+            raise InputError(what, path, "a model without Lambda layers, or the model as an object in Python") from None
+        if "Could not locate class" in text or "Could not locate function" in text:
+            what = "model has layers or functions of a kind that Keras does not know."
+            expected = "keras.saving.register_keras_serializable on the class, or the model as an object in Python"
+            raise InputError(what, path, expected) from None
+        reason = text.strip().split("\n")[0][:200]
+        raise InputError(
+            f"model cannot be loaded: {reason}", path, "a file written by model.save('name.keras')"
+        ) from error
+
+
+def _layer_seed(seed: int, layer: int) -> int:
+    return int(np.random.SeedSequence([seed, layer]).generate_state(1, np.uint32)[0] >> 1)

@@ -1,93 +1,195 @@
-"""What a model is made of, and what follows for its evaluation."""
+"""What a Keras model is made of, and what follows for sampling it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tati_re.errors import InputError
-from tati_re.models.backend import keras
+from tati_re.models.backend import keras, tf
 
-_VECTORIZES = (
-    "InputLayer",
-    "Dense",
-    "Flatten",
-    "Reshape",
-    "Activation",
-    "ReLU",
-    "LeakyReLU",
-    "ELU",
-    "PReLU",
-    "Softmax",
-    "Dropout",
-    "Rescaling",
-    "Normalization",
-    "BatchNormalization",
-    "LayerNormalization",
-    "Add",
-    "Subtract",
-    "Multiply",
-    "Average",
-    "Concatenate",
-    "Identity",
-    "Permute",
-    "RepeatVector",
+# Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and inputs per walker.
+_VECTORIZABLE = frozenset(
+    """Activation Add AlphaDropout Average AveragePooling1D AveragePooling2D BatchNormalization Concatenate Cropping1D
+    Cropping2D Dense Dropout ELU EinsumDense Flatten GaussianDropout GaussianNoise GlobalAveragePooling1D
+    GlobalAveragePooling2D GlobalMaxPooling1D GlobalMaxPooling2D GroupNormalization Identity InputLayer
+    LayerNormalization LeakyReLU MaxPooling2D Maximum Minimum Multiply Normalization PReLU Permute ReLU RepeatVector
+    Rescaling Reshape Softmax SpatialDropout1D SpatialDropout2D Subtract UnitNormalization ZeroPadding1D
+    ZeroPadding2D""".split()  # noqa: SIM905
 )
-_TRAINING_STATE = ("BatchNormalization", "Dropout", "SpatialDropout1D", "SpatialDropout2D", "GaussianNoise", "GaussianDropout", "AlphaDropout")
+_DROPOUT = ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D", "SpatialDropout2D")
+_KEEP_ACTIVATION = ("Flatten", "Reshape", "Permute", "Identity", *_DROPOUT)
+_ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu"}
 
 
-def all_layers(model) -> list:
-    """The model's layers and the layers inside them, without the containers."""
-    found = []
-    for layer in model._flatten_layers(include_self=False, recursive=True):
-        if not isinstance(layer, keras.Model):
-            found.append(layer)
-    return found
+def layers_of(model: Any) -> list[Any]:
+    """Returns all layers of a model, those inside others too, without the model itself."""
+    return model._flatten_layers(include_self=False)
 
 
-def vectorizable(model) -> bool:
-    """Whether TensorFlow turns every layer into one operation for all walkers."""
-    return bool(model.layers) and all(type(layer).__name__ in _VECTORIZES for layer in all_layers(model))
+def refuse_unsupported(model: Any) -> None:
+    """Raises the InputError of a model that cannot be sampled as it is.
 
-
-def xla_safe(model) -> bool:
-    """Whether XLA compiles the model: recurrent layers loop in a way that it refuses."""
-    return not any(isinstance(layer, keras.layers.RNN | keras.layers.Bidirectional) for layer in all_layers(model))
-
-
-def has_training_state(model) -> bool:
-    """Whether the model computes something else in training: batch normalisation, dropout."""
-    return any(type(layer).__name__ in _TRAINING_STATE for layer in all_layers(model))
-
-
-def output_activation_of(model) -> str | None:
-    """Name of the activation that the model ends in, or `None` where it cannot be told."""
-    layers = [layer for layer in getattr(model, "layers", []) if type(layer).__name__ not in ("InputLayer", "Flatten", "Reshape")]
-    if not layers:
-        return None
-    last = layers[-1]
-    if isinstance(last, keras.Model):
-        return output_activation_of(last)
-    if isinstance(last, keras.layers.Softmax):
-        return "softmax"
-    activation = getattr(last, "activation", None)
-    return getattr(activation, "__name__", None)
-
-
-def refuse_what_changes_the_law(model) -> None:
-    """Raises InputError for what the potential cannot express.
+    Args:
+        model: Any Keras model.
 
     Raises:
-        InputError: The model has no weights yet, none that train, a constraint, or an activity regulariser.
+        InputError: No weights yet; none that train; constraints; activity regularisers or other losses of layers;
+            layers that keep a state between batches; several inputs or outputs; parameters of several types.
     """
-    if not model.built:
-        raise InputError("model: it has no weights yet.", expected="a built model: give it an Input layer, or call it once on data")
-    if not model.trainable_variables:
-        raise InputError("model: it has no trainable parameters.", expected="at least one trainable weight")
-    for variable in model.trainable_variables:
-        if getattr(variable, "constraint", None) is not None:
-            raise InputError(
-                f"model: {variable.path} has a constraint, which no potential expresses.",
-                received=type(variable.constraint).__name__,
-                expected="no constraint; a prior can confine the parameters",
-            )
-    for layer in all_layers(model):
-        if getattr(layer, "activity_regularizer", None) is not None or isinstance(layer, keras.layers.ActivityRegularization):
-            raise InputError(f"model: {layer.name} has an activity regulariser.", expected="weight regularisers or a prior")
+    if not model.built or not all(layer.built for layer in layers_of(model)):
+        raise InputError(
+            "The model has no weights yet.", model.name, "one that starts with keras.Input, or was called on data"
+        )
+    variables = model.trainable_variables
+    if not variables:
+        raise InputError(
+            "The model has no trainable parameters.", model.name, "a model with weights that are trainable"
+        )
+    for count, what in ((_count(model, "inputs"), "inputs"), (_count(model, "outputs"), "outputs")):
+        if count > 1:
+            raise InputError(f"The model has several {what}.", count, "one")
+    for variable in variables:
+        if variable.constraint is not None:
+            received = f"{type(variable.constraint).__name__} on {variable.path}"
+            raise InputError("Constraints of the model cannot be sampled; use a prior.", received, "no constraints")
+    for layer in layers_of(model):
+        if getattr(layer, "activity_regularizer", None) is not None:
+            raise InputError("Activity regularisers cannot be sampled.", f"one on layer {layer.name}", "none")
+        if getattr(layer, "stateful", False):
+            raise InputError("A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False")
+    if any(not type(layer).__module__.startswith("keras.") for layer in [model, *layers_of(model)]):
+        _refuse_added_losses(model, sum(v.regularizer is not None for v in variables))
+    types = sorted({v.dtype for v in variables})
+    if types not in (["float32"], ["float64"]):
+        raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")
+
+
+def _count(model: Any, what: str) -> int:
+    tensors = getattr(model, what, None)
+    return len(tensors) if isinstance(tensors, (list, tuple)) else 1
+
+
+def _refuse_added_losses(model: Any, regularizers: int) -> None:
+    """Layers of one's own may call `add_loss`, which shows only when they run: trace the model once."""
+    found = []
+
+    def run(x: Any) -> Any:
+        state = (model.trainable_variables, model.non_trainable_variables)
+        outputs, _, losses = model.stateless_call(*state, x, training=False, return_losses=True)
+        found.append(len(losses))
+        return outputs
+
+    shape = input_shape_of(model)
+    dtype = input_dtype_of(model) or model.trainable_variables[0].dtype
+    outputs = tf.function(run).get_concrete_function(tf.TensorSpec((None, *shape[1:]), dtype)).structured_outputs
+    if not tf.is_tensor(outputs):
+        raise InputError("The model has several outputs.", type(outputs).__name__, "one tensor")
+    if found[0] > regularizers:
+        raise InputError("Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
+
+
+def vectorizable(model: Any) -> bool:
+    """Returns whether `tf.vectorized_map` turns every layer into one operation for all walkers."""
+    parts = [model, *layers_of(model)]
+    for part in [part for part in parts if isinstance(part, keras.Model)]:
+        if type(part) not in (keras.Model, keras.Sequential) and type(part).__name__ != "Functional":
+            return False
+        # Operations such as `x + y` between layers are no layers themselves.
+        parts.extend(o for o in getattr(part, "operations", ()) if not isinstance(o, keras.Layer))
+    known = tuple(getattr(keras.layers, name) for name in _VECTORIZABLE)
+    return all(isinstance(part, keras.Model) or type(part) in known for part in parts)
+
+
+def xla_safe(model: Any) -> bool:
+    """Returns whether the gradient of the model compiles under XLA: recurrent layers only when unrolled."""
+    return not any(isinstance(layer, keras.layers.RNN) and not layer.unroll for layer in layers_of(model))
+
+
+def training_layers(model: Any) -> list[str]:
+    """Returns the class names of layers that act differently while training, sorted, each once."""
+    names = set()
+    for layer in layers_of(model):
+        kind = type(layer).__name__
+        statistics = isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+        rates = [getattr(layer, name, 0) for name in ("rate", "stddev", "dropout", "recurrent_dropout")]
+        random = any(isinstance(rate, (int, float)) and rate > 0 for rate in rates)
+        augmentation = kind.startswith("Random") and type(layer).__module__.startswith("keras.")
+        if statistics or random or augmentation:
+            names.add(kind)
+    return sorted(names)
+
+
+def input_dtype_of(model: Any) -> str | None:
+    """Returns the integer type in which the model says that it takes its inputs, or None if they are floats."""
+    inputs = getattr(model, "inputs", None)
+    dtype = inputs[0].dtype if inputs else "float32"
+    return dtype if "int" in dtype else None
+
+
+def input_shape_of(model: Any) -> tuple[int | None, ...]:
+    """Returns the shape of the model's one input, the number of examples first, as None.
+
+    Raises:
+        InputError: The model has several inputs, or cannot tell.
+    """
+    if _count(model, "inputs") > 1:
+        raise InputError("The model has several inputs.", _count(model, "inputs"), "one")
+    inputs = getattr(model, "inputs", None)
+    shapes = [tuple(inputs[0].shape)] if inputs else list((getattr(model, "_build_shapes_dict", None) or {}).values())
+    if len(shapes) != 1 or not isinstance(shapes[0], (tuple, list)):
+        raise InputError(
+            "The model does not know the shape of its input.", model.name, "a model that was called on data"
+        )
+    return (None, *shapes[0][1:])
+
+
+def output_shape_of(model: Any) -> tuple[int | None, ...]:
+    """Returns the shape of the model's one output, the number of examples first, as None."""
+    outputs = getattr(model, "outputs", None)
+    shape = outputs[0].shape if outputs else model.compute_output_shape(input_shape_of(model))
+    return (None, *tuple(shape)[1:])
+
+
+def output_activation_of(model: Any) -> str | None:
+    """Returns the name of the activation that the outputs went through last, such as "softmax", "sigmoid" or "linear".
+
+    Layers that only reshape, or do nothing while sampling, are looked through.
+
+    Args:
+        model: A Keras model.
+
+    Returns:
+        The name; None where it cannot be told (a model of one's own class, a sum of two branches, a function of one's
+        own).
+    """
+    layer = _last_layer(model)
+    if layer is None:
+        return None
+    if isinstance(layer, keras.Model):
+        return output_activation_of(layer)
+    kind = type(layer).__name__
+    if kind in _ACTIVATION_LAYERS:
+        return _ACTIVATION_LAYERS[kind]
+    convolution = kind.startswith(("Conv", "DepthwiseConv", "SeparableConv")) and not kind.startswith("ConvLSTM")
+    if convolution or isinstance(layer, (keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Activation)):
+        name = getattr(layer.activation, "__name__", None)
+        if name in ("softmax_v2", "softmax", "sigmoid", "tanh", "relu"):
+            return "softmax" if name == "softmax_v2" else name
+        return name if layer.activation is getattr(keras.activations, str(name), None) else None
+    return None
+
+
+def _last_layer(model: Any) -> Any:
+    """Returns the layer that makes the output, looking back through layers that keep its values."""
+    if isinstance(model, keras.Sequential):
+        kept = [layer for layer in model.layers if type(layer).__name__ not in _KEEP_ACTIVATION]
+        return kept[-1] if kept else None
+    outputs = getattr(model, "outputs", None)
+    if not outputs or len(outputs) != 1:
+        return None
+    tensor = outputs[0]
+    while True:
+        operation = tensor._keras_history.operation
+        if type(operation).__name__ not in _KEEP_ACTIVATION:
+            return operation
+        tensor = operation._inbound_nodes[tensor._keras_history.node_index].input_tensors[0]

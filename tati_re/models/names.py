@@ -1,52 +1,91 @@
-"""Names of parameters by their place in the model."""
+"""Names of a model's tensors and parameters by their place in the model.
+
+Keras numbers layers over the whole process (`dense_7`), so a header made of its names would depend on what else the
+process built. Here a layer that the user did not name is numbered among its siblings, from the model's first layer on.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 def snake_case(name: str) -> str:
-    """`BatchNormalization` to `batch_normalization`, as Keras names its layers."""
-    name = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    """Returns the form in which Keras turns a class name into a layer's name: `LSTMCell` -> `lstm_cell`."""
+    name = re.sub(r"\W+", "", name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
-def place_names(model) -> list[str]:
-    """One name a trainable tensor, such as `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`.
+def tensor_names(model: Any) -> list[str]:
+    """Returns one name for each trainable variable of a Keras model, by its place in the model.
 
-    Layers are counted by class from the model's first, so that the names do not depend on what else the process built; a
-    layer with a name that the user chose keeps it.
+    `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from the outside in, then the variable. A name
+    that the user chose is kept. The model's own name is left out. A layer that is used in several places has the name
+    of the first.
+
+    Args:
+        model: A built Keras model.
+
+    Returns:
+        Names in the order of `model.trainable_variables`, all different.
     """
-    places: dict[int, str] = {}
-    _walk(model, "", places)
-    names, seen = [], Counter()
-    for variable in model.trainable_variables:
-        name = places.get(id(variable), variable.name)
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}_{seen[name] - 1}")
+    found: dict[int, str] = {}
+    _visit(model, "", found)
+    return [found[id(variable)] for variable in model.trainable_variables]
+
+
+def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> list[str]:
+    """Returns one name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`, or no index (scalar).
+
+    Args:
+        tensors: Names of the tensors.
+        shapes: Their shapes.
+
+    Returns:
+        As many names as entries.
+    """
+    names = []
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        if len(shape) == 0:
+            names.append(tensor)
+        else:
+            places = itertools.product(*(map(str, range(length)) for length in shape))
+            names.extend(f"{tensor}[{','.join(place)}]" for place in places)
     return names
 
 
-def _walk(layer, prefix: str, places: dict[int, str]) -> None:
-    """Names the variables of a layer and of the layers inside it."""
-    for variable in getattr(layer, "_trainable_variables", []):
-        places.setdefault(id(variable), f"{prefix}{variable.name}")
-    counts: Counter = Counter()
-    for child in _children(layer):
-        plain = snake_case(type(child).__name__)
-        if re.fullmatch(rf"{re.escape(plain)}(_\d+)?", child.name):
-            name = plain if not counts[plain] else f"{plain}_{counts[plain]}"
-            counts[plain] += 1
-        else:
-            name = child.name
-        _walk(child, f"{prefix}{name}/", places)
+def _visit(layer: Any, prefix: str, found: dict[int, str]) -> None:
+    children = layer._flatten_layers(include_self=False, recursive=False)
+    inner = {id(v) for child in children for v in child.weights}
+    own = [v for v in layer.weights if id(v) not in inner]
+    for variable, name in zip(own, _distinct([_base_of_variable(v) for v in own]), strict=True):
+        found.setdefault(id(variable), prefix + name)
+    for child, name in zip(children, _distinct([_base_of_layer(child) for child in children]), strict=True):
+        _visit(child, f"{prefix}{name}/", found)
 
 
-def _children(layer) -> list:
-    found, seen = [], set()
-    for child in getattr(layer, "layers", None) or layer._layers:
-        if id(child) not in seen:
-            seen.add(id(child))
-            found.append(child)
-    return found
+def _base_of_layer(layer: Any) -> tuple[str, bool]:
+    """Returns the name without Keras' number, and whether Keras made it."""
+    automatic = re.fullmatch(rf"((?:forward_|backward_)?{snake_case(type(layer).__name__)})(?:_\d+)?", layer.name)
+    return (automatic[1], True) if automatic else (layer.name, False)
+
+
+def _base_of_variable(variable: Any) -> tuple[str, bool]:
+    automatic = re.fullmatch(r"(variable)(?:_\d+)?", variable.name)
+    return (automatic[1], True) if automatic else (variable.name, False)
+
+
+def _distinct(bases: list[tuple[str, bool]]) -> list[str]:
+    """Numbers what Keras named, in order; names that the user chose come first, so that none of them is changed."""
+    taken: set[str] = set()
+    names = [""] * len(bases)
+    for wanted in (False, True):
+        for i, (base, automatic) in enumerate(bases):
+            if automatic == wanted:
+                candidates = itertools.chain([base], (f"{base}_{k}" for k in itertools.count(1)))
+                names[i] = next(name for name in candidates if name not in taken)
+                taken.add(names[i])
+    return names

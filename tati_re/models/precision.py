@@ -1,50 +1,128 @@
-"""Rebuilding a model in another precision."""
+"""A Keras model computed in float64 (or float32), whatever it was built in."""
 
 from __future__ import annotations
 
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
 from tati_re.errors import InputError
 from tati_re.models.backend import keras
+from tati_re.models.inspect import layers_of
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 
 
-def in_precision(model, dtype: str):
-    """Returns the model with all computations in `dtype`.
+def in_precision(model: Any, dtype: str) -> Any:
+    """Returns a model that holds its weights and computes in one precision.
 
-    A float32 model that is given float64 weights computes in float32, so it is rebuilt from its config with every dtype
-    policy rewritten, and the weights are copied.
+    A model given weights of another type casts them back to its own, so it is rebuilt from its config with every
+    type policy rewritten, and the weights and states of its layers are copied.
 
     Args:
-        model: A built Keras model.
+        model: A built Keras model; it is not changed.
         dtype: "float32" or "float64".
 
+    Returns:
+        The model itself where it already has this precision, else a new one.
+
     Raises:
-        InputError: The model has no config to be rebuilt from.
+        InputError: The model has no config, cannot be rebuilt from it, or keeps another precision all the same.
     """
-    if all(variable.dtype == dtype for variable in model.trainable_variables) and model.compute_dtype == dtype:
+    if not _other_precision(model, dtype):
         return model
+    hint = f'a model with get_config, or dtype="{model.dtype_policy.variable_dtype}"'
     try:
         config = keras.saving.serialize_keras_object(model)
-        rebuilt = keras.saving.deserialize_keras_object(
-            _rewritten(config, dtype), custom_objects={type(model).__name__: type(model)}
-        )
-        if not rebuilt.built:
-            rebuilt.build(model.input_shape)
-        rebuilt.set_weights([value.astype(dtype) if value.dtype.kind == "f" else value for value in model.get_weights()])
-    except (NotImplementedError, TypeError, ValueError, AttributeError):
+    except (NotImplementedError, TypeError, ValueError):
         raise InputError(
-            f"dtype: {type(model).__name__} cannot be rebuilt in {dtype}.",
-            expected="a model with a complete get_config, or one made in this precision",
+            f"The model has no config, so it cannot be rebuilt in {dtype}.", type(model).__name__, hint
         ) from None
+    config.pop("compile_config", None)
+    try:
+        with _default_precision(dtype):
+            # safe_mode guards against code in files; this config comes from an object of this process.
+            rebuilt = keras.saving.deserialize_keras_object(
+                _rewritten(config, dtype), custom_objects=_custom_objects(model), safe_mode=False
+            )
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        raise InputError(
+            f"The model cannot be rebuilt in {dtype} from its config: {reason}", type(model).__name__, hint
+        ) from error
+    wrong = _other_precision(rebuilt, dtype)
+    if wrong:
+        raise InputError(f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint)
+    _copy_state(model, rebuilt, dtype, hint)
     return rebuilt
 
 
-def _rewritten(config, dtype: str):
+def _other_precision(model: Any, dtype: str) -> str | None:
+    """Returns the name of a layer that holds or computes in another floating-point type, or None."""
+    for layer in [model, *layers_of(model)]:
+        held = [v.dtype for v in layer.weights if "float" in v.dtype]
+        if any(v != dtype for v in held) or (
+            layer.compute_dtype not in (dtype, None) and "float" in layer.compute_dtype
+        ):
+            return layer.name
+    return None
+
+
+@contextmanager
+def _default_precision(dtype: str) -> Iterator[None]:
+    """Layers made inside a model of one's own take the default policy: it is this one while the model is rebuilt."""
+    policy, floatx = keras.config.dtype_policy(), keras.config.floatx()
+    keras.config.set_floatx(dtype)
+    keras.config.set_dtype_policy(dtype)
+    try:
+        yield
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
+
+
+def _rewritten(config: Any, dtype: str) -> Any:
     if isinstance(config, dict):
-        return {
-            key: dtype
-            if key in ("dtype", "name") and value in ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
-            else _rewritten(value, dtype)
-            for key, value in config.items()
-        }
-    if isinstance(config, list | tuple):
+        if str(config.get("class_name")).endswith(("DTypePolicy", "DTypePolicyMap")):
+            return {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
+        return {k: dtype if k == "dtype" and v in _FLOATS else _rewritten(v, dtype) for k, v in config.items()}
+    if isinstance(config, (list, tuple)):
         return type(config)(_rewritten(value, dtype) for value in config)
     return config
+
+
+def _custom_objects(model: Any) -> dict[str, Any]:
+    """Returns the classes and functions of one's own that the config names and Keras could not find by itself."""
+    found: dict[str, Any] = {}
+    for layer in [model, *layers_of(model)]:
+        if not type(layer).__module__.startswith("keras."):
+            found[type(layer).__name__] = type(layer)
+        for value in vars(layer).values():
+            module = getattr(value, "__module__", None) or "keras."
+            if module.startswith(("keras.", "builtins")):
+                continue
+            if isinstance(value, types.FunctionType):
+                found[value.__name__] = value
+            elif hasattr(value, "get_config"):
+                found[type(value).__name__] = type(value)
+    return found
+
+
+def _copy_state(source: Any, target: Any, dtype: str, hint: str) -> None:
+    pairs = list(zip([source, *layers_of(source)], [target, *layers_of(target)], strict=False))
+    same = len(layers_of(source)) == len(layers_of(target)) and len(source.variables) == len(target.variables)
+    if not same or any(a.shape != b.shape for a, b in zip(source.variables, target.variables, strict=True)):
+        raise InputError(f"The model rebuilt in {dtype} from its config is another one.", type(source).__name__, hint)
+    for old, new in pairs:
+        # A layer's own saving and loading, because some derive more than variables from it (Normalization).
+        store: dict[str, Any] = {}
+        old.save_own_variables(store)
+        if store:
+            new.load_own_variables({name: np.asarray(value) for name, value in store.items()})
+    weights = {id(v) for v in source.weights}
+    for old, new in zip(source.variables, target.variables, strict=True):
+        if id(old) not in weights:
+            new.assign(old.numpy())

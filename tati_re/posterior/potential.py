@@ -199,17 +199,11 @@ class ModelPotential:
 
     def describe(self) -> str:
         """What U means, in words, for the start of a run."""
-        count = (
-            f"{self.num_examples} * mean loss"
-            if self.convention == "posterior"
-            else "mean loss (not times the number of examples)"
-        )
-        batch = (
-            "all examples"
-            if self.batches.full
-            else f"mini-batches of {self.batches.batch_size} of {self.num_examples} examples"
-        )
-        words = f"U = L + V, L = {count} ({self.loss.words}) from {batch}, V = -log of the prior ({self.prior})"
+        count = f"{self.num_examples} * the mean loss"
+        if self.convention == "mean_loss":
+            count = f"the mean loss, without the factor N = {self.num_examples}"
+        batch = "all examples" if self.batches.full else f"mini-batches of {self.batches.batch_size} examples"
+        words = f"U = L + V; L = {count} ({self.loss.words}), from {batch}; V = -log prior, {self.prior}"
         if self.flat.regularizer is not None:
             words += f", and {self.scale:g} times the model's weight regularisers"
         return words

@@ -1,0 +1,96 @@
+"""A sampler to copy: the Euler-Maruyama scheme of overdamped Langevin dynamics, complete and working.
+
+To add a sampler:
+
+1. Copy this file to `samplers/<name>.py`, rename the class, and write the rule in its docstring before you write it in
+code.
+2. Add one line to `FAMILIES` in `samplers/__init__.py`: the name as users type it, and how it is made from the options.
+3. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary law in closed form in
+   `tests/scenarios.py` and test it beside the others in `tests/test_sampler_law.py`, with a wrong variant that must
+   fail.
+"""
+
+from __future__ import annotations
+
+from tati_re.errors import InputError
+
+# Only arithmetic operators and these functions, so that one step runs on numpy, eagerly, as a graph and under XLA.
+# Nothing here may read a file or a clock, keep a global, or change its inputs.
+from tati_re.samplers.functions import column, sqrt
+from tati_re.samplers.protocol import Info, State
+
+
+class Skeleton:
+    """Overdamped Langevin dynamics by the Euler-Maruyama scheme, with a mobility as its one tuning parameter.
+
+    Targets exp(-β U) up to a bias of order h. On a harmonic well of stiffness k the variance is (T/k) / (1 - μhk/2).
+    Stable while μhk < 2. One gradient per step.
+
+    Rule:
+        θ <- θ - μ h ∇U(θ) + sqrt(2 μ h T) R,   R ~ N(0, 1)
+
+    Source: Maruyama, Rend. Circ. Mat. Palermo 4, 48-90 (1955); the law of the linear case is that of a first-order
+    autoregression.
+
+    Args:
+        mobility: μ above 0, multiplies the step size. Default: 1.
+
+    Raises:
+        InputError: The mobility is not above 0.
+
+    Example:
+        >>> Skeleton(mobility=0.5).get_config()
+        {'sampler': 'Skeleton', 'mobility': 0.5}
+    """
+
+    # As it is written in options, tables and the manifest.
+    name = "Skeleton"
+    # True: the state has a field `momentum` of the shape of `position`, and run.csv shows kinetic energies.
+    has_momentum = False
+    # True: `step` returns Info(acceptance=..., energy_change=...), each `(walkers,)`.
+    metropolis = False
+    # True: mini-batches are refused, and the step asks `evaluate.full(position)` in place of `evaluate(position)`.
+    full_batch = False
+    # True: at the end of a step, gradient, potential, loss and log_prior belong to the position. Where this is False
+    # they are evaluated anew for each recorded row.
+    current = True
+    # What a step costs, for the tables that compare methods; the tests count it.
+    gradients_per_step = 1.0
+
+    def __init__(self, mobility: float = 1.0) -> None:
+        # Tuning parameters live here, not in the state; `not x > 0` also refuses nan.
+        if not mobility > 0:
+            raise InputError("mobility: nothing would move.", received=mobility, expected="a number above 0")
+        self.mobility = float(mobility)
+
+    def init(self, position, evaluate, noise) -> State:
+        """The gradient at the given positions."""
+        energy = evaluate(position)
+        # A method that moves or adapts more than State holds has a NamedTuple of its own with further fields (see
+        # LangevinState); they are checkpointed with the rest.
+        return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+
+    def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
+        """One step; the gradient of the new position is kept for the next."""
+        # Rungs are float64 `(walkers,)`: `column` makes them `(walkers, 1)` in the type of the parameters.
+        time = self.mobility * column(state.rung.step_size, state.position)
+        temperature = column(state.rung.temperature, state.position)
+        # Each call of a step asks for the same numbers in the same order, outside of loops and conditions.
+        random = noise.normal(state.position.shape)
+        position = state.position - time * state.gradient + sqrt(2.0 * time * temperature) * random
+        # Whatever moves positions hands them to the prior's walls; the second value is the momentum, where there is
+        # one.
+        position, _ = evaluate.confine(position, None)
+        energy = evaluate(position)
+        new = state._replace(
+            position=position,
+            gradient=energy.gradient,
+            potential=energy.potential,
+            loss=energy.loss,
+            log_prior=energy.log_prior,
+        )
+        return new, Info()
+
+    def get_config(self) -> dict:
+        """Plain values that make the same sampler again; they go into the manifest."""
+        return {"sampler": self.name, "mobility": self.mobility}
