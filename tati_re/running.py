@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import weakref
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,20 @@ from typing import Any
 import numpy as np
 
 from tati_re._version import __version__
+from tati_re.assembly import OBJECTS
 from tati_re.engine import manifest, run_folder
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.loop import EXECUTIONS, Loop
 from tati_re.engine.observables import Observables
 from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
+from tati_re.engine.storage import storing
 from tati_re.errors import InputError, SamplingError
 from tati_re.models.backend import keras, tf, threads
+from tati_re.models.build import load_model
 from tati_re.optimizers import make_optimizer
-from tati_re.options import Options, make_options
+from tati_re.options import OPTIONS, Options, make_options
+from tati_re.posterior.evaluator import Evaluator
 from tati_re.samplers import Rung, make_sampler
 
 SCHEMA_VERSION = 1
@@ -71,11 +76,15 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
     progress = make_progress(options.verbose)
     run = _Running(sim, options, objects, kind, method, potential, directions, folder, progress)
     run.say_start()
-    written = save_model(sim, folder / "model.keras")
+    with storing(folder / "model.keras"):
+        written = save_model(sim, folder / "model.keras")
     if not written and options.output is not None:
         progress.message("The model cannot be written to a file: resume and save_model will need the model object.")
-    if directions is not None:
-        np.save(folder / "directions.npy", directions)
+    with storing(folder / "directions.npy"):
+        # An old run's directions would be taken for those of this run when it is resumed.
+        (folder / "directions.npy").unlink(missing_ok=True)
+        if directions is not None:
+            np.save(folder / "directions.npy", directions)
     driver = run.driver()
     carry = run.guard(lambda: driver.begin(sim._position, sim._auxiliary))
     if options.execution == "auto" and not run.compiles(carry):
@@ -92,6 +101,10 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
     folder = Path(folder)
     said = manifest.read(folder)
     overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if objects.get(name) is not None}
+    for name in objects:
+        if name not in (*OBJECTS, "observables", "callbacks"):
+            what = "cannot be changed" if name in OPTIONS else "is not known"
+            raise InputError(f"resume: {name} {what}.", expected="num_steps, max_time, verbose, and what was an object")
     stored = dict(said["options"])
     steps = num_steps if num_steps is not None else stored.get("num_steps")
     options = make_options({**stored, "max_time": None}, num_steps=steps, threads=said["threads"], **overrides)
@@ -102,7 +115,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
             )
     given = dict(objects)
     if "model" not in given and (folder / "model.keras").exists():
-        given["model"] = keras.saving.load_model(folder / "model.keras", compile=False, safe_mode=True)
+        given["model"] = _stored_model(folder / "model.keras")
     sim = cls.__new__(cls)
     sim._start(make_options(options, hidden=[], model=None) if "model" in given else options, given)
     if sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
@@ -135,7 +148,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
         )
     driver = run.driver()
     carry = run.guard(lambda: driver.go_on(sim._position, sim._auxiliary))
-    if driver.step >= options.num_steps and num_steps is None:
+    if driver.step >= options.num_steps:
         progress.message(f"All {driver.step} steps of this run are done; give a larger num_steps to go on.")
     manifest.write(folder, said | {"options": stored | {"num_steps": max(options.num_steps, driver.step)}})
     return run.finish(driver, carry, None)
@@ -256,7 +269,14 @@ class _Running:
         sim._auxiliary = tuple(np.array(value) for value in carry.auxiliary)
         sim._forget()
         if outcome is not Outcome.FINISHED:
-            self.progress.message(f"{outcome.value} Step {driver.step} of {self.options.num_steps}, in {self.folder}.")
+            self.progress.message(
+                f"{outcome.value} Step {driver.step} of {self.options.num_steps}; tati-sample --resume {self.folder}, "
+                f"or Simulation.resume({str(self.folder)!r})."
+            )
+        if self.kind == "fit" and carry.auxiliary and (self.folder / "model.keras").exists():
+            # Moving statistics are no parameters: the file must hold those that belong to the fitted ones.
+            with storing(self.folder / "model.keras"):
+                save_model(sim, self.folder / "model.keras")
         run = run_folder.load(self.folder)
         run._holder = holder
         return run
@@ -278,15 +298,19 @@ class _Running:
             with deterministic():
                 return action()
         except SamplingError as error:
-            kept = "" if self.options.output is None else f" What came before is in {self.folder}."
-            raise SamplingError(f"{error} {self._advice(error.walker)}{kept}", error.step, error.walker) from None
+            kept = "" if self.options.output is None or not error.step else f" What came before is in {self.folder}."
+            raise SamplingError(f"{error} {self._advice(error)}{kept}", error.step, error.walker) from None
 
-    def _advice(self, walker: int) -> str:
+    def _advice(self, error: SamplingError) -> str:
         """Compares the step size with the limit of stability at the start position."""
+        sim, walker = self.sim, error.walker
+        if error.step == 0:
+            inside = np.isfinite(self.potential.prior.log_prob(tf.constant(sim._position)))[walker]
+            outside = f"The parameters start outside of the prior, {self.potential.prior}: set them, or widen it."
+            return "Look for infinities in data, loss or model at its start." if inside else outside
         if self.kind == "fit":
             return "Try a smaller learning_rate."
-        sim = self.sim
-        engine = sim._engine()
+        engine = Evaluator(self.potential, False)
         try:
             curvature = engine.largest_curvature(sim._position, walker, engine.batch(0), sim._auxiliary)
         except tf.errors.OpError:
@@ -349,13 +373,29 @@ def save_model(sim, path: Path) -> bool:
     before = flat.get()
     try:
         flat.set(sim._position[0])
-        sim._system.model.save(path)
+        _set_auxiliary(flat.model, [value[0] for value in sim._auxiliary])
+        flat.model.save(path)
     except (NotImplementedError, TypeError, ValueError):
         path.unlink(missing_ok=True)
         return False
     finally:
         flat.set(before)
+        _set_auxiliary(flat.model, flat.auxiliary)
     return True
+
+
+def _set_auxiliary(model, values) -> None:
+    """Writes moving statistics, frozen weights and states of seeds into the Keras model."""
+    for variable, value in zip(model.non_trainable_variables, values, strict=True):
+        variable.assign(value)
+
+
+def _stored_model(path: Path):
+    """The model of a run folder."""
+    try:
+        return load_model(path)
+    except InputError as error:
+        raise InputError(f"resume: {error}", expected="model=..., the object with which the run was started") from None
 
 
 def _directions(source, num_parameters: int) -> np.ndarray | None:
@@ -370,13 +410,13 @@ def _directions(source, num_parameters: int) -> np.ndarray | None:
                 received=source,
                 expected="a .npy, .npz or .csv file of row vectors",
             )
-        if path.suffix == ".csv":
-            import pandas as pd
-
-            source = pd.read_csv(path, comment="#").to_numpy()
-        else:
-            loaded = np.load(path, allow_pickle=False)
-            source = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+        try:
+            source = _read_rows(path)
+        except (OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise InputError(
+                f"directions: {path} cannot be read: {reason}.", expected="a .npy, .npz or .csv file of row vectors"
+            ) from None
     rows = np.atleast_2d(np.asarray(source, np.float64))
     if rows.ndim != 2 or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
         raise InputError(
@@ -385,3 +425,16 @@ def _directions(source, num_parameters: int) -> np.ndarray | None:
             expected=f"(k, {num_parameters}), finite",
         )
     return rows
+
+
+def _read_rows(path: Path) -> np.ndarray:
+    """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or without a header line."""
+    if path.suffix != ".csv":
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+    lines = [line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    try:
+        np.asarray(lines[0], np.float64)
+    except ValueError:
+        lines = lines[1:]
+    return np.asarray(lines, np.float64)

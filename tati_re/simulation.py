@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Simulation:
     ) -> None:
         given = {"model": model, "data": data, "loss": loss, "prior": prior, **options}
         given = {name: value for name, value in given.items() if value is not None}
-        objects = {name: given.pop(name) for name in OBJECTS if name in given and not isinstance(given[name], str)}
+        objects = _pop_objects(given)
         self._start(make_options(given), objects)
 
     @classmethod
@@ -63,8 +64,8 @@ class Simulation:
         Args:
             folder: The run folder.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
-            **objects: What the folder does not hold: `data` where it came as arrays, `model` where it could not be written, `sampler`,
-                `observables`, `callbacks` where the user's own were given; and `max_time`, `verbose`.
+            **objects: What the folder does not hold: `data` where it came as arrays, `model` where it could not be
+                written, `sampler`, `observables`, `callbacks` where they were given; and `max_time`, `verbose`.
 
         Returns:
             The run, complete.
@@ -280,8 +281,8 @@ class Simulation:
         """Descends to a minimum of U with every walker; the walkers stay where they arrive.
 
         Args:
-            **overrides: Options for this call, such as `optimizer` (a Keras name or object, or "gradient_descent"), `learning_rate`,
-                `num_steps`, `batch_size`, `output`; and `observables`, `callbacks` as in `sample`.
+            **overrides: Options for this call, such as `optimizer` (a Keras name or object, or "gradient_descent"),
+                `learning_rate`, `num_steps`, `batch_size`, `output`; and `observables`, `callbacks` as in `sample`.
 
         Returns:
             The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
@@ -292,10 +293,10 @@ class Simulation:
         """Samples exp(-U/T); the walkers stay where they arrive.
 
         Args:
-            **overrides: Options for this call; `sampler` may be an object that follows :class:`tati_re.samplers.Sampler`;
-                `observables={"name": function}`: functions of the parameters `(walkers, parameters)` that give
-                `(walkers,)`, a column of
-                run.csv each; `callbacks=[function(folder, step)]`, called at each flush.
+            **overrides: Options for this call; `sampler` may be an object that follows
+                :class:`tati_re.samplers.Sampler`; `observables={"name": function}`: functions of the parameters
+                `(walkers, parameters)` that give `(walkers,)`, a column of run.csv each;
+                `callbacks=[function(folder, step)]`, called at each flush.
 
         Returns:
             The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
@@ -343,3 +344,9 @@ class Simulation:
     def help(name: str | None = None) -> str:
         """One line for every option, or all about one."""
         return describe(name)
+
+
+def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
+    """Takes out what is an object rather than a name or a path: a Keras model, arrays, a sampler."""
+    found = {name for name in OBJECTS if name in given and not isinstance(given[name], str | os.PathLike | None)}
+    return {name: given.pop(name) for name in OBJECTS if name in found}

@@ -113,7 +113,7 @@ class Driver:
         began = saved = time.monotonic()
         before, first = self.seconds, self.step
         outcome = Outcome.FINISHED
-        self.progress.start(plan.num_steps, self.step, loop.method.name)
+        self.progress.start(plan.num_steps, self.step, loop.method.name, loop.walkers)
         try:
             with _interruptible() as interrupted:
                 while self.step < plan.num_steps:

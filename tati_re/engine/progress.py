@@ -113,16 +113,18 @@ class RichProgress:
         self._bar: Any = None
 
     def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
+        from rich.table import Column
 
         self.stop()
         self._walkers = walkers
+        counter = 2 * len(str(total)) + 1
         self._bar = Bar(
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, min_width=len(title))),
             BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}", markup=False),
+            TextColumn("{task.completed}/{task.total}", table_column=Column(no_wrap=True, min_width=counter)),
+            TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True)),
             console=self.console,
             refresh_per_second=4,
             expand=True,
@@ -134,7 +136,8 @@ class RichProgress:
     def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
         left = int(self._bar.tasks[0].total) - step
         state = _state(left, self._walkers, potential, temperature, rate)
-        self._bar.update(self._task, completed=step, state=state)
+        # 80 columns are just enough without this word.
+        self._bar.update(self._task, completed=step, state=state.removesuffix(" left"))
 
     def message(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -166,7 +169,7 @@ def _state(left: int, walkers: int, potential: Any, temperature: Any, rate: floa
     for letter, value in (("U", potential), ("T", temperature)):
         if value is not None and np.size(value):
             mean = float(np.mean(value))
-            parts.append(f"{letter} {mean:.4g}")
+            parts.append(f"{letter} {mean:,.0f}" if 1e4 <= abs(mean) < 1e9 else f"{letter} {mean:.4g}")
     if rate is not None and math.isfinite(rate) and rate > 0:
         seconds = max(0, round(left / rate))
         minutes, hours = seconds // 60 % 60, seconds // 3600

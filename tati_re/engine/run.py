@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FIRST_PARAMETER = 4
 """Trajectories begin with the columns step, walker, potential, loss."""
 
+DIRECTIONS = "directions.npy"
+"""File of a run that stores projections on these vectors instead of parameters."""
+
 
 class Moments(NamedTuple):
     """Mean and variance of the parameters over the steps after burn-in, gathered without storing them.
@@ -185,7 +188,7 @@ class Run:
         except TypeError:
             raise InputError("Unknown choice of parameters.", which, '"mean" or the number of a stored step') from None
         name = self._trajectory_name()
-        if self.manifest.get("options", {}).get("directions"):
+        if (self.folder / DIRECTIONS).exists():
             raise InputError(f"The run {self.folder} stored projections, not parameters.", f"step {step}", '"mean"')
         if name.endswith(".h5"):
             with reading.open_h5(self.folder / name) as file:

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 
 from tati_re.engine import checkpoint, manifest
-from tati_re.engine.run import Run
+from tati_re.engine.run import DIRECTIONS, Run
 from tati_re.engine.storage import PARTIAL, storing
 from tati_re.errors import InputError, nearest
 
 FILES = (
     manifest.NAME,
     "model.keras",
+    DIRECTIONS,
     "run.csv",
     "averages.csv",
     "trajectory.csv",

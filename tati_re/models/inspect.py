@@ -146,8 +146,10 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
 def output_shape_of(model: Any) -> tuple[int | None, ...]:
     """Returns the shape of the model's one output, the number of examples first, as None."""
     outputs = getattr(model, "outputs", None)
-    shape = outputs[0].shape if outputs else model.compute_output_shape(input_shape_of(model))
-    return (None, *tuple(shape)[1:])
+    if outputs:
+        return (None, *outputs[0].shape[1:])
+    dtype = input_dtype_of(model) or model.compute_dtype
+    return (None, *model.compute_output_spec(keras.KerasTensor(input_shape_of(model), dtype)).shape[1:])
 
 
 def output_activation_of(model: Any) -> str | None:

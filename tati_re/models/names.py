@@ -38,7 +38,7 @@ def tensor_names(model: Any) -> list[str]:
 
 
 def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> list[str]:
-    """Returns one name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`, or no index (scalar).
+    """Returns one name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`; a scalar has none.
 
     Args:
         tensors: Names of the tensors.

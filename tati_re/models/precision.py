@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -35,21 +37,22 @@ def in_precision(model: Any, dtype: str) -> Any:
     if not _other_precision(model, dtype):
         return model
     hint = f'a model with get_config, or dtype="{model.dtype_policy.variable_dtype}"'
-    try:
-        config = keras.saving.serialize_keras_object(model)
-    except (NotImplementedError, TypeError, ValueError):
-        raise InputError(
-            f"The model has no config, so it cannot be rebuilt in {dtype}.", type(model).__name__, hint
-        ) from None
+    with _named_lambdas(model):
+        custom = _custom_objects(model)
+        try:
+            config = keras.saving.serialize_keras_object(model)
+        except (NotImplementedError, TypeError, ValueError):
+            what = f"The model has no config, so it cannot be rebuilt in {dtype}."
+            raise InputError(what, type(model).__name__, hint) from None
     config.pop("compile_config", None)
+    config = _rewritten(config, dtype, custom)
     try:
         with _default_precision(dtype):
             # safe_mode guards against code in files; this config comes from an object of this process.
-            rebuilt = keras.saving.deserialize_keras_object(
-                _rewritten(config, dtype), custom_objects=_custom_objects(model), safe_mode=False
-            )
+            rebuilt = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=False)
     except Exception as error:
-        reason = str(error).strip().split("\n")[0][:200]
+        # Keras wraps the cause into its advice; the cause comes last.
+        reason = re.split(r"encountered[\w ]*:", str(error))[-1].strip().strip("'").split("\n")[0][:200]
         raise InputError(
             f"The model cannot be rebuilt in {dtype} from its config: {reason}", type(model).__name__, hint
         ) from error
@@ -63,10 +66,10 @@ def in_precision(model: Any, dtype: str) -> Any:
 def _other_precision(model: Any, dtype: str) -> str | None:
     """Returns the name of a layer that holds or computes in another floating-point type, or None."""
     for layer in [model, *layers_of(model)]:
-        held = [v.dtype for v in layer.weights if "float" in v.dtype]
-        if any(v != dtype for v in held) or (
-            layer.compute_dtype not in (dtype, None) and "float" in layer.compute_dtype
-        ):
+        # Inputs, and chains and graphs of layers, pass values on as they are, whatever their own policy.
+        passing = isinstance(layer, (keras.Sequential, keras.layers.InputLayer)) or type(layer).__name__ == "Functional"
+        types = [*(v.dtype for v in layer.weights), *([] if passing else [layer.compute_dtype or dtype])]
+        if any("float" in kind and kind != dtype for kind in types):
             return layer.name
     return None
 
@@ -84,31 +87,61 @@ def _default_precision(dtype: str) -> Iterator[None]:
         keras.config.set_dtype_policy(policy)
 
 
-def _rewritten(config: Any, dtype: str) -> Any:
+def _rewritten(config: Any, dtype: str, custom: dict[str, Any]) -> Any:
     if isinstance(config, dict):
-        if str(config.get("class_name")).endswith(("DTypePolicy", "DTypePolicyMap")):
+        name = config.get("class_name")
+        if str(name).endswith(("DTypePolicy", "DTypePolicyMap")):
             return {"module": "keras", "class_name": "DTypePolicy", "config": {"name": dtype}, "registered_name": None}
-        return {k: dtype if k == "dtype" and v in _FLOATS else _rewritten(v, dtype) for k, v in config.items()}
+        if name in custom and isinstance(config.get("config"), dict):
+            config = {**config, "config": _accepted(custom[name], config["config"])}
+        return {k: dtype if k == "dtype" and v in _FLOATS else _rewritten(v, dtype, custom) for k, v in config.items()}
     if isinstance(config, (list, tuple)):
-        return type(config)(_rewritten(value, dtype) for value in config)
+        return type(config)(_rewritten(value, dtype, custom) for value in config)
     return config
+
+
+def _accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out what Keras adds to a config by itself and a class of one's own does not take."""
+    if not isinstance(kind, type) or "from_config" in vars(kind):
+        return config
+    taken = signature(kind.__init__).parameters.values()
+    if any(p.kind is Parameter.VAR_KEYWORD for p in taken):
+        return config
+    names = {p.name for p in taken}
+    return {k: v for k, v in config.items() if k in names or k not in ("name", "trainable", "dtype")}
+
+
+def _own_values(model: Any) -> Iterator[Any]:
+    """Yields what the layers hold that is neither Keras' nor Python's own: functions, initialisers, regularisers."""
+    for layer in [model, *layers_of(model)]:
+        for value in vars(layer).values():
+            if not (getattr(value, "__module__", None) or "keras.").startswith(("keras.", "builtins")):
+                yield value
 
 
 def _custom_objects(model: Any) -> dict[str, Any]:
     """Returns the classes and functions of one's own that the config names and Keras could not find by itself."""
-    found: dict[str, Any] = {}
-    for layer in [model, *layers_of(model)]:
-        if not type(layer).__module__.startswith("keras."):
-            found[type(layer).__name__] = type(layer)
-        for value in vars(layer).values():
-            module = getattr(value, "__module__", None) or "keras."
-            if module.startswith(("keras.", "builtins")):
-                continue
-            if isinstance(value, types.FunctionType):
-                found[value.__name__] = value
-            elif hasattr(value, "get_config"):
-                found[type(value).__name__] = type(value)
+    kinds = (type(layer) for layer in [model, *layers_of(model)])
+    found: dict[str, Any] = {kind.__name__: kind for kind in kinds if not kind.__module__.startswith("keras.")}
+    for value in _own_values(model):
+        if isinstance(value, types.FunctionType):
+            found[value.__name__] = value
+        elif hasattr(value, "get_config"):
+            found[type(value).__name__] = type(value)
     return found
+
+
+@contextmanager
+def _named_lambdas(model: Any) -> Iterator[None]:
+    """Keras would write a lambda into the config as code, without what it refers to; it finds functions by name."""
+    unnamed = [v for v in _own_values(model) if isinstance(v, types.FunctionType) and v.__name__ == "<lambda>"]
+    for i, function in enumerate(unnamed):
+        function.__name__ = f"function_{i}"
+    try:
+        yield
+    finally:
+        for function in unnamed:
+            function.__name__ = "<lambda>"
 
 
 def _copy_state(source: Any, target: Any, dtype: str, hint: str) -> None:
@@ -122,6 +155,9 @@ def _copy_state(source: Any, target: Any, dtype: str, hint: str) -> None:
         old.save_own_variables(store)
         if store:
             new.load_own_variables({name: np.asarray(value) for name, value in store.items()})
+    for old, new in pairs:
+        if new.trainable != old.trainable:
+            new.trainable = old.trainable
     weights = {id(v) for v in source.weights}
     for old, new in zip(source.variables, target.variables, strict=True):
         if id(old) not in weights:

@@ -2,8 +2,7 @@
 
 To add a sampler:
 
-1. Copy this file to `samplers/<name>.py`, rename the class, and write the rule in its docstring before you write it in
-code.
+1. Copy this file to `samplers/<name>.py`, rename the class, and write the rule in its docstring before the code.
 2. Add one line to `FAMILIES` in `samplers/__init__.py`: the name as users type it, and how it is made from the options.
 3. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary law in closed form in
    `tests/scenarios.py` and test it beside the others in `tests/test_sampler_law.py`, with a wrong variant that must
@@ -78,8 +77,7 @@ class Skeleton:
         # Each call of a step asks for the same numbers in the same order, outside of loops and conditions.
         random = noise.normal(state.position.shape)
         position = state.position - time * state.gradient + sqrt(2.0 * time * temperature) * random
-        # Whatever moves positions hands them to the prior's walls; the second value is the momentum, where there is
-        # one.
+        # Whatever moves positions hands them to the prior's walls; the second value is the momentum, if there is one.
         position, _ = evaluate.confine(position, None)
         energy = evaluate(position)
         new = state._replace(

@@ -1,0 +1,112 @@
+"""Figures exist, have the lines and labels they should, and leave matplotlib's global state alone."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tati_re.errors import InputError
+from tati_re.plotting import plot_calibration, plot_traces
+
+ROWS, PARAMETERS = 200, 30
+
+
+def table(walkers=4, kinetic=True, temperature=2.0):
+    generator = np.random.default_rng(1)
+    step, walker = np.meshgrid(10 * np.arange(1, ROWS + 1), np.arange(walkers), indexing="ij")
+    draws = 0.5 * 2.0 * generator.chisquare(PARAMETERS, (3, step.size))
+    columns = {"step": step.ravel(), "walker": walker.ravel(), "temperature": temperature, "potential": draws[0]}
+    return pd.DataFrame(columns | {"kinetic_energy": draws[1] if kinetic else np.nan, "virial": draws[2]})
+
+
+def is_png(path):
+    return path.read_bytes().startswith(b"\x89PNG")
+
+
+def thick(axes):
+    return [line for line in axes.get_lines() if line.get_linewidth() > 1]
+
+
+def test_traces(tmp_path):
+    figure = plot_traces(table(), PARAMETERS, num_burnin_steps=500, path=tmp_path / "traces.png")
+    assert is_png(tmp_path / "traces.png")
+    potential, kinetic, configurational = figure.axes
+    assert [line.get_label() for line in thick(potential)] == [f"walker {k}" for k in range(4)]
+    assert potential.get_ylabel() == "potential U"
+    assert len(potential.patches) == 1, "burn-in is shaded"
+    assert potential.patches[0].get_extents().width > 0
+    assert "p·p / P" in kinetic.get_ylabel()
+    assert "θ·∇U / P" in configurational.get_ylabel()
+    assert configurational.get_xlabel() == "step"
+    for axes in (kinetic, configurational):
+        target, mean = axes.get_lines()
+        assert set(target.get_ydata()) == {2.0}
+        assert mean.get_xdata()[0] == 510, "the mean begins after the burn-in"
+        assert len(axes.collections) == 1, "the band"
+    running = kinetic.get_lines()[1].get_ydata()
+    rows = table()
+    kept = rows[rows["step"] > 500]
+    assert running[-1] == pytest.approx(2 * kept["kinetic_energy"].mean() / PARAMETERS)
+
+
+def test_traces_of_other_runs():
+    assert len(plot_traces(table(kinetic=False), PARAMETERS).axes) == 2, "no momenta"
+    fit = plot_traces(table(temperature=np.nan), PARAMETERS)
+    assert len(fit.axes) == 1, "an optimizer has no temperature"
+    assert not fit.axes[0].patches, "no burn-in, nothing shaded"
+    many = plot_traces(table(walkers=12), PARAMETERS).axes[0]
+    assert len(thick(many)) == 12
+    assert [text.get_text() for text in many.get_legend().get_texts()] == ["12 walkers"]
+    assert plot_traces(table(walkers=1), PARAMETERS).axes[0].get_legend() is None
+    short = table()
+    assert len(plot_traces(short[short["step"] <= 30], PARAMETERS).axes) == 1, "too few rows for a temperature"
+    with pytest.raises(InputError, match="no rows"):
+        plot_traces(table().head(0), PARAMETERS)
+
+
+def test_calibration(tmp_path):
+    generator = np.random.default_rng(2)
+    logits = generator.standard_normal((300, 5))
+    labels = generator.integers(0, 5, 300)
+    logits[np.arange(300), labels] += 2.0
+    sharp, blunt = (np.exp(k * logits) / np.exp(k * logits).sum(axis=1, keepdims=True) for k in (3.0, 1.0))
+    figure = plot_calibration(sharp, blunt, labels, tmp_path / "calibration.png")
+    assert is_png(tmp_path / "calibration.png")
+    reliability, counts, upper, lower = figure.axes
+    assert len(reliability.containers) == 2
+    names = [text.get_text() for text in reliability.get_legend().get_texts()]
+    assert names[0].startswith("optimum, calibration error 0.")
+    assert names[1].startswith("posterior average, calibration error 0.")
+    assert counts.get_xlabel().startswith("confidence")
+    assert sum(bar.get_height() for bar in counts.patches) == 600, "every example of both sets is in a bin"
+    wrong = int((logits.argmax(axis=1) != labels).sum())
+    for axes in (upper, lower):
+        words = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert words == [f"right ({300 - wrong})", f"wrong ({wrong})"]
+        for histogram in axes.patches:
+            assert histogram.get_data().values.sum() == pytest.approx(1.0)
+    assert lower.get_xlabel() == "predictive entropy (nats)"
+
+
+def test_calibration_of_two_classes_without_a_wrong_prediction():
+    probabilities = np.array([0.9, 0.1, 1.0])
+    figure = plot_calibration(probabilities, probabilities, np.array([1, -1, 1]))
+    assert [text.get_text() for text in figure.axes[2].get_legend().get_texts()] == ["right (3)", "wrong (0)"]
+
+
+def test_bad_paths(tmp_path):
+    with pytest.raises(InputError, match=r"must end in \.png"):
+        plot_traces(table(), PARAMETERS, path=tmp_path / "traces.pdf")
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        plot_traces(table(), PARAMETERS, path=tmp_path / "missing" / "traces.png")
+
+
+def test_global_state_is_left_alone():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    plot_traces(table(), PARAMETERS)
+    assert dict(matplotlib.rcParams) == before
+    if "matplotlib.pyplot" in sys.modules:
+        assert sys.modules["matplotlib.pyplot"].get_fignums() == []

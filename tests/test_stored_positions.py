@@ -1,0 +1,49 @@
+"""Positions come out of both kinds of trajectory as they went in, also in blocks smaller than the file."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tati_re.analysis import posterior_average, stored_positions
+from tati_re.analysis import trajectory as module
+from tati_re.engine.tables import CsvTable, H5Table
+from tati_re.errors import InputError
+
+COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
+
+
+def written(folder, table, name):
+    rows = np.random.default_rng(1).standard_normal((14, 7))
+    rows[:, 0], rows[:, 1] = np.repeat(np.arange(1, 8) * 10, 2), np.tile([0, 1], 7)
+    file = table(folder / name, COLUMNS)
+    file.append(rows)
+    file.flush()
+    file.close()
+    return rows, SimpleNamespace(folder=folder, manifest={"options": {}})
+
+
+@pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
+def test_every_row_in_order(tmp_path, monkeypatch, table, name):
+    monkeypatch.setattr(module, "_BLOCK_VALUES", 20)
+    rows, run = written(tmp_path, table, name)
+    found = list(stored_positions(run))
+    assert [(one.step, one.walker) for one in found] == [(int(row[0]), int(row[1])) for row in rows]
+    assert np.array_equal([one.parameters for one in found], rows[:, 4:])
+    average = posterior_average((one.parameters for one in stored_positions(run)), lambda vector: vector)
+    assert average.mean == pytest.approx(rows[:, 4:].mean(axis=0))
+
+
+def test_a_line_still_being_written_is_left_out(tmp_path):
+    rows, run = written(tmp_path, CsvTable, "trajectory.csv")
+    with (tmp_path / "trajectory.csv").open("a") as file:
+        file.write("80,0,1.5")
+    assert len(list(stored_positions(run))) == len(rows)
+
+
+def test_runs_without_positions(tmp_path):
+    with pytest.raises(InputError, match="has no trajectory"):
+        stored_positions(SimpleNamespace(folder=tmp_path, manifest={}))
+    for manifest in ({"options": {"directions": "d.npy"}}, {"objects": ["directions"]}):
+        with pytest.raises(InputError, match="projections"):
+            stored_positions(SimpleNamespace(folder=tmp_path, manifest=manifest))

@@ -1,0 +1,120 @@
+"""The page that a run prints about itself."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tati_re.analysis import summarize
+from tati_re.analysis.summary import table, with_error
+
+WALKERS, ROWS, PARAMETERS = 4, 500, 40
+
+
+def fake_run(folder, prior="gaussian", meaning="U = 100 * mean loss - log prior", kind="sample", **changes):
+    """A folder object with the three attributes that are read; keyword `columns` changes columns of run.csv."""
+    generator = np.random.default_rng(1)
+    step = np.repeat(10 * np.arange(1, ROWS + 1), WALKERS)
+    walker = np.tile(np.arange(WALKERS), ROWS)
+    draws = 0.5 * generator.chisquare(PARAMETERS, (3, step.size))
+    columns = {"step": step, "walker": walker, "temperature": 1.0, "loss": draws[0] / 100, "potential": draws[0]}
+    columns |= {"kinetic_energy": draws[1], "virial": draws[2], "accuracy": 0.9 + 0.001 * draws[0]}
+    options = {"num_steps": 10 * ROWS, "num_burnin_steps": 1000, "record_every": 10}
+    manifest = {"options": options, "parameters": {"num": PARAMETERS}, "meaning": meaning, "kind": kind}
+    manifest |= {"prior": {"prior": prior}, "prior_proper": prior != "none"}
+    (folder / "run.csv").touch()
+    (folder / "manifest.toml").touch()
+    rows = pd.DataFrame(columns)
+    for name, change in changes.items():
+        rows[name] = change(rows) if callable(change) else change
+    return SimpleNamespace(folder=folder, manifest=manifest, run_info=rows)
+
+
+def warnings_of(text):
+    return text.split("\n\n")[0] if text.startswith("Warning") else ""
+
+
+def test_a_good_run_has_no_warnings(tmp_path):
+    text = summarize(fake_run(tmp_path))
+    assert warnings_of(text) == ""
+    for words in (
+        str(tmp_path),
+        "U = 100 * mean loss - log prior",
+        "5,000, the first 1,000 left out as burn-in",
+        "4, 500 rows each",
+        "potential (mean)",
+        "±",
+        "accuracy (mean)",
+        "of the potential",
+        "kinetic temperature",
+        "target 1",
+        "inside",
+        "manifest.toml, run.csv",
+    ):
+        assert words in text
+    assert "acceptance" not in text
+    assert max(map(len, text.splitlines())) <= max(110, len(str(tmp_path)) + 30)
+
+
+def test_acceptance_and_missing_momenta(tmp_path):
+    accepted = {"acceptance": lambda rows: (rows["step"] % 30 > 0).astype(float), "kinetic_energy": np.nan}
+    text = summarize(fake_run(tmp_path, **accepted))
+    assert "acceptance (mean)" in text
+    assert "kinetic temperature" not in text
+    assert "configurational temperature" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"potential": lambda rows: rows["potential"] + 5 * rows["walker"]}, "R-hat of the potential is"),
+        ({"potential": lambda rows: np.sin(rows["step"] / 900)}, "effective sample size of the potential is"),
+        ({"kinetic_energy": lambda rows: 1.05 * rows["kinetic_energy"]}, "kinetic temperature is"),
+        ({"kinetic_energy": lambda rows: 0.95 * rows["kinetic_energy"]}, "smaller"),
+        ({"virial": lambda rows: 1.05 * rows["virial"]}, "configurational temperature is"),
+        ({"virial": lambda rows: 0.95 * rows["virial"]}, "take more burn-in"),
+        ({"prior": "none"}, "Nothing confines U"),
+        ({"potential": 3.0}, "The potential never changed"),
+    ],
+)
+def test_one_sentence_per_trouble_comes_first(tmp_path, changes, words):
+    text = summarize(fake_run(tmp_path, **changes))
+    first = " ".join(warnings_of(text).split())
+    assert words in first
+    assert text.startswith("Warning: ")
+
+
+def test_a_temperature_without_a_target_is_not_judged(tmp_path):
+    for changes in ({"prior": "none"}, {"prior": "box"}):
+        text = summarize(fake_run(tmp_path, virial=lambda rows: 2 * rows["virial"], **changes))
+        assert "without a target" in text
+        assert "configurational temperature is" not in text
+    confined = fake_run(tmp_path, prior="none", meaning="U = mean loss, and 100 times the model's weight regularisers")
+    assert "Nothing confines" not in summarize(confined)
+
+
+def test_a_run_of_an_optimizer(tmp_path):
+    for changes in ({"temperature": np.nan}, {"kind": "fit"}):
+        text = summarize(fake_run(tmp_path, **changes))
+        assert "last loss" in text
+        assert "R-hat" not in text
+        assert "temperature" not in text.replace(str(tmp_path), "")
+
+
+def test_runs_that_have_hardly_begun(tmp_path):
+    run = fake_run(tmp_path)
+    run.run_info = run.run_info[run.run_info["step"] <= 1020]
+    text = summarize(run)
+    assert text.startswith("Warning: Fewer than 4 rows")
+    assert "1,020 of 5,000" in text
+    run.run_info = run.run_info.head(0)
+    assert summarize(run).startswith("Warning: The run has no rows yet.")
+
+
+def test_numbers_with_errors():
+    assert with_error(1295.765, 2.7568) == "1,295.8 ± 2.8"
+    assert with_error(0.0534, 0.000123) == "0.05340 ± 0.00012"
+    assert with_error(12345.0, 321.0) == "12,345 ± 321"
+    assert with_error(0.5, float("nan")) == "0.5"
+    assert table([("a", "1"), ("long name", "2")]) == "a          1\nlong name  2"

@@ -1,0 +1,281 @@
+"""Tables: exact numbers, complete rows, positions to go back to, and what is left after a kill or on a full disk."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+
+from tati_re.engine import reading
+from tati_re.engine.tables import CsvTable, H5Table, StorageError
+from tati_re.errors import InputError
+
+COLUMNS = ["step", "walker", "loss", "dense/kernel[0,3]"]
+
+
+def rows_of(first, count, columns=4):
+    rows = np.random.default_rng(first).normal(size=(count, columns))
+    rows[:, 0] = np.arange(first, first + count)
+    rows[:, 1] = 0
+    return rows
+
+
+@contextmanager
+def largest_file(size):
+    """Lets the operating system refuse to grow any file past `size` bytes, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def make(kind, path):
+    return CsvTable(path, COLUMNS) if kind == "csv" else H5Table(path, COLUMNS)
+
+
+def reopen(kind, path, position, columns=COLUMNS):
+    return (CsvTable if kind == "csv" else H5Table).reopen(path, columns, position)
+
+
+def read(path):
+    return (reading.read_csv if str(path).endswith(".csv") else reading.read_h5)(path)
+
+
+def test_csv_text(tmp_path):
+    path = tmp_path / "run.csv"
+    table = CsvTable(path, COLUMNS)
+    table.append(np.array([[10, 0, 0.25, np.nan], [10, 1, np.inf, -np.inf], [3e9, 0, -0.0, 1e22]]))
+    table.append(np.array([20.0, 0.0, 5e-324, 0.1]))
+    assert path.read_text() == 'step,walker,loss,"dense/kernel[0,3]"\n'
+    table.close()
+    table.close()
+    lines = path.read_text().splitlines()
+    assert lines[1:4] == ["10,0,0.25,", "10,1,inf,-inf", "3000000000,0,-0.0,1e+22"]
+    frame = reading.read_csv(path)
+    assert list(frame.columns) == COLUMNS
+    assert frame["step"].dtype == np.int64
+    assert frame["loss"].tolist()[3] == 5e-324
+
+
+def test_csv_numbers_come_back_exactly(tmp_path):
+    rows = rows_of(0, 5000, 12) * 10.0 ** np.random.default_rng(1).integers(-300, 300, (5000, 12))
+    rows[:, :2] = rows_of(0, 5000, 2)
+    columns = ["step", "walker"] + [f"c{i}" for i in range(10)]
+    table = CsvTable(tmp_path / "a.csv", columns)
+    table.append(rows)
+    table.close()
+    assert np.array_equal(reading.read_csv(tmp_path / "a.csv").to_numpy(), rows)
+    single = rows_of(7, 5000, 12).astype(np.float32).astype(np.float64)
+    table = CsvTable(tmp_path / "b.csv", columns, float32_columns=columns[3:])
+    table.append(single)
+    table.close()
+    found = reading.read_csv(tmp_path / "b.csv").to_numpy()
+    assert np.array_equal(found[:, :3], single[:, :3])
+    assert np.array_equal(found.astype(np.float32), single.astype(np.float32))
+    assert max(len(cell) for cell in (tmp_path / "b.csv").read_text().splitlines()[1].split(",")[3:]) <= 15
+
+
+@pytest.mark.parametrize("kind", ["csv", "h5"])
+def test_append_copies_its_rows(tmp_path, kind):
+    path = tmp_path / f"t.{kind}"
+    table = make(kind, path)
+    rows = rows_of(0, 2)
+    table.append(rows)
+    rows[:] = -7
+    table.append(np.zeros((0, 4)))
+    table.flush()
+    assert np.array_equal(read(path).to_numpy(), rows_of(0, 2))
+
+
+def test_h5_layout(tmp_path):
+    path = tmp_path / "trajectory.h5"
+    table = H5Table(path, COLUMNS, dtype="float32")
+    for first in (0, 3, 10):
+        table.append(rows_of(first, 3))
+        table.flush()
+    table.flush()
+    assert table.position() == 9
+    with h5py.File(path) as file:
+        assert file["rows"].shape == (9, 2) and file["rows"].dtype == np.float32
+        assert file["index"].shape == (9, 2) and file["index"].dtype == np.int64
+        assert list(file["columns"].asstr()) == COLUMNS[2:]
+        assert list(file["index_columns"].asstr()) == COLUMNS[:2]
+    frame = reading.read_h5(path)
+    assert list(frame.columns) == COLUMNS
+    assert frame["step"].tolist() == [0, 1, 2, 3, 4, 5, 10, 11, 12]
+    assert np.array_equal(frame["loss"][3:6], rows_of(3, 3)[:, 2].astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["csv", "h5"])
+def test_reopen_cuts_off_what_came_later(tmp_path, kind):
+    whole, path = tmp_path / f"whole.{kind}", tmp_path / f"t.{kind}"
+    table = make(kind, whole)
+    table.append(rows_of(0, 5))
+    table.append(rows_of(5, 7))
+    table.close()
+    table = make(kind, path)
+    table.append(rows_of(0, 5))
+    table.flush()
+    position = table.position()
+    table.append(rows_of(100, 5))
+    table.close()
+    if kind == "csv":
+        with open(path, "ab") as file:
+            file.write(b"105,0,0.12")
+        assert len(reading.read_csv(path)) == 10
+    table = reopen(kind, path, position)
+    assert table.position() == position
+    pd.testing.assert_frame_equal(read(path), read(whole)[:5])
+    table.append(rows_of(5, 7))
+    table.close()
+    assert table.position() > position
+    pd.testing.assert_frame_equal(read(path), read(whole))
+    if kind == "csv":
+        assert path.read_bytes() == whole.read_bytes()
+    assert sorted(os.listdir(tmp_path)) == sorted([path.name, whole.name])
+
+
+@pytest.mark.parametrize("kind", ["csv", "h5"])
+def test_reopen_refuses_files_that_do_not_fit(tmp_path, kind):
+    path = tmp_path / f"t.{kind}"
+    with pytest.raises(InputError, match="missing"):
+        reopen(kind, path, 0)
+    table = make(kind, path)
+    table.append(rows_of(0, 5))
+    table.close()
+    with pytest.raises(InputError, match="does not fit the checkpoint"):
+        reopen(kind, path, table.position() + 1)
+    with pytest.raises(InputError, match="other columns"):
+        reopen(kind, path, table.position(), [*COLUMNS[:3], "other"])
+    assert np.array_equal(read(path).to_numpy(), rows_of(0, 5))
+    content = path.read_bytes()
+    path.write_bytes(content[:20])
+    with pytest.raises(InputError, match="other columns" if kind == "csv" else "damaged and cannot be opened"):
+        reopen(kind, path, table.position())
+
+
+def test_csv_position_inside_a_row_is_refused(tmp_path):
+    table = CsvTable(tmp_path / "t.csv", COLUMNS)
+    table.append(rows_of(0, 5))
+    table.close()
+    with pytest.raises(InputError, match="was it edited"):
+        CsvTable.reopen(tmp_path / "t.csv", COLUMNS, table.position() - 3)
+
+
+@pytest.mark.parametrize("kind", ["csv", "h5"])
+def test_full_disk_keeps_what_was_written(tmp_path, kind):
+    path = tmp_path / f"t.{kind}"
+    table = make(kind, path)
+    table.append(rows_of(0, 1000))
+    table.flush()
+    position = table.position()
+    table.append(rows_of(1000, 200_000))
+    with largest_file(path.stat().st_size + 100_000), pytest.raises(StorageError) as caught:
+        table.flush()
+    assert str(path) in str(caught.value) and "File too large" in str(caught.value)
+    assert table.position() == position
+    assert np.array_equal(read(path).to_numpy(), rows_of(0, 1000))
+    table = reopen(kind, path, position)
+    table.append(rows_of(1000, 50))
+    table.close()
+    assert np.array_equal(read(path).to_numpy()[-50:], rows_of(1000, 50))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_no_space_left(tmp_path):
+    (tmp_path / "run.csv").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match=r"Cannot write .*run.csv: No space left on device\. Expected: "):
+        CsvTable(tmp_path / "run.csv", COLUMNS)
+
+
+@pytest.mark.parametrize("kind", ["csv", "h5"])
+def test_folder_that_cannot_be_written(tmp_path, kind):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=f"Cannot write .*t.{kind}: Not a directory"):
+        make(kind, tmp_path / "file" / f"t.{kind}")
+
+
+def test_read_only_disk(tmp_path, monkeypatch):
+    table = CsvTable(tmp_path / "t.csv", COLUMNS)
+    table.append(rows_of(0, 3))
+
+    def refuse(_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError, match="Read-only file system"):
+        patch.setattr(os, "fsync", refuse)
+        table.flush()
+    assert len(reading.read_csv(tmp_path / "t.csv")) == 0
+    table.close()
+    assert np.array_equal(reading.read_csv(tmp_path / "t.csv").to_numpy(), rows_of(0, 3))
+
+
+def test_wrong_rows_are_refused(tmp_path):
+    table = CsvTable(tmp_path / "t.csv", COLUMNS)
+    with pytest.raises(ValueError, match="4 columns"):
+        table.append(np.zeros((2, 5)))
+    with pytest.raises(ValueError, match="not finite"):
+        table.append(np.array([[np.nan, 0, 0, 0]]))
+    with pytest.raises(InputError, match="Received: loss"):
+        CsvTable(tmp_path / "u.csv", [*COLUMNS, "loss"])
+
+
+WRITER = """
+import sys
+import numpy as np
+from tati_re.engine.tables import H5Table
+columns = ["step", "walker"] + [f"p{i}" for i in range(500)]
+table = H5Table(sys.argv[1], columns, dtype="float32")
+print("ready", flush=True)
+random = np.random.default_rng(int(sys.argv[2]))
+while True:
+    count = random.integers(1, 40)
+    first = table.position()
+    table.append(np.repeat(np.arange(first, first + count)[:, None], 502, axis=1))
+    table.flush()
+    print(table.position(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_h5_survives_kill(tmp_path, seed):
+    path = tmp_path / "t.h5"
+    command = [sys.executable, "-c", WRITER, str(path), str(seed)]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
+    writer.stdout.readline()
+    time.sleep(np.random.default_rng(seed).uniform(0.005, 0.2))
+    writer.kill()
+    lines = writer.communicate()[0].decode().split("\n")[:-1]
+    position = int(lines[-1]) if lines else 0
+    frame = reading.read_h5(path)
+    assert len(frame) >= position
+    values = frame.to_numpy()
+    assert np.array_equal(values, np.repeat(np.arange(len(frame))[:, None], 502, axis=1))
+    table = H5Table.reopen(path, list(frame.columns), position, dtype="float32")
+    table.append(np.full((3, 502), 9))
+    table.close()
+    with h5py.File(path) as file:
+        assert file["rows"].shape == (position + 3, 500)
+        assert file["index"][position:, 0].tolist() == [9, 9, 9]
+
+
+def test_reader_elsewhere_does_not_stop_a_run(tmp_path):
+    table = H5Table(tmp_path / "t.h5", COLUMNS)
+    table.append(rows_of(0, 3))
+    code = "import h5py, sys; f = h5py.File(sys.argv[1], 'r'); print(len(f['rows']), flush=True); input()"
+    command = [sys.executable, "-c", code, str(tmp_path / "t.h5")]
+    reader = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert reader.stdout.readline() == b"0\n"
+    table.flush()
+    reader.communicate(b"\n")
+    assert len(reading.read_h5(tmp_path / "t.h5")) == 3
