@@ -85,14 +85,11 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
         (folder / "directions.npy").unlink(missing_ok=True)
         if directions is not None:
             np.save(folder / "directions.npy", directions)
-    driver = run.driver()
-    carry = run.guard(lambda: driver.begin(sim._position, sim._auxiliary))
+    driver, carry = run.begin()
     if options.execution == "auto" and not run.compiles(carry):
         progress.message("XLA cannot compile this model: the steps run as a graph.")
         run = _Running(sim, options, objects, kind, method, potential, directions, folder, progress, "graph")
-        driver = run.driver()
-        carry = run.guard(lambda: driver.begin(sim._position, sim._auxiliary))
-    manifest.write(folder, run.manifest())
+        driver, carry = run.begin()
     return run.finish(driver, carry, holder)
 
 
@@ -223,6 +220,13 @@ class _Running:
         driver = Driver(self.folder, self.loop, plan, self.progress)
         driver.say_size()
         return driver
+
+    def begin(self):
+        """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""
+        driver = self.driver()
+        carry = self.guard(lambda: driver.begin(self.sim._position, self.sim._auxiliary))
+        manifest.write(self.folder, self.manifest())
+        return driver, carry
 
     def manifest(self) -> dict[str, Any]:
         flat, loop = self.sim._system.flat, self.loop

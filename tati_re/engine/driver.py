@@ -20,6 +20,7 @@ from tati_re.errors import SamplingError
 from tati_re.models.backend import tf
 
 _GIGABYTE = 1e9
+_MOST_WAITING = 16 * 2**20
 
 
 class Outcome(enum.Enum):
@@ -71,7 +72,8 @@ class Driver:
         self._count, self._sums = 0, np.zeros((walkers, len(averaged)))
         self._averaged = [loop.observables.columns.index(name) for name in averaged]
         self._tables: dict[str, CsvTable | H5Table] = {}
-        self._last = (float("nan"), float("nan"))
+        self._last: tuple[float | None, float | None] = (None, None)
+        self._waiting = 0
 
     def begin(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """Opens new files and writes the checkpoint of step 0."""
@@ -196,11 +198,14 @@ class Driver:
         if count := int(chunk.num_rows):
             rows = chunk.rows.numpy()[:count]
             steps = (start // loop.record_every + 1 + np.arange(count)) * loop.record_every
-            self._tables["run.csv"].append(self._with_index(steps, rows))
+            self._append("run.csv", steps, rows)
             self._average(steps, rows)
             columns = loop.observables.columns
-            temperature = 2 * rows[-1, :, columns.index("kinetic_energy")].mean() / loop.potential.num_parameters
-            self._last = (float(rows[-1, :, columns.index("potential")].mean()), float(temperature))
+            temperature = None
+            if loop.method.has_momentum:
+                kinetic = rows[-1, :, columns.index("kinetic_energy")]
+                temperature = float(2 * kinetic.mean() / loop.potential.num_parameters)
+            self._last = (float(rows[-1, :, columns.index("potential")].mean()), temperature)
         if count := int(chunk.num_positions):
             every = loop.trajectory_every
             begin = max(start, loop.num_burnin_steps // every * every)
@@ -208,7 +213,20 @@ class Driver:
             values = np.concatenate(
                 [chunk.energies.numpy()[:count], chunk.positions.numpy()[:count].astype(np.float64)], axis=-1
             )
-            self._tables[f"trajectory.{self.plan.trajectory_format}"].append(self._with_index(steps, values))
+            self._append(f"trajectory.{self.plan.trajectory_format}", steps, values)
+        if self._waiting > _MOST_WAITING:
+            # Rows beyond the checkpoint are cut off by a resume, so they may be written before it: memory stays flat.
+            self._write()
+
+    def _append(self, name: str, steps: np.ndarray, values: np.ndarray) -> None:
+        rows = self._with_index(steps, values)
+        self._waiting += rows.nbytes
+        self._tables[name].append(rows)
+
+    def _write(self) -> None:
+        for table in self._tables.values():
+            table.flush()
+        self._waiting = 0
 
     def _with_index(self, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
         walkers = self.loop.walkers
@@ -226,7 +244,7 @@ class Driver:
         self._sums, self._count = totals[-1], int(counts[-1])
         expected = np.broadcast_to(np.stack(self.plan.expected, axis=-1), (len(steps), self.loop.walkers, 2))
         means = np.concatenate([totals / counts[:, None, None], expected], axis=-1)
-        self._tables["averages.csv"].append(self._with_index(steps, means))
+        self._append("averages.csv", steps, means)
 
     def _flush(self, carry: Carry) -> None:
         rate = self.step / self.seconds if self.seconds > 0 else 0.0
@@ -236,8 +254,7 @@ class Driver:
             callback(self.folder, self.step)
 
     def _save(self, carry: Carry) -> None:
-        for table in self._tables.values():
-            table.flush()
+        self._write()
         files = {name: int(table.position()) for name, table in self._tables.items()}
         checkpoint.save(self.folder, self._arrays(carry), {"step": self.step, "seconds": self.seconds, "files": files})
 
@@ -265,8 +282,7 @@ class Driver:
         potential = np.asarray(carry.state.potential)
         if np.isfinite(potential).all():
             return
-        for table in self._tables.values():
-            table.flush()
+        self._write()
         walker = int(np.flatnonzero(~np.isfinite(potential))[0])
         raise SamplingError(f"The potential of walker {walker} is {potential[walker]} after step {step}.", step, walker)
 

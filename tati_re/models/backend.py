@@ -8,6 +8,8 @@ import sys
 import warnings
 from contextlib import contextmanager
 
+from tati_re.errors import InputError
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
@@ -31,8 +33,6 @@ with warnings.catch_warnings(), _quiet():
     warnings.simplefilter("ignore")
     import keras
     import tensorflow as tf
-
-from tati_re.errors import InputError
 
 
 def _keep_to_ourselves(record: logging.LogRecord) -> bool:

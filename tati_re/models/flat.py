@@ -9,15 +9,15 @@ import numpy as np
 
 from tati_re.errors import InputError
 from tati_re.models import inspect
-from tati_re.models.backend import tf
+from tati_re.models.backend import keras, tf
 from tati_re.models.names import parameter_names, tensor_names
 
 
 class FlatModel:
     """The trainable variables of a Keras model, in their order, flattened row by row into one vector of P parameters.
 
-    Nothing here holds a state: `call` takes weights and non-trainable variables and returns outputs, with Keras'
-    `stateless_call`. All functions of tensors run eagerly, in a graph, under XLA and in `tf.vectorized_map`. A model
+    Nothing here holds a state: `call` takes weights and non-trainable variables and returns outputs, in Keras'
+    `StatelessScope`. All functions of tensors run eagerly, in a graph, under XLA and in `tf.vectorized_map`. A model
     whose variables move otherwise (constraints), or whose loss has terms that depend on activations, is refused.
 
     Args:
@@ -123,5 +123,9 @@ class FlatModel:
         Returns:
             Outputs `(n, ...)`, and the non-trainable variables as the call left them.
         """
-        outputs, new = self.model.stateless_call(list(weights), list(auxiliary), x, training=training)
+        # Keras' own stateless_call skips what calling a model does: casting its inputs, telling layers that they train.
+        variables = [*self.model.trainable_variables, *self.model.non_trainable_variables]
+        with keras.StatelessScope(list(zip(variables, [*weights, *auxiliary], strict=True))) as scope:
+            outputs = self.model(x, training=training)
+        new = [scope.get_current_value(variable) for variable in self.model.non_trainable_variables]
         return outputs, tuple(new)

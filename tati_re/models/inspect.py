@@ -58,7 +58,7 @@ def refuse_unsupported(model: Any) -> None:
         if getattr(layer, "stateful", False):
             raise InputError("A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False")
     if any(not type(layer).__module__.startswith("keras.") for layer in [model, *layers_of(model)]):
-        _refuse_added_losses(model, sum(v.regularizer is not None for v in variables))
+        _refuse_added_losses(model)
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
         raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")
@@ -69,22 +69,21 @@ def _count(model: Any, what: str) -> int:
     return len(tensors) if isinstance(tensors, (list, tuple)) else 1
 
 
-def _refuse_added_losses(model: Any, regularizers: int) -> None:
+def _refuse_added_losses(model: Any) -> None:
     """Layers of one's own may call `add_loss`, which shows only when they run: trace the model once."""
     found = []
 
     def run(x: Any) -> Any:
-        state = (model.trainable_variables, model.non_trainable_variables)
-        outputs, _, losses = model.stateless_call(*state, x, training=False, return_losses=True)
-        found.append(len(losses))
+        with keras.StatelessScope(collect_losses=True) as scope:
+            outputs = model(x, training=False)
+        found.extend(scope.losses)
         return outputs
 
-    shape = input_shape_of(model)
-    dtype = input_dtype_of(model) or model.trainable_variables[0].dtype
-    outputs = tf.function(run).get_concrete_function(tf.TensorSpec((None, *shape[1:]), dtype)).structured_outputs
+    spec = tf.TensorSpec(input_shape_of(model), input_dtype_of(model) or model.trainable_variables[0].dtype)
+    outputs = tf.function(run, autograph=False).get_concrete_function(spec).structured_outputs
     if not tf.is_tensor(outputs):
         raise InputError("The model has several outputs.", type(outputs).__name__, "one tensor")
-    if found[0] > regularizers:
+    if found:
         raise InputError("Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
 
 

@@ -1,7 +1,7 @@
 """Any Keras optimizer as a method of the engine.
 
-Under TensorFlow Keras' optimizers only change variables. Here those variables are scratch space: a step writes the state
-into them, lets Keras update them, and reads the new state out again, so that it is as pure as every other step.
+Under TensorFlow, Keras' optimizers only change variables. Here those variables are scratch space: a step writes the
+state into them, lets Keras update them, and reads the new state out again, so that it is as pure as every other step.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class KerasOptimizer:
         for variable, value in zip([*own, *self._variables], [*state.slots, *self._split(state.position)], strict=True):
             variable.assign(value)
         self.optimizer.apply(self._split(state.gradient / evaluate.scale), self._variables)
-        position = tf.concat([tf.reshape(tf.convert_to_tensor(variable.value), [-1]) for variable in self._variables], 0)
-        position = tf.reshape(position, state.position.shape)
+        pieces = [tf.reshape(tf.convert_to_tensor(variable.value), [-1]) for variable in self._variables]
+        position = tf.reshape(tf.concat(pieces, 0), state.position.shape)
         slots = [tf.convert_to_tensor(variable.value) for variable in own]
         position, _ = evaluate.confine(position, None)
         energy = evaluate(position)
