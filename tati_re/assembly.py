@@ -16,13 +16,14 @@ from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
-from tati_re.posterior.losses import check_fit, make_loss
+from tati_re.posterior.losses import REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.potential import ModelPotential, is_signs
 from tati_re.posterior.priors import make_prior
 
 FIXED = (
     "data",
     "test_fraction",
+    "label_columns",
     "model",
     "hidden",
     "activation",
@@ -121,7 +122,7 @@ def assemble(options: Options, model=None, data=None) -> System:
         raise InputError(
             "data is missing.", expected="arrays (inputs, labels), a built-in name, or a .csv or .npz file"
         )
-    dataset = load_data(source, options.test_fraction, options.seed)
+    dataset = load_data(source, options.test_fraction, options.seed, label_columns=options.label_columns or None)
     if model is not None and not isinstance(model, keras.Model):
         raise InputError(
             "model is no Keras model.",
@@ -133,7 +134,7 @@ def assemble(options: Options, model=None, data=None) -> System:
     if model is None:
         model = build_network(
             dataset.inputs.shape[1:],
-            num_outputs(dataset),
+            num_outputs(dataset, options.loss),
             options.hidden,
             options.activation,
             options.output_activation,
@@ -150,11 +151,11 @@ def assemble(options: Options, model=None, data=None) -> System:
     return System(fitted_shape(dataset, model), model, FlatModel(model))
 
 
-def num_outputs(dataset: Dataset) -> int:
-    """Outputs of a network that is built for this data set."""
+def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
+    """Outputs of a network that is built for this data set and the name of a loss."""
     if dataset.targets.ndim > 1:
         return int(np.prod(dataset.targets.shape[1:]))
-    if dataset.num_classes is None or is_signs(dataset):
+    if dataset.num_classes is None or is_signs(dataset) or loss in ("binary_crossentropy", *REGRESSION, *SHORT):
         return 1
     return dataset.num_classes
 

@@ -53,6 +53,7 @@ class Options(BaseModel):
         ge=0,
         lt=1,
     )
+    label_columns: list[str] = _data([], "label columns of a CSV file; none given: all named label*, else the last")
     batch_size: int | None = _data(None, "examples in a mini-batch; none takes all of them at every step", ge=1)
     batch_sampling: Literal["epochs", "replacement"] = _data("epochs", "shuffled epochs, or drawn with replacement")
 

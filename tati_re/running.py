@@ -26,6 +26,7 @@ from tati_re.engine.storage import storing
 from tati_re.errors import InputError, SamplingError
 from tati_re.models.backend import keras, tf, threads
 from tati_re.models.build import load_model
+from tati_re.models.build import load_model
 from tati_re.optimizers import make_optimizer
 from tati_re.options import OPTIONS, Options, make_options
 from tati_re.posterior.evaluator import Evaluator
@@ -86,7 +87,13 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
         if directions is not None:
             np.save(folder / "directions.npy", directions)
     driver, carry = run.begin()
-    if options.execution == "auto" and not run.compiles(carry):
+    if not run.compiles(carry):
+        if options.execution == "xla":
+            raise InputError(
+                "execution: XLA cannot compile this model.",
+                received=f"xla, walkers {potential.walker_evaluation}",
+                expected="auto or graph",
+            )
         progress.message("XLA cannot compile this model: the steps run as a graph.")
         run = _Running(sim, options, objects, kind, method, potential, directions, folder, progress, "graph")
         driver, carry = run.begin()
@@ -286,7 +293,9 @@ class _Running:
         return run
 
     def compiles(self, carry) -> bool:
-        """Compiles the steps without taking one."""
+        """Compiles the steps without taking one; `False` where XLA refuses."""
+        if self.execution == "eager":
+            return True
         try:
             with deterministic():
                 self.loop.run(carry, 1, 0)

@@ -174,9 +174,9 @@ class Simulation:
         Raises:
             InputError: The model is no classifier.
         """
-        if self._system.dataset.num_classes is None:
+        if self._engine().potential.metric_name is None:
             raise InputError(
-                "score is the accuracy of a classifier.", received="regression data", expected="loss() or predict()"
+                "score is the accuracy of a classifier.", received="regression", expected="loss() or predict()"
             )
         self._move_on("score")
         return self._of_walker(self._engine().metric(self._position, self._batch, self._auxiliary), walker_index)

@@ -100,8 +100,33 @@ def vectorizable(model: Any) -> bool:
 
 
 def xla_safe(model: Any) -> bool:
-    """Returns whether the gradient of the model compiles under XLA: recurrent layers only when unrolled."""
-    return not any(isinstance(layer, keras.layers.RNN) and not layer.unroll for layer in layers_of(model))
+    """Returns whether the gradient of the model compiles under XLA, for one walker.
+
+    Keras' layers do, recurrent ones too; code that is not Keras' own, and layers that prepare data, are tried.
+    """
+    if all(_known_to_xla(part) for part in [model, *layers_of(model)]):
+        return True
+    shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]
+    x = tf.zeros(shape, input_dtype_of(model) or model.trainable_variables[0].dtype)
+
+    def gradient(weights: list[Any]) -> list[Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            with keras.StatelessScope(list(zip(model.trainable_variables, weights, strict=True))):
+                total = tf.reduce_sum(model(x, training=False))
+        return tape.gradient(total, weights, unconnected_gradients="zero")
+
+    try:
+        tf.function(gradient, jit_compile=True, autograph=False)([v.value for v in model.trainable_variables])
+    except (tf.errors.OpError, TypeError, ValueError, NotImplementedError):
+        return False
+    return True
+
+
+def _known_to_xla(part: Any) -> bool:
+    module, kind = type(part).__module__, type(part).__name__
+    prepares = ".preprocessing." in module and kind not in ("Normalization", "Rescaling")
+    return module.startswith("keras.") and not prepares and kind != "Lambda"
 
 
 def training_layers(model: Any) -> list[str]:

@@ -11,7 +11,7 @@ from tati_re.models.backend import keras, tf
 
 CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
 REGRESSION = ("gaussian", "mean_squared_error", "mean_absolute_error")
-_SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
+SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
 
 
 class Loss:
@@ -98,6 +98,8 @@ class Loss:
             right = tf.reduce_all(tf.equal(outputs > boundary, targets > 0.5), axis=-1)
         elif signs:
             right = tf.reduce_all(tf.equal(outputs > 0, targets > 0), axis=-1)
+        elif outputs.shape[-1] == 1:
+            right = tf.reduce_all(tf.equal(outputs > 0.5, targets > 0.5), axis=-1)
         else:
             right = tf.equal(tf.argmax(outputs, axis=-1), tf.argmax(targets, axis=-1))
         right = tf.cast(right, tf.float32)
@@ -163,7 +165,7 @@ def make_loss(
             name = "mean_squared_error"
         else:
             name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
-    name = _SHORT.get(name, name)
+    name = SHORT.get(name, name)
     if function is None and name not in (*CLASSIFICATION, *REGRESSION):
         try:
             function = keras.losses.get(name)
@@ -201,6 +203,12 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
                 expected=f"at least {num_classes} outputs",
             )
         target_shape = (*target_shape, last)
+    if loss.name == "categorical_crossentropy" and last == 1:
+        raise InputError(
+            "loss: categorical_crossentropy needs one output and one column of labels a class.",
+            received="one column",
+            expected="sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes",
+        )
     if loss.name in (*CLASSIFICATION, *REGRESSION) and tuple(output_shape) != tuple(target_shape):
         raise InputError(
             f"loss: the model's outputs do not fit the labels under {loss.name}.",

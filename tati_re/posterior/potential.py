@@ -73,7 +73,7 @@ class ModelPotential:
         )
         self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
         self.signs = is_signs(dataset)
-        self.metric_name = "accuracy" if dataset.num_classes is not None else None
+        self.metric_name = "accuracy" if _has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
         self._x = tf.constant(stored_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype))
         self._y = tf.constant(stored_targets(dataset.targets, loss, self.dtype))
@@ -258,6 +258,13 @@ def is_signs(dataset) -> bool:
     return dataset.num_classes == 2 and one_column and targets.min() == -1 and targets.max() == 1
 
 
+def _has_accuracy(dataset, loss: Loss) -> bool:
+    """Whether outputs can be right or wrong: not where numbers of more than two classes are taken as values."""
+    if dataset.num_classes is None:
+        return False
+    return dataset.num_classes <= 2 or dataset.targets.ndim > 1 or loss.name == "sparse_categorical_crossentropy"
+
+
 def stored_inputs(inputs: np.ndarray, scale: float, dtype: str) -> np.ndarray:
     """Inputs as they are kept on the device: bytes that are scaled later stay bytes, everything else is in the model's
     type."""
@@ -268,7 +275,8 @@ def stored_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarr
     """Labels as the loss takes them: class numbers as int32 `(N,)`, everything else as `(N, outputs)` in the
     parameters' type."""
     if loss.name == "sparse_categorical_crossentropy":
-        return np.asarray(targets).reshape(len(targets), *targets.shape[1:]).astype(np.int32)
+        classes = np.asarray(targets).astype(np.int32)
+        return (classes + 1) // 2 if classes.min() == -1 else classes
     values = np.asarray(targets, dtype.as_numpy_dtype)
     if loss.name == "binary_crossentropy" and values.min() == -1:
         values = (values + 1) / 2

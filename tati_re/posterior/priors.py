@@ -110,7 +110,8 @@ class Box:
         phase = tf.math.floormod(position + bound, 4 * bound)
         turned = phase > 2 * bound
         reflected = tf.where(turned, 3 * bound - phase, phase - bound)
-        reflected = tf.where(tf.abs(position) <= bound, position, reflected)
+        # Rounding may leave it outside by one bit, where the potential is infinite.
+        reflected = tf.where(tf.abs(position) <= bound, position, tf.clip_by_value(reflected, -bound, bound))
         return reflected, None if momentum is None else tf.where(turned, -momentum, momentum)
 
     def sample(self, shape: tuple[int, int], seed: int):

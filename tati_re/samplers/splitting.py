@@ -53,8 +53,9 @@ def parse_word(word: str) -> str:
     letters = ALIASES.get(word.upper(), word.upper())
     unknown = sorted(set(letters) - set(LETTERS))
     if unknown or not letters:
+        which = f"has no letter {', '.join(map(repr, unknown))}" if unknown else "needs letters"
         raise InputError(
-            f"sampler: a splitting word has no letter {', '.join(map(repr, unknown))}.",
+            f"sampler: a splitting word {which}.",
             received=repr(word),
             expected="letters A (drift), B (kick) and O (Ornstein-Uhlenbeck), such as BAOAB",
         )

@@ -1,0 +1,227 @@
+"""Closed forms of stationary laws, and small helpers that run a sampler and average over its steps.
+
+Every step of a splitting on a harmonic well is linear in z = (q, p) with Gaussian noise, z' = M z + N(0, Q), so that
+its stationary covariance S solves the discrete Lyapunov equation S = M S M' + Q, and the squares of its coordinates
+have correlations ρ(t)² with ρ(t) = (M^t S)_ii / S_ii. A test compares with these within `TOLERANCE` standard errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betainc
+
+from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
+from tati_re.models.backend import tf
+from tati_re.samplers.protocol import Energy, Rung
+
+# Two-sided probability 4e-8 for one comparison with a normal law: a suite of a thousand comparisons fails by chance
+# once in 25,000 runs.
+TOLERANCE = 5.5
+
+_BITS_BYTES = 12 * 2**20
+
+
+class Law(NamedTuple):
+    """Stationary covariance of (q, p), or of q alone, and the integrated autocorrelation time in steps of each
+    coordinate's square."""
+
+    covariance: np.ndarray
+    times: np.ndarray
+
+    def standard_error(self, coordinate: int, samples: int) -> float:
+        """Of the mean of the coordinate's square over so many samples (steps times walkers), the chain started in its
+        stationary law."""
+        return self.covariance[coordinate, coordinate] * math.sqrt(2 * self.times[coordinate] / samples)
+
+
+def discrete_lyapunov(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """S = sum over t of M^t Q M'^t, which solves S = M S M' + Q; each pass doubles the number of terms (Smith 1968)."""
+    if np.abs(np.linalg.eigvals(matrix)).max() >= 1:
+        raise ValueError("unstable: there is no stationary law")
+    total, power = noise.copy(), matrix.copy()
+    while np.abs(power).max() > 1e-30:
+        total, power = total + power @ total @ power.T, power @ power
+    return total
+
+
+def law_of_linear_step(matrix: np.ndarray, noise: np.ndarray) -> Law:
+    """The law of z' = M z + N(0, Q); the sums of ρ(t)² solve a Lyapunov equation too."""
+    covariance = discrete_lyapunov(matrix, noise)
+    times = []
+    for i, column in enumerate(covariance.T):
+        squares = discrete_lyapunov(matrix, np.outer(column, column))[i, i]
+        times.append(2 * squares / column[i] ** 2 - 1)
+    return Law(covariance, np.array(times))
+
+
+def splitting_law(
+    word: str, step_size: float, stiffness: float = 1.0, friction: float = 1.0, temperature: float = 1.0
+) -> Law:
+    """The law of (q, p) at the end of a step of a splitting word on U = stiffness q²/2.
+
+    BAOAB has Var q = T/k and Var p = T (1 - h²k/4), as Leimkuhler and Matthews (2013) show; the other words follow in
+    the same way.
+    """
+    matrix, noise = np.eye(2), np.zeros((2, 2))
+    for letter in word:
+        t = step_size / word.count(letter)
+        c = math.exp(-friction * t)
+        part = {"A": [[1, t], [0, 1]], "B": [[1, 0], [-t * stiffness, 1]], "O": [[1, 0], [0, c]]}[letter]
+        matrix, noise = np.array(part) @ matrix, np.array(part) @ noise @ np.array(part).T
+        if letter == "O":
+            noise[1, 1] += (1 - c * c) * temperature
+    return law_of_linear_step(matrix, noise)
+
+
+def overdamped_law(step_size: float, stiffness: float = 1.0, temperature: float = 1.0) -> Law:
+    """The law of q under q' = (1 - hk) q + sqrt(2hT) R: a first-order autoregression, Var q = (T/k) / (1 - hk/2)."""
+    return law_of_linear_step(np.array([[1 - step_size * stiffness]]), np.array([[2 * step_size * temperature]]))
+
+
+def hmc_acceptance(dimensions: int, step_size: float, lengths, frequency: float = 1.0) -> np.ndarray:
+    """Mean acceptance of velocity Verlet HMC at stationarity on U = ω²q²/2 in d equal dimensions, one value for each
+    length L.
+
+    L steps rotate (χωq, p) by Lφ with cos φ = 1 - h²ω²/2 and χ² = 1 - h²ω²/4, a map with singular values exp(±s),
+    sinh s = |χ - 1/χ| |sin Lφ| / 2. Volume is kept, so that the mean of min(1, exp(-βΔH)) is twice the probability that
+    H falls, which asks whether a Beta(d/2, d/2) variable is below 1/(1 + exp(2s)): 2 I_{1/(1+exp(2s))}(d/2, d/2), at
+    every temperature.
+    """
+    x = (step_size * frequency) ** 2
+    phi, chi = math.acos(1 - x / 2), math.sqrt(1 - x / 4)
+    s = np.arcsinh(0.5 * abs(chi - 1 / chi) * np.abs(np.sin(np.atleast_1d(lengths) * phi)))
+    return 2 * betainc(dimensions / 2, dimensions / 2, 1 / (1 + np.exp(2 * s)))
+
+
+def quartic(position):
+    """U = sum of x⁴/4 + x²/2, `(walkers, parameters)` to `(walkers,)`, in numpy or TensorFlow: not harmonic, so that
+    nothing cancels."""
+    values = 0.25 * position**4 + 0.5 * position**2
+    return values.sum(-1) if isinstance(position, np.ndarray) else tf.reduce_sum(values, -1)
+
+
+def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
+    """Rungs at λ = 1 for walkers of the given step sizes and temperatures (numbers or arrays), as tensors or numpy
+    arrays."""
+    step_size, temperature = np.broadcast_arrays(np.asarray(step_size, np.float64), np.asarray(temperature, np.float64))
+    fields = (1 / temperature, np.ones_like(temperature), step_size.copy())
+    return Rung(*(fields if numpy else map(tf.constant, fields)))
+
+
+class NumpyEvaluate:
+    """:func:`quartic`, or another potential, in plain numpy; counts how often a step asks."""
+
+    scale = 1.0
+
+    def __init__(self, rung: Rung, potential: Callable = quartic, gradient: Callable = lambda x: x**3 + x) -> None:
+        self.rung, self.potential, self.gradient = rung, potential, gradient
+        self.calls = self.full_calls = 0
+
+    def __call__(self, position) -> Energy:
+        self.calls += 1
+        return self._energy(position)
+
+    def full(self, position) -> Energy:
+        self.full_calls += 1
+        return self._energy(position)
+
+    def _energy(self, position) -> Energy:
+        loss = self.potential(position).astype(np.float64)
+        return Energy(loss, self.gradient(position), loss, np.zeros_like(loss))
+
+    def confine(self, position, momentum):
+        return position, momentum
+
+
+class NumpyNoise:
+    """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was given."""
+
+    def __init__(self, seed: int, dtype=np.float64) -> None:
+        self.random, self.dtype = np.random.default_rng(seed), dtype
+        self.asked, self.drawn = [], []
+
+    def normal(self, shape):
+        return self._note("normal", shape, self.random.standard_normal(tuple(shape)).astype(self.dtype))
+
+    def uniform(self, shape):
+        return self._note("uniform", shape, np.float64(self.random.uniform(size=tuple(shape))))
+
+    def _note(self, kind, shape, values):
+        self.asked.append((kind, tuple(shape)))
+        self.drawn.append(values)
+        return values
+
+
+def stationary_start(laws, walkers: int, seed: int) -> np.ndarray:
+    """Exact draws from Gaussian laws, `walkers` for each: `(len(laws) * walkers, coordinates)`."""
+    random = np.random.default_rng(seed)
+    return np.concatenate(
+        [random.multivariate_normal(np.zeros(len(law.covariance)), law.covariance, walkers) for law in laws]
+    )
+
+
+def averages(
+    sampler,
+    potential,
+    rung: Rung,
+    position: np.ndarray,
+    num_steps: int,
+    observe: Callable,
+    momentum: np.ndarray | None = None,
+    seed: int = 0,
+    change_noise: Callable = lambda noise: noise,
+) -> np.ndarray:
+    """Runs a sampler, all walkers at once in one function compiled by XLA, and averages over its steps.
+
+    Args:
+        sampler: What is tested.
+        potential: A `FunctionPotential`.
+        rung: Step size and temperature of each walker.
+        position: `(walkers, parameters)` to start from.
+        num_steps: Steps taken, all of them averaged over.
+        observe: `observe(old_state, state, info)` gives a list of `(walkers,)` float64 tensors.
+        momentum: `(walkers, parameters)`, in place of the ones that `init` draws.
+        seed: Of the random numbers.
+        change_noise: Wraps the noise of each step; for wrong variants.
+
+    Returns:
+        `(observables, walkers)`.
+    """
+    evaluate, position = potential.bind(rung), tf.constant(position, potential.dtype)
+    recording = RecordingNoise(potential.dtype)
+    sampler.init(position, evaluate, recording)
+    bits = draw_bits(recording.draws, seed, "init", 0, 1)
+    state = sampler.init(position, evaluate, StepNoise(recording.draws, [values[0] for values in bits]))
+    if momentum is not None:
+        state = state._replace(momentum=tf.constant(momentum, potential.dtype))
+    recording = RecordingNoise(potential.dtype)
+    size = len(observe(state, *sampler.step(state, evaluate, recording)))
+    draws = recording.draws
+    chunk = max(1, min(num_steps, _BITS_BYTES // sum(draw.bytes() for draw in draws)))
+
+    def one_step(i, state, sums, bits):
+        noise = change_noise(StepNoise(draws, [values[i] for values in bits]))
+        new, info = sampler.step(state, evaluate, noise)
+        return i + 1, new, sums + tf.stack(observe(state, new, info)), bits
+
+    @tf.function(autograph=False, jit_compile=True)
+    def steps(state, sums, bits, count):
+        return tf.while_loop(lambda i, *_: i < count, one_step, (tf.constant(0), state, sums, bits))[1:3]
+
+    @tf.function(autograph=False)
+    def run(state, sums, first, count):
+        return steps(state, sums, draw_bits(draws, seed, "step", first, chunk), count)
+
+    sums = tf.zeros((size, position.shape[0]), tf.float64)
+    for done in range(0, num_steps, chunk):
+        state, sums = run(state, sums, tf.constant(1 + done, tf.int64), tf.constant(min(chunk, num_steps - done)))
+    return sums.numpy() / num_steps
+
+
+def mean_and_error(values: np.ndarray) -> tuple[float, float]:
+    """Mean over independent walkers, and its standard error from their spread."""
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))

@@ -1,0 +1,230 @@
+"""Counter-based random numbers: functions of seed, purpose, draw, step and walker; normal, uniform and never shared.
+
+Laws: N(0, 1) and U(0, 1), by the Kolmogorov-Smirnov distance and by moments and correlations of 400,000 numbers. At 5.5
+standard errors they resolve 0.9 % of a standard deviation in the mean, 1.2 % in the variance, 0.009 in a correlation,
+and 0.0044 in the distribution function.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from tati_re.engine.noise import (
+    Draw,
+    RecordingNoise,
+    StepNoise,
+    draw_bits,
+    philox_key,
+    standard_normal,
+    symmetric_uniform,
+)
+from tati_re.models.backend import tf
+from tests.scenarios import TOLERANCE
+
+DTYPES = pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=lambda dtype: dtype.name)
+# sqrt(n) times the largest distance exceeds 2.78 with probability 2 exp(-2 * 2.78²) = 4e-7.
+KOLMOGOROV = 2.78
+
+
+def draws_of(dtype, walkers=3, parameters=5) -> list[Draw]:
+    return [
+        Draw("normal", (walkers, parameters), dtype),
+        Draw("uniform", (), tf.float64),
+        Draw("uniform", (walkers,), tf.float64),
+    ]
+
+
+def arrays(*arguments) -> list[np.ndarray]:
+    return [values.numpy() for values in draw_bits(*arguments)]
+
+
+# ------------------------------------------------------------------------------------------------------------- the bits
+
+
+@DTYPES
+@pytest.mark.parametrize("cuts", [(4, 6), (1, 9), (1, 1, 1, 7), (9, 1)])
+def test_the_bits_of_a_chunk_are_those_of_its_parts(dtype, cuts):
+    draws = draws_of(dtype)
+    whole = arrays(draws, 7, "step", 41, 10)
+    first, parts = 41, []
+    for size in cuts:
+        parts.append(arrays(draws, 7, "step", tf.constant(first, tf.int64), size))
+        first += size
+    for number, values in enumerate(whole):
+        np.testing.assert_array_equal(values, np.concatenate([part[number] for part in parts]))
+
+
+@DTYPES
+def test_the_bits_are_the_same_eagerly_and_in_a_graph(dtype):
+    draws = draws_of(dtype)
+    compiled = tf.function(lambda first: draw_bits(draws, 7, "step", first, 4))
+    for eager, graph in zip(
+        draw_bits(draws, 7, "step", 1_000_003, 4), compiled(tf.constant(1_000_003, tf.int64)), strict=True
+    ):
+        np.testing.assert_array_equal(eager, graph)
+
+
+@DTYPES
+def test_the_bits_far_along_a_run_go_on(dtype):
+    """Counters are 64 bits: step 10^12 is neither a repetition nor an overflow."""
+    draws = draws_of(dtype)
+    far = 10**12
+    whole = arrays(draws, 7, "step", far, 4)
+    again = arrays(draws, 7, "step", far + 2, 2)
+    early = arrays(draws, 7, "step", far % 2**32, 4)
+    for number in range(len(draws)):
+        np.testing.assert_array_equal(whole[number][2:], again[number])
+        assert (whole[number] != early[number]).any()
+
+
+@DTYPES
+@pytest.mark.parametrize("parameters", [1, 2, 3, 4, 5, 7])
+def test_no_counter_serves_twice(dtype, parameters):
+    """All 128-bit blocks of 3 draws, 500 steps and 4 walkers differ; two random ones would agree with probability
+    1e-30. Padding makes blocks whole, so that a block belongs to one walker."""
+    draws = [
+        Draw("normal", (4, parameters), dtype),
+        Draw("normal", (4, parameters), dtype),
+        Draw("uniform", (4,), tf.float64),
+    ]
+    blocks = np.concatenate(
+        [values.reshape(-1).view(np.uint32).reshape(-1, 4) for values in arrays(draws, 0, "step", 1, 500)]
+    )
+    assert len(np.unique(blocks, axis=0)) == len(blocks)
+    assert len(blocks) == 500 * sum(draw.counters() for draw in draws)
+    for draw in draws:
+        walkers, numbers = draw.padded
+        assert walkers == 4 and numbers >= math.prod(draw.shape[1:]) and numbers * draw.bit_type.size % 16 == 0
+        assert draw.bytes() == 16 * draw.counters()
+
+
+def test_seeds_and_purposes_have_keys_of_their_own():
+    keys = [
+        philox_key(seed, purpose)
+        for seed in range(200)
+        for purpose in ("init", "step", "init/0", "step/0", "step/1", "step/10")
+    ]
+    assert len(set(keys)) == len(keys)
+    assert all(0 <= key < 2**64 for key in keys)
+    assert philox_key(0, "step/0") == philox_key(0, "step/0")
+    draws = draws_of(tf.float64)
+    for other in (arrays(draws, 8, "step", 1, 4), arrays(draws, 7, "init", 1, 4), arrays(draws, 7, "step", 5, 4)):
+        for values, different in zip(arrays(draws, 7, "step", 1, 4), other, strict=True):
+            assert not set(values.ravel()) & set(different.ravel())
+
+
+# ------------------------------------------------------------------------------------------------------------- the laws
+
+
+def sample(dtype, shape=(200, 500), num_steps=4) -> np.ndarray:
+    """(steps, walkers, parameters) normals, as steps see them."""
+    draws = [Draw("normal", shape, dtype)]
+    (bits,) = draw_bits(draws, 12, "step", 1, num_steps)
+    return np.stack([StepNoise(draws, [bits[i]]).normal(shape).numpy() for i in range(num_steps)])
+
+
+def distance(values: np.ndarray, distribution) -> float:
+    """sqrt(n) times the Kolmogorov-Smirnov distance."""
+    values = np.sort(values.ravel())
+    grid = np.arange(len(values) + 1) / len(values)
+    law = distribution(values)
+    return math.sqrt(len(values)) * max(np.abs(law - grid[1:]).max(), np.abs(law - grid[:-1]).max())
+
+
+@DTYPES
+def test_normals_are_normal(dtype):
+    """Distance, the first four moments, and correlations between neighbouring parameters, walkers and steps."""
+    values = sample(dtype)
+    assert values.dtype == dtype.as_numpy_dtype
+    values = values.astype(np.float64)
+    n = values.size
+    assert distance(values, norm.cdf) < KOLMOGOROV
+    for power, mean, variance in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((values**power).mean() - mean) < TOLERANCE * math.sqrt(variance / n), power
+    for axis in range(3):
+        ahead = np.take(values, range(1, values.shape[axis]), axis)
+        behind = np.take(values, range(values.shape[axis] - 1), axis)
+        for power in (1, 2):
+            product = (ahead**power - (power == 2)) * (behind**power - (power == 2))
+            assert abs(product.mean()) < TOLERANCE * power / math.sqrt(product.size), (axis, power)
+
+
+@DTYPES
+def test_wrong_normals_are_rejected(dtype):
+    """The same distance sees a scale that is 3 % off, and a mean that is off by 0.02."""
+    values = sample(dtype)
+    assert distance(1.03 * values, norm.cdf) > KOLMOGOROV
+    assert distance(values + 0.02, norm.cdf) > KOLMOGOROV
+
+
+def test_uniforms_are_uniform_and_float64():
+    shape = (100_000,)
+    draws = [Draw("uniform", shape, tf.float64)]
+    (bits,) = draw_bits(draws, 12, "step", 1, 4)
+    values = np.stack([StepNoise(draws, [bits[i]]).uniform(shape).numpy() for i in range(4)])
+    assert values.dtype == np.float64
+    assert distance(values, lambda x: x) < KOLMOGOROV
+    product = (values[1:] - 0.5) * (values[:-1] - 0.5)
+    assert abs(product.mean()) < TOLERANCE / 12 / math.sqrt(product.size)
+
+
+@DTYPES
+@pytest.mark.parametrize("execution", ["eager", "graph", "xla"])
+def test_ranges_are_open_at_the_extreme_bits(dtype, execution):
+    """No bits give an end of the interval, whose logarithm or erfinv would be infinite, in any execution: a model of
+    10^5 parameters meets the last few bits within some hundred steps. Normals end at the same value on both sides."""
+    integers = Draw("normal", (1, 1), dtype).bit_type
+    info = np.iinfo(integers.as_numpy_dtype)
+    near = np.arange(4096)
+    bits = tf.constant([*(info.min + near), -1, 0, 1, *(info.max - near[::-1])], integers)
+    compile_as = {"eager": lambda f: f, "graph": tf.function, "xla": partial(tf.function, jit_compile=True)}[execution]
+    uniform = compile_as(symmetric_uniform)(bits, dtype).numpy()
+    assert (np.abs(uniform) < 1).all() and (np.diff(uniform) >= 0).all()
+    normal = compile_as(standard_normal)(bits, dtype).numpy()
+    assert np.isfinite(normal).all()
+    assert normal.max() == pytest.approx(-normal.min(), abs=0.01)
+    assert 5.2 < normal.max() < 5.5 if dtype == tf.float32 else 8.0 < normal.max() < 8.4
+
+
+def test_uniform_numbers_are_open_at_the_extreme_bits():
+    draw = Draw("uniform", (8,), tf.float64)
+    info = np.iinfo(np.int64)
+    bits = np.array([info.min, info.min + 1, info.min + 2000, -1, 0, info.max - 2000, info.max - 1, info.max])[:, None]
+    values = StepNoise([draw], [tf.constant(bits)]).uniform((8,)).numpy()
+    assert (values > 0).all() and (values < 1).all()
+
+
+# --------------------------------------------------------------------------------------------------------- the requests
+
+
+@DTYPES
+def test_requests_are_noted_and_answered_in_order(dtype):
+    recording = RecordingNoise(dtype)
+    asked = [recording.normal((3, 5)), recording.uniform(()), recording.uniform((3,))]
+    assert recording.draws == draws_of(dtype)
+    noise = StepNoise(recording.draws, [values[0] for values in draw_bits(recording.draws, 0, "step", 1, 1)])
+    given = [noise.normal((3, 5)), noise.uniform(()), noise.uniform((3,))]
+    for noted, value in zip(asked, given, strict=True):
+        assert (noted.shape, noted.dtype) == (value.shape, value.dtype)
+    assert [value.dtype for value in given] == [dtype, tf.float64, tf.float64]
+
+
+@pytest.mark.parametrize("ask", [lambda noise: noise.normal((3, 4)), lambda noise: noise.uniform((3, 5))])
+def test_a_step_that_asks_for_something_else_is_told(ask):
+    draws = draws_of(tf.float64)
+    noise = StepNoise(draws, [values[0] for values in draw_bits(draws, 0, "step", 1, 1)])
+    with pytest.raises(RuntimeError, match=r"same random numbers each time. Received: .* Expected: normal \(3, 5\)"):
+        ask(noise)
+
+
+def test_parameters_have_numbers_of_their_own_walker():
+    """The numbers of a walker stand in one row of the bits, so that its padding is nobody's."""
+    draws = [Draw("normal", (4, 3), tf.float32)]
+    (bits,) = draw_bits(draws, 0, "step", 1, 1)
+    normal = StepNoise(draws, [bits[0]]).normal((4, 3))
+    np.testing.assert_array_equal(normal, standard_normal(bits[0][:, :3], tf.float32))

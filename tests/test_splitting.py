@@ -1,0 +1,271 @@
+"""Splitting words: which are valid, what one step computes, and how many gradients it costs."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tati_re.errors import InputError
+from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting, make_sampler, parse_word
+from tati_re.samplers.splitting import LangevinState, drift, kick, ornstein_uhlenbeck
+from tests.scenarios import NumpyEvaluate, NumpyNoise, rung_of
+
+WALKERS, PARAMETERS, FRICTION = 4, 3, 1.3
+STEP_SIZE = np.array([0.1, 0.2, 0.3, 0.4])
+TEMPERATURE = np.array([0.5, 1.0, 2.0, 3.0])
+H, T = STEP_SIZE[:, None], TEMPERATURE[:, None]
+
+
+def is_method(word: str) -> bool:
+    return set(word) == set("ABO") and all(a != b for a, b in pairwise(word))
+
+
+WORDS = [
+    word for length in range(3, 7) for letters in product("ABO", repeat=length) if is_method(word := "".join(letters))
+]
+
+
+def gradient(q):
+    return q**3 + q
+
+
+def evaluate_and_noise(seed=1):
+    return NumpyEvaluate(rung_of(STEP_SIZE, TEMPERATURE, numpy=True)), NumpyNoise(seed)
+
+
+def start_of(sampler, seed=1):
+    evaluate, noise = evaluate_and_noise(seed)
+    position = np.random.default_rng(0).normal(size=(WALKERS, PARAMETERS))
+    return sampler.init(position, evaluate, noise), evaluate
+
+
+# ----------------------------------------------------------------------------------------------------------- the parser
+
+
+@pytest.mark.parametrize(
+    "word", ["BAOAB", "ABOBA", "OBABO", "BAO", "ABO", "OABAO", "BAOA", "AOBOA", "BABO", "ABAO", "BAOABAO"]
+)
+def test_valid_words_come_back_as_they_are(word):
+    assert parse_word(word) == parse_word(word.lower()) == word
+
+
+def test_aliases_are_expanded():
+    assert (parse_word("GLA1"), parse_word("gla2")) == ("BAO", "BABO")
+    assert Splitting("gla2").name == "GLA2"
+
+
+def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
+    for length in range(1, 6):
+        for letters in product("ABO", repeat=length):
+            word = "".join(letters)
+            try:
+                assert parse_word(word) == word and is_method(word), word
+            except InputError:
+                assert not is_method(word), word
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        (
+            "BAXAB",
+            "sampler: a splitting word has no letter 'X'. Received: 'BAXAB'. "
+            "Expected: letters A (drift), B (kick) and O (Ornstein-Uhlenbeck), such as BAOAB.",
+        ),
+        (
+            "BA-D",
+            "sampler: a splitting word has no letter '-', 'D'. Received: 'BA-D'. "
+            "Expected: letters A (drift), B (kick) and O (Ornstein-Uhlenbeck), such as BAOAB.",
+        ),
+        (
+            "BOB",
+            "sampler: without A nothing moves the parameters. Received: 'BOB'. Expected: each of A, B, O at least "
+            "once.",
+        ),
+        (
+            "AOA",
+            "sampler: without B nothing feels the potential. Received: 'AOA'. Expected: each of A, B, O at least once.",
+        ),
+        (
+            "BAB",
+            "sampler: without O no heat bath sets the temperature (HMC is the method without one). Received: 'BAB'. "
+            "Expected: each of A, B, O at least once.",
+        ),
+        (
+            "BAAOB",
+            "sampler: AA is one A written twice, which spends its time step for nothing. Received: 'BAAOB'. "
+            "Expected: BAOB.",
+        ),
+        (
+            "boooaab",
+            "sampler: OO is one O written twice, which spends its time step for nothing. Received: 'boooaab'. "
+            "Expected: BOAB.",
+        ),
+    ],
+)
+def test_a_wrong_word_gets_a_sentence_that_says_why(word, sentence):
+    with pytest.raises(InputError) as error:
+        parse_word(word)
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("word", ["", " ", "B A O A B"])
+def test_empty_and_spaced_words_are_refused(word):
+    with pytest.raises(InputError, match=f"Received: '{word}'"):
+        parse_word(word)
+
+
+@pytest.mark.parametrize("friction", [0.0, -1.0, float("nan")])
+def test_a_bath_without_friction_is_refused(friction):
+    with pytest.raises(InputError, match=r"friction: .* Received: .* Expected: a number above 0"):
+        Splitting("BAOAB", friction)
+
+
+def test_names_become_samplers():
+    options = SimpleNamespace(friction=2.0, num_leapfrog_steps=7, leapfrog_jitter=0.0)
+    assert isinstance(make_sampler("sgld", options), SGLD)
+    assert make_sampler("HMC", options).lengths == (7, 7)
+    assert make_sampler("hmc", options).name == HamiltonianMonteCarlo.name
+    assert make_sampler("oabao", options).word == "OABAO"
+    assert make_sampler("GLA1", options).friction == 2.0
+    with pytest.raises(InputError, match="without O no heat bath"):
+        make_sampler("BAB", options)
+    with pytest.raises(InputError, match=r"none of this name.*'SGLD'.*Received: 'SGDL'"):
+        make_sampler("SGDL", options)
+
+
+# ---------------------------------------------------------------------------------------------------------- the letters
+
+
+def test_each_letter_is_its_formula():
+    random = np.random.default_rng(5)
+    q, p, g = random.normal(size=(3, WALKERS, PARAMETERS))
+    evaluate, noise = evaluate_and_noise()
+    zeros = np.zeros(WALKERS)
+    state = LangevinState(q, p, g, zeros, zeros, zeros, evaluate.rung)
+    moved = drift(state, evaluate, 0.5 * H)
+    np.testing.assert_allclose(moved.position, q + 0.5 * H * p, rtol=0, atol=1e-12)
+    assert moved.momentum is p
+    kicked = kick(state, 0.5 * H)
+    np.testing.assert_allclose(kicked.momentum, p - 0.5 * H * g, rtol=0, atol=1e-12)
+    assert kicked.position is q
+    bathed = ornstein_uhlenbeck(state, noise, FRICTION * H)
+    c = np.exp(-FRICTION * H)
+    np.testing.assert_allclose(bathed.momentum, c * p + np.sqrt((1 - c**2) * T) * noise.drawn[0], rtol=0, atol=1e-12)
+    assert bathed.position is q
+
+
+def test_a_tiny_friction_keeps_the_digits_of_the_noise():
+    """1 - c² loses every digit in float32 where γt = 1e-9; the spread must still be sqrt(2 γ t T)."""
+    values = np.zeros((1, 1), np.float32)
+    rung = rung_of(np.array([1.0]), 1.0, numpy=True)
+    noise = NumpyNoise(0, np.float32)
+    one = np.zeros(1)
+    state = ornstein_uhlenbeck(LangevinState(values, values, values, one, one, one, rung), noise, np.float32(1e-9))
+    np.testing.assert_allclose(state.momentum, np.sqrt(2e-9) * noise.drawn[0], rtol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------------------- whole steps
+
+
+def bath(p, t, r):
+    c = np.exp(-FRICTION * t)
+    return c * p + np.sqrt((1 - c**2) * T) * r
+
+
+def baoab(q, p, r):
+    p = p - H / 2 * gradient(q)
+    q = q + H / 2 * p
+    p = bath(p, H, r[0])
+    q = q + H / 2 * p
+    return q, p - H / 2 * gradient(q)
+
+
+def bao(q, p, r):
+    p = p - H * gradient(q)
+    return q + H * p, bath(p, H, r[0])
+
+
+def obabo(q, p, r):
+    p = bath(p, H / 2, r[0]) - H / 2 * gradient(q)
+    for_q = bath(np.zeros_like(p), H / 2, r[1])
+    q = q + H * p
+    p = p - H / 2 * gradient(q)
+    return q, np.exp(-FRICTION * H / 2) * p + for_q
+
+
+def aboba(q, p, r):
+    q = q + H / 2 * p
+    force = -gradient(q)
+    p = bath(p + H / 2 * force, H, r[0]) + H / 2 * force
+    return q + H / 2 * p, p
+
+
+@pytest.mark.parametrize(("word", "formula"), [("BAOAB", baoab), ("BAO", bao), ("OBABO", obabo), ("ABOBA", aboba)])
+def test_three_steps_equal_the_formula_written_out(word, formula):
+    """To 1e-12 in numpy; three steps, so that a gradient carried over from the wrong place is seen."""
+    sampler = Splitting(word, FRICTION)
+    state, evaluate = start_of(sampler)
+    q, p = state.position, state.momentum
+    for seed in range(3):
+        noise = NumpyNoise(seed)
+        state, info = sampler.step(state, evaluate, noise)
+        q, p = formula(q, p, noise.drawn)
+        np.testing.assert_allclose(state.position, q, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(state.momentum, p, rtol=0, atol=1e-12)
+        assert info == (None, None)
+
+
+def test_sgld_equals_the_formula_written_out():
+    state, evaluate = start_of(SGLD())
+    q = state.position
+    for seed in range(3):
+        noise = NumpyNoise(seed)
+        state, _ = SGLD().step(state, evaluate, noise)
+        q = q - H * gradient(q) + np.sqrt(2 * H * T) * noise.drawn[0]
+        np.testing.assert_allclose(state.position, q, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(state.gradient, gradient(q), rtol=0, atol=1e-12)
+
+
+def test_first_momenta_have_the_temperature_of_their_walker():
+    for word in ("BAOAB", "ABOBA"):
+        sampler = Splitting(word)
+        evaluate, noise = evaluate_and_noise()
+        state = sampler.init(np.zeros((WALKERS, PARAMETERS)), evaluate, noise)
+        np.testing.assert_allclose(state.momentum, np.sqrt(T) * noise.drawn[0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 6])
+def test_every_word_is_its_letters_and_costs_what_it_says(length):
+    """All words of this length, three steps each: each letter for h divided by its number, with the force where the
+    walker stands; as many gradients as `gradients_per_step`, one for each drift that a kick follows, and current
+    gradients where `current` says so."""
+    for word in (word for word in WORDS if len(word) == length):
+        sampler = Splitting(word, FRICTION)
+        state, evaluate = start_of(sampler)
+        q, p = state.position, state.momentum
+        evaluate.calls = 0
+        for seed in range(3):
+            noise = NumpyNoise(seed)
+            state, _ = sampler.step(state, evaluate, noise)
+            waiting = list(noise.drawn)
+            for letter in word:
+                t = H / word.count(letter)
+                if letter == "A":
+                    q = q + t * p
+                elif letter == "B":
+                    p = p - t * gradient(q)
+                else:
+                    p = bath(p, t, waiting.pop(0))
+            assert not waiting, word
+            np.testing.assert_allclose(state.position, q, rtol=0, atol=1e-12, err_msg=word)
+            np.testing.assert_allclose(state.momentum, p, rtol=0, atol=1e-12, err_msg=word)
+            if sampler.current:
+                np.testing.assert_allclose(state.gradient, gradient(q), rtol=0, atol=1e-12, err_msg=word)
+        without_baths = word.replace("O", "")
+        needed = sum(pair == ("A", "B") for pair in pairwise(without_baths[-1] + without_baths))
+        assert evaluate.calls == 3 * sampler.gradients_per_step == 3 * needed, word
+    assert {Splitting(word).gradients_per_step for word in ("BAOAB", "ABOBA", "OBABO", "BAO", "GLA2")} == {1.0}
