@@ -26,7 +26,6 @@ from tati_re.engine.storage import storing
 from tati_re.errors import InputError, SamplingError
 from tati_re.models.backend import keras, tf, threads
 from tati_re.models.build import load_model
-from tati_re.models.build import load_model
 from tati_re.optimizers import make_optimizer
 from tati_re.options import OPTIONS, Options, make_options
 from tati_re.posterior.evaluator import Evaluator
