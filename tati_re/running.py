@@ -103,7 +103,8 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
     """Does the work of `Simulation.resume`."""
     folder = Path(folder)
     said = manifest.read(folder)
-    overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if objects.get(name) is not None}
+    objects = {name: value for name, value in objects.items() if value is not None}
+    overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
     for name in objects:
         if name not in (*OBJECTS, "observables", "callbacks"):
             what = "cannot be changed" if name in OPTIONS else "is not known"
@@ -283,8 +284,7 @@ class _Running:
                 f"{outcome.value} Step {driver.step} of {self.options.num_steps}; tati-sample --resume {self.folder}, "
                 f"or Simulation.resume({str(self.folder)!r})."
             )
-        if self.kind == "fit" and carry.auxiliary and (self.folder / "model.keras").exists():
-            # Moving statistics are no parameters: the file must hold those that belong to the fitted ones.
+        if self.kind == "fit" and (self.folder / "model.keras").exists():
             with storing(self.folder / "model.keras"):
                 save_model(sim, self.folder / "model.keras")
         run = run_folder.load(self.folder)

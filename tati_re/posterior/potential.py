@@ -88,11 +88,12 @@ class ModelPotential:
         return ModelEvaluate(self, rung, batch, auxiliary)
 
     def gather(self, batch: Batch | None):
-        """Inputs and labels of a batch, ready for the model, with the walkers first unless they share them."""
+        """Inputs and labels of a batch: ready for the model where all walkers share them, else stored ones, walkers first."""
         if batch is None:
             return self.prepared(self._x), self._y
-        indices = batch.indices[0] if self.shared else batch.indices
-        return self.prepared(tf.gather(self._x, indices)), tf.gather(self._y, indices)
+        if self.shared:
+            return self.prepared(tf.gather(self._x, batch.indices[0])), tf.gather(self._y, batch.indices[0])
+        return tf.gather(self._x, batch.indices), tf.gather(self._y, batch.indices)
 
     def prepared(self, x):
         """Stored inputs in the type and scale that the model takes."""
@@ -134,6 +135,8 @@ class ModelPotential:
         factor = self.scale / count
 
         def total(weights, extra, inputs, labels):
+            # Converting one walker's bytes at a time keeps them in the cache.
+            inputs = inputs if shared else self.prepared(inputs)
             outputs, new = self.flat.call(weights, extra, inputs, training=self.training)
             losses = self.loss.per_example(labels, outputs)
             if mask is not None:
@@ -191,7 +194,7 @@ class ModelPotential:
             weight = None
 
         def accuracy(weights, extra, inputs, labels):
-            outputs, _ = self.flat.call(weights, extra, inputs)
+            outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
             right = tf.cast(self.loss.accuracy(labels, outputs, self.signs), tf.float64)
             return tf.reduce_mean(right) if weight is None else tf.reduce_sum(right * weight)
 

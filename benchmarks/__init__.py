@@ -1,0 +1,1 @@
+"""Speed, side by side with its limit and with peers, in one run: `python -m benchmarks.engine`."""

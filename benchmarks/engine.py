@@ -1,0 +1,168 @@
+"""One table of speeds: `python -m benchmarks.engine [--quick] [--rows NAME ...]`. Figures are reported, never asserted.
+
+For each row, in one run with interleaved repetitions and medians: the bare compiled gradient (the limit of a step),
+whole steps of BAOAB, the same job written by hand as a `jax.lax.scan`, and every other `execution` and
+`walker_evaluation` beside those that "auto" chose. The images are random, 55,000 of 784 bytes with scale 1/255; the
+mini-batches are gathered as bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks import jax_scan
+from benchmarks.bare import bare_gradient
+from benchmarks.ours import Steps
+from benchmarks.systems import ROWS, Row
+from benchmarks.timing import interleaved
+
+PERCEPTRON = "perceptron"
+TATI = {"784-10x1": "212 steps/s"}
+"""TATi's own published figures on 2 cores (one walker, batch 550)."""
+
+
+class Result(NamedTuple):
+    """What was measured in one row, milliseconds a step by name.
+
+    Attributes:
+        row: The row.
+        chosen: Execution and walker evaluation that "auto" came to.
+        auto: BAOAB with these.
+        bare: The bare gradient by execution and walker evaluation.
+        others: BAOAB with all other executions and walker evaluations.
+        jax: The scan by how the images are stored; empty without JAX.
+    """
+
+    row: Row
+    chosen: str
+    auto: float
+    bare: dict[str, float]
+    others: dict[str, float]
+    jax: dict[str, float]
+
+
+def measure(row: Row, repetitions: int, seconds: float, with_jax: bool) -> Result:
+    """Measures one row.
+
+    Args:
+        row: The row.
+        repetitions: Rounds.
+        seconds: Of one measurement.
+        with_jax: JAX is installed.
+    """
+    ways = [(execution, how) for execution in row.executions for how in row.evaluations]
+    auto = Steps(row)
+    chosen = f"{auto.execution} {auto.walker_evaluation}"
+    measures = {f"auto {chosen}": auto.measure}
+    for execution, how in ways:
+        measures[f"bare {execution} {how}"] = bare_gradient(row, execution, how)
+        if f"{execution} {how}" != chosen:
+            measures[f"other {execution} {how}"] = Steps(row, execution, how).measure
+    peers = {stored: jax_scan.JaxScan(row, stored) for stored in jax_scan.STORED} if with_jax and row.dense else {}
+    measures |= {f"jax {stored}": peer.measure for stored, peer in peers.items()}
+    found = interleaved(measures, repetitions, seconds, always=[f"auto {chosen}"])
+    for peer in peers.values():
+        peer.close()
+
+    def of(kind: str) -> dict[str, float]:
+        return {name.removeprefix(f"{kind} "): value for name, value in found.items() if name.startswith(f"{kind} ")}
+
+    return Result(row, chosen, found[f"auto {chosen}"], of("bare"), of("other"), of("jax"))
+
+
+def cells(result: Result) -> list[str]:
+    """The row's cells of the main table."""
+    bare, jax = _fastest(result.bare), _fastest(result.jax)
+    beside = [f"{jax[1]:.3f}", jax[0], f"{jax[1] / result.auto:.2f}"] if jax else ["", "", ""]
+    ratio = f"{bare[1] / result.auto:.2f}"
+    limit = [f"{bare[1]:.3f}", bare[0], f"{result.auto:.3f}", ratio]
+    return [result.row.name, *limit, *beside, result.chosen, f"{1e3 / result.auto:,.0f}", TATI.get(result.row.name, "")]
+
+
+def other_cells(result: Result) -> list[str]:
+    """The row's cells of the table of other executions."""
+    best = _fastest(result.others)
+    every = ", ".join(f"{name} {result.auto / value:.2f}" for name, value in result.others.items())
+    gain = result.auto / best[1] if best else 0.0
+    return [result.row.name, result.chosen, f"{'above 1.10: ' if gain > 1.1 else ''}{gain:.2f}", every]
+
+
+def _fastest(values: dict[str, float]) -> tuple[str, float] | None:
+    return min(values.items(), key=lambda item: item[1]) if values else None
+
+
+def show(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+    """Prints a table with its columns aligned."""
+    widths = [max(len(row[column]) for row in (heads, *lines)) for column in range(len(heads))]
+    print(f"\n{title}")
+    for row in (heads, *lines):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the benchmark.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description="Speed beside its limit and JAX.")
+    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.3 s in place of 7 of 1.5 s")
+    parser.add_argument("--rows", nargs="+", choices=[*ROWS, PERCEPTRON], metavar="NAME", default=[*ROWS, PERCEPTRON],
+                        help=f"rows to measure; default all: {', '.join(ROWS)}, {PERCEPTRON}")  # fmt: skip
+    arguments = parser.parse_args(argv)
+    # Many loops are compiled on purpose; TensorFlow takes that for one function traced again and again, and warns.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    repetitions, seconds = (3, 0.3) if arguments.quick else (7, 1.5)
+    with_jax = jax_scan.available()
+    if not with_jax:
+        print('jax is not installed, its columns stay empty: pip install "tati_re[bench]".')
+    began, load = time.time(), os.getloadavg()[0]
+    results = []
+    for name in arguments.rows:
+        if name in ROWS:
+            print(f"measuring {name} ...", file=sys.stderr, flush=True)
+            results.append(measure(ROWS[name], repetitions, seconds, with_jax))
+    if results:
+        _show(results, repetitions, seconds)
+    if PERCEPTRON in arguments.rows:
+        from benchmarks.small import report
+
+        print(f"measuring {PERCEPTRON} ...", file=sys.stderr, flush=True)
+        title = "The perceptron of the two clusters: 3 parameters, 500 points, full batch, no prior, mean loss"
+        show(title, ("", "here", "TATi"), report(arguments.quick))
+    print(f"\n{_machine()}; load {load:.1f} before and {os.getloadavg()[0]:.1f} after, {time.time() - began:.0f} s.")
+    return 0
+
+
+def _show(results: Sequence[Result], repetitions: int, seconds: float) -> None:
+    heads = ("row", "bare ms", "by", "BAOAB ms", "bare/BAOAB", "jax ms", "by", "jax/BAOAB", "auto", "steps/s", "TATi")
+    title = f"Milliseconds of one step of all walkers, medians of {repetitions} interleaved repetitions of {seconds} s"
+    show(title, heads, [cells(result) for result in results])
+    print("bare: gradient of the mean loss, mini-batch gathered as bytes, fastest way. jax: lax.scan by hand, images "
+          "stored as bytes\nor as float32, the faster. Ratios are rates: bare/BAOAB 1 is the limit, jax/BAOAB above 1 "
+          "is faster than JAX.")  # fmt: skip
+    heads = ("row", "auto", "fastest other", "rate of every other way beside that of auto")
+    show("Other executions and walker evaluations", heads, [other_cells(result) for result in results])
+
+
+def _machine() -> str:
+    import keras
+    import tensorflow as tf
+
+    versions = f"Python {platform.python_version()}, TensorFlow {tf.__version__}, Keras {keras.__version__}"
+    if jax_scan.available():
+        import importlib.metadata
+
+        versions += f", JAX {importlib.metadata.version('jax')}"
+    return f"{os.cpu_count()} cores, {versions}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

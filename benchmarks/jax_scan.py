@@ -1,0 +1,141 @@
+"""The peer: the same job in JAX as one would write it by hand, a `lax.scan` over BAOAB steps.
+
+Each walker has its own threefry keys; the mini-batches are gathered inside the scan, the walkers are a `vmap`, the
+state is donated to the compiled function. The batches are drawn by the same code as those of a run, and one row of
+observables comes back every 100th step. JAX works in a process of its own (`python -m benchmarks.jax_scan ROW STORED`),
+so that neither library's threads meet the other's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+import subprocess
+import sys
+
+import numpy as np
+
+from benchmarks.systems import FRICTION, NUM_EXAMPLES, ROWS, STEP_SIZE, Row, images
+from benchmarks.timing import milliseconds_per_step
+
+STEPS = 100
+STORED = ("bytes", "float32")
+"""How the images lie in memory: as bytes that are scaled after gathering, or as float32."""
+
+
+def available() -> bool:
+    """Whether JAX is installed."""
+    return importlib.util.find_spec("jax") is not None
+
+
+class JaxScan:
+    """A process that takes steps in JAX when told to.
+
+    Args:
+        row: Network of dense layers, walkers, batches.
+        stored: "bytes" or "float32".
+    """
+
+    def __init__(self, row: Row, stored: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.jax_scan", row.name, stored]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._answer()
+
+    def measure(self, seconds: float) -> float:
+        """Milliseconds a step."""
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def _answer(self) -> float:
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"The JAX process ended with status {self._process.wait()}.")
+        return float(line)
+
+
+def _serve(row: Row, stored: str) -> None:
+    call = _steps(row, stored)
+    call()
+    print(0.0, flush=True)
+    for line in sys.stdin:
+        print(milliseconds_per_step(call, float(line)), flush=True)
+
+
+def _steps(row: Row, stored: str):
+    """A function that takes 100 steps with all walkers and returns that number."""
+    import jax
+    import jax.numpy as jnp
+
+    from tati_re.data import Batches
+
+    pixels, labels = images()
+    x = jnp.asarray(pixels if stored == "bytes" else pixels.astype(np.float32) / 255)
+    y = jnp.asarray(labels)
+    sizes = [784, *row.hidden, 10]
+    shapes = [shape for pair in itertools.pairwise(sizes) for shape in (pair, pair[1:])]
+    cuts = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+    h, count = STEP_SIZE, row.batch_size
+    c, spread = math.exp(-FRICTION * h), math.sqrt(-math.expm1(-2 * FRICTION * h))
+
+    def loss(theta, inputs, classes):
+        weights = [p.reshape(s) for p, s in zip(jnp.split(theta, cuts[:-1]), shapes, strict=True)]
+        outputs = inputs
+        for layer in range(0, len(weights), 2):
+            outputs = (jax.nn.relu(outputs) if layer else outputs) @ weights[layer] + weights[layer + 1]
+        log_probability = jnp.take_along_axis(jax.nn.log_softmax(outputs), classes[:, None], 1)
+        return -log_probability.sum() * (NUM_EXAMPLES / count)
+
+    def gradient(theta, indices):
+        inputs = x[indices]
+        if stored == "bytes":
+            inputs = inputs.astype(jnp.float32) * np.float32(1 / 255)
+        value, slope = jax.value_and_grad(loss)(theta, inputs, y[indices])
+        return value, slope + theta
+
+    walkers_gradient = jax.vmap(gradient, in_axes=(0, 0 if row.batches == "own" else None))
+    draw = jax.vmap(lambda key: jax.random.normal(key, (cuts[-1],)))
+
+    def step(state, indices):
+        theta, momentum, slope, _, keys = state
+        split = jax.vmap(jax.random.split)(keys)
+        momentum = momentum - 0.5 * h * slope
+        theta = theta + 0.5 * h * momentum
+        momentum = c * momentum + spread * draw(split[:, 1])
+        theta = theta + 0.5 * h * momentum
+        value, slope = walkers_gradient(theta, indices)
+        return (theta, momentum - 0.5 * h * slope, slope, value, split[:, 0]), None
+
+    def chunk(state, indices):
+        state, _ = jax.lax.scan(step, state, indices)
+        theta, momentum, slope, value, _ = state
+        squares = [(momentum**2).sum(1), (theta * slope).sum(1), (slope**2).sum(1), (theta**2).sum(1)]
+        return state, jnp.stack([value, *squares], axis=1)
+
+    compiled = jax.jit(chunk, donate_argnums=0)
+    start = 0.01 * jax.random.normal(jax.random.key(0), (row.walkers, cuts[-1]))
+    keys = jax.random.split(jax.random.key(1), row.walkers)
+    state = [(start, jnp.zeros_like(start), jnp.zeros_like(start), jnp.zeros(row.walkers), keys)]
+    batches = Batches(NUM_EXAMPLES, count, row.walkers, 0, shared=row.batches == "shared")
+    first = [0]
+
+    def call() -> int:
+        indices = batches.indices(first[0], STEPS)[0]
+        state[0], values = compiled(state[0], jnp.asarray(indices if row.batches == "own" else indices[:, 0]))
+        first[0] += STEPS
+        if not np.isfinite(values).all():
+            raise RuntimeError("The measured run is not stable.")
+        return STEPS
+
+    return call
+
+
+if __name__ == "__main__":
+    _serve(ROWS[sys.argv[1]], sys.argv[2])

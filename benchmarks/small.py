@@ -1,0 +1,119 @@
+"""Where overheads count: the perceptron of three parameters, the start of a process, calls from Python, `--help`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+SYSTEM = {"data": "two_clusters", "loss": "mean_squared_error", "potential": "mean_loss", "prior": "none", "seed": 1}
+DYNAMICS = {"sampler": "BAOAB", "step_size": 0.1, "friction": 10.0, "inverse_temperature": 10.0}
+
+_FIRST_STEP = """
+import time, tati_re
+sim = tati_re.Simulation(**{system!r}, verbose=0)
+sim.sample(**{dynamics!r}, num_steps=1, record_every=1)
+print(time.time())
+"""
+
+
+def steps_per_second(num_steps: int, execution: str = "auto") -> tuple[float, float]:
+    """Runs `Simulation.sample` on the two clusters, full batch, with all its files; each 100th step is recorded.
+
+    Args:
+        num_steps: Length of the run.
+        execution: As the option.
+
+    Returns:
+        Steps per second between the first and the last flush, when all is compiled; and of the whole call.
+    """
+    from tati_re.simulation import Simulation
+
+    simulation = Simulation(**SYSTEM, verbose=0)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        run = simulation.sample(
+            **DYNAMICS,
+            num_steps=num_steps,
+            record_every=100,
+            trajectory_every=100,
+            checkpoint_seconds=0.1,
+            execution=execution,
+            output=str(Path(folder) / "run"),
+        )
+        whole = num_steps / (time.perf_counter() - began)
+        timing = run.timing
+    steps, seconds = timing["step"].to_numpy(), timing["seconds"].to_numpy()
+    return float((steps[-1] - steps[0]) / (seconds[-1] - seconds[0])) if len(steps) > 1 else whole, whole
+
+
+def start_up(repetitions: int) -> float:
+    """Seconds from the start of a Python process to the end of the first step, the median."""
+    code = _FIRST_STEP.format(system=SYSTEM, dynamics=DYNAMICS)
+    found = []
+    for _ in range(repetitions):
+        began = time.time()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        found.append(float(done.stdout.split()[-1]) - began)
+    return float(np.median(found))
+
+
+def calls_per_second(repetitions: int, seconds: float) -> float:
+    """Calls of `Simulation.gradients()`, the parameters changed before each, the median."""
+    from tati_re.simulation import Simulation
+
+    simulation = Simulation(**SYSTEM, verbose=0)
+    start = simulation.parameters.copy()
+    found = []
+    for _ in range(repetitions + 1):
+        began, calls = time.perf_counter(), 0
+        while (elapsed := time.perf_counter() - began) < seconds:
+            for _ in range(100):
+                simulation.parameters = start + 1e-6 * calls
+                simulation.gradients()
+                calls += 1
+        found.append(calls / elapsed)
+    return float(np.median(found[1:]))
+
+
+def help_seconds(command: str, repetitions: int) -> float:
+    """Seconds of `--help` of a command in a fresh process, the median.
+
+    Args:
+        command: Module of the command, such as "tati_re.cli.sample".
+        repetitions: How often.
+    """
+    found = []
+    for _ in range(repetitions):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", command, "--help"], stdout=subprocess.DEVNULL, check=True)
+        found.append(time.perf_counter() - began)
+    return float(np.median(found))
+
+
+def report(quick: bool) -> list[tuple[str, str, str]]:
+    """Measures all of it.
+
+    Args:
+        quick: Shorter runs and fewer repetitions.
+
+    Returns:
+        Lines of what, value, and TATi's published figure on 2 cores beside it.
+    """
+    steps = 200_000 if quick else 1_000_000
+    repetitions = 1 if quick else 5
+    compiled, whole = np.median([steps_per_second(steps) for _ in range(1 if quick else 3)], axis=0)
+    graph, _ = steps_per_second(steps // 10, "graph")
+    return [
+        (f"steps/s over {steps:,} steps, every 100th recorded", f"{compiled:,.0f}", "465 to 613"),
+        ("the same with the time to compile", f"{whole:,.0f}", ""),
+        ("steps/s with execution graph", f"{graph:,.0f}", ""),
+        ("start of the process to the first step, s", f"{start_up(repetitions):.2f}", ""),
+        ("calls/s of gradients()", f"{calls_per_second(repetitions, 0.3 if quick else 2.0):,.0f}", "1,379"),
+        ("tati-sample --help, s", f"{help_seconds('tati_re.cli.sample', repetitions):.2f}", ""),
+        ("tati-optimize --help, s", f"{help_seconds('tati_re.cli.optimize', repetitions):.2f}", ""),
+    ]

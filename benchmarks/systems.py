@@ -1,0 +1,114 @@
+"""What is measured: random images, a few networks, and the rows of the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+NUM_EXAMPLES = 55_000
+BATCH_SIZE = 550
+STEP_SIZE = 1e-4
+FRICTION = 10.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Attributes:
+        network: "784-10", "784-100-10", "conv" or "lstm".
+        walkers: Number of walkers.
+        batches: "own" or "shared".
+        batch_size: Examples in a mini-batch.
+    """
+
+    network: str
+    walkers: int
+    batches: str = "own"
+    batch_size: int = BATCH_SIZE
+
+    @property
+    def name(self) -> str:
+        """As it is typed after `--rows`, such as `784-10x8-own`."""
+        return f"{self.network}x{self.walkers}" + (f"-{self.batches}" if self.walkers > 1 else "")
+
+    @property
+    def hidden(self) -> list[int]:
+        """Units of the hidden layers of a dense network."""
+        return [int(units) for units in self.network.split("-")[1:-1]]
+
+    @property
+    def dense(self) -> bool:
+        """Whether the network is one of dense layers: these the JAX peer knows, and vectorised walkers work."""
+        return self.network[0].isdigit()
+
+    @property
+    def executions(self) -> tuple[str, ...]:
+        """The executions that can compile the network: XLA has no LSTM."""
+        return ("graph",) if self.network == "lstm" else ("xla", "graph")
+
+    @property
+    def evaluations(self) -> tuple[str, ...]:
+        """The ways to evaluate the walkers that differ for this row."""
+        several = ("vectorized", "looped") if self.dense else ("looped",)
+        return ("unrolled", *several)
+
+
+DENSE = tuple(Row(network, *rest) for network in ("784-10", "784-100-10") for rest in ((1,), (8, "own"), (8, "shared")))
+OTHER = (Row("conv", 1, batch_size=100), Row("conv", 4, batch_size=100), Row("lstm", 1, batch_size=100))
+ROWS = {row.name: row for row in DENSE + OTHER}
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    """55,000 random images of 784 bytes and their random labels, always the same."""
+    generator = np.random.default_rng(0)
+    inputs = generator.integers(0, 256, (NUM_EXAMPLES, 784), np.uint8)
+    return inputs, generator.integers(0, 10, NUM_EXAMPLES, np.int32)
+
+
+def potential_of(row: Row, walker_evaluation: str = "auto", prior: str = "gaussian") -> tuple[Any, np.ndarray, Any]:
+    """The potential of a row, as a Simulation would make it.
+
+    The images stay bytes with scale 1/255, so that gathering a mini-batch moves bytes.
+
+    Args:
+        row: Network, walkers, batches.
+        walker_evaluation: As the option.
+        prior: As the option.
+
+    Returns:
+        The potential; the walkers' positions `(walkers, parameters)`; the options.
+    """
+    from tati_re.assembly import assemble
+    from tati_re.data import Dataset
+    from tati_re.options import make_options
+
+    inputs, labels = images()
+    shape = {"conv": (28, 28, 1), "lstm": (28, 28)}.get(row.network, (784,))
+    data = Dataset(inputs.reshape(-1, *shape), labels, name="images", input_scale=1 / 255, num_classes=10)
+    options = make_options(
+        hidden=row.hidden if row.dense else [],
+        activation="relu",
+        batch_size=row.batch_size,
+        num_walkers=row.walkers,
+        walker_batches=row.batches,
+        walker_evaluation=walker_evaluation,
+        prior=prior,
+        step_size=STEP_SIZE,
+        friction=FRICTION,
+    )
+    system = assemble(options, None if row.dense else _network(row.network), data)
+    return system.potential(options), np.repeat(system.flat.get()[None], row.walkers, axis=0), options
+
+
+def _network(name: str):
+    from tati_re.models.backend import keras
+
+    keras.utils.set_random_seed(0)
+    if name == "conv":
+        layers = [keras.Input((28, 28, 1)), keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.Flatten()]
+    else:
+        layers = [keras.Input((28, 28)), keras.layers.LSTM(16)]
+    return keras.Sequential([*layers, keras.layers.Dense(10)])

@@ -1,0 +1,306 @@
+"""The compiled loop and the files of a run: the same numbers however it is executed, at exactly the steps asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tati_re import InputError, SamplingError, Simulation, load
+from tati_re.engine import loop as loop_module
+from tati_re.models.backend import keras, tf
+from tati_re.samplers import HamiltonianMonteCarlo, Info
+from tati_re.samplers.functions import where
+
+STEPS, RECORD, STORE, BURNIN = 50, 7, 5, 11
+WALKERS = 2
+GENERATOR = np.random.default_rng(5)
+X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
+EXECUTED = {"BAOAB": 4, "ABOBA": 4, "SGLD": 4, "HMC": None}
+
+
+def simulation(**options) -> Simulation:
+    """A network with 9 parameters on 10 examples, mini-batches of 4, 4 and 2, both walkers their own."""
+    defaults = {
+        "hidden": [2],
+        "activation": "tanh",
+        "dtype": "float64",
+        "num_walkers": WALKERS,
+        "batch_size": 4,
+        "step_size": 0.02,
+        "seed": 3,
+        "verbose": 0,
+        "execution": "graph",
+        "walker_evaluation": "unrolled",
+    }
+    return Simulation(data=(X, Y), **defaults | options)
+
+
+class Recorded(NamedTuple):
+    run: Any
+    loops: list
+
+
+@pytest.fixture(scope="module")
+def awkward():
+    """50 steps, rows each 7, positions each 5, burn-in of 11, in chunks of 9 steps."""
+    loops = []
+
+    class Noted(loop_module.Loop):
+        def __init__(self, *args, **kwargs) -> None:
+            super().__init__(*args, **kwargs)
+            loops.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop_module, "_MOST_STEPS", 9)
+        patch.setattr("tati_re.running.Loop", Noted)
+        run = simulation().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
+    return Recorded(run, loops)
+
+
+@pytest.fixture(scope="module")
+def executed():
+    """`executed(sampler, execution)`: rows and positions of 4 steps."""
+    done = {}
+
+    def run(sampler: str, execution: str):
+        if (sampler, execution) not in done:
+            sim = simulation(execution=execution, batch_size=EXECUTED[sampler], num_leapfrog_steps=2)
+            ran = sim.sample(sampler=sampler, num_steps=4, record_every=2, trajectory_every=3)
+            done[sampler, execution] = ran.run_info, ran.trajectory
+        return done[sampler, execution]
+
+    return run
+
+
+@pytest.mark.parametrize("sampler", EXECUTED)
+@pytest.mark.parametrize(("execution", "tolerance"), [("eager", 1e-12), ("xla", 1e-9)])
+def test_every_execution_gives_the_numbers_of_the_graph(executed, sampler, execution, tolerance):
+    for found, expected in zip(executed(sampler, execution), executed(sampler, "graph"), strict=True):
+        assert list(found.columns) == list(expected.columns)
+        assert len(found) > 0
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def test_rows_and_positions_are_of_the_steps_asked_for(awkward):
+    run = awkward.run
+    rows = [(step, walker) for step in range(RECORD, STEPS + 1, RECORD) for walker in range(WALKERS)]
+    assert list(map(tuple, run.run_info[["step", "walker"]].to_numpy())) == rows
+    past = [(step, walker) for step, walker in rows if step > BURNIN]
+    assert list(map(tuple, run.averages[["step", "walker"]].to_numpy())) == past
+    stored = [(step, walker) for step in range(STORE, STEPS + 1, STORE) if step > BURNIN for walker in range(WALKERS)]
+    assert list(map(tuple, run.trajectory[["step", "walker"]].to_numpy())) == stored
+
+
+def test_columns_are_those_of_the_run_folder(awkward):
+    run = awkward.run
+    always = [
+        "step",
+        "walker",
+        "temperature",
+        "step_size",
+        "loss",
+        "potential",
+        "log_prior",
+        "kinetic_energy",
+        "virial",
+    ]
+    assert list(run.run_info.columns) == [*always, "gradient_norm", "momentum_norm"]
+    means = ["step", "walker", "loss", "potential", "kinetic_energy", "virial"]
+    assert list(run.averages.columns) == [*means, "expected_kinetic_energy", "expected_virial"]
+    names = [f"dense/kernel[{i},{j}]" for i in range(2) for j in range(2)] + ["dense/bias[0]", "dense/bias[1]"]
+    names += ["dense_1/kernel[0,0]", "dense_1/kernel[1,0]", "dense_1/bias[0]"]
+    assert list(run.trajectory.columns) == ["step", "walker", "potential", "loss", *names]
+    assert list(run.timing.columns) == ["step", "seconds", "steps_per_second"]
+
+
+def test_a_run_traces_its_chunk_at_most_twice(awkward):
+    assert all(0 < loop.traces <= 2 for loop in awkward.loops)
+
+
+def test_chunks_change_nothing(awkward):
+    whole = simulation().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
+    for name in ("run.csv", "averages.csv", "trajectory.csv"):
+        assert (whole.folder / name).read_bytes() == (awkward.run.folder / name).read_bytes()
+
+
+def test_running_averages_are_means_of_the_rows_after_burn_in(awkward):
+    rows, averages = awkward.run.run_info, awkward.run.averages
+    rows = rows[rows.step > BURNIN]
+    for walker in range(WALKERS):
+        for name in ("loss", "potential", "kinetic_energy", "virial"):
+            expected = rows[rows.walker == walker][name].expanding().mean()
+            np.testing.assert_allclose(averages[averages.walker == walker][name], expected, rtol=1e-13)
+
+
+def test_averages_come_with_the_value_they_should_have(awkward):
+    assert (awkward.run.averages[["expected_kinetic_energy", "expected_virial"]] == 4.5).all(axis=None)
+
+
+def test_rows_hold_what_their_columns_say(awkward):
+    run, sim = awkward.run, simulation(batch_size=None)
+    both = run.run_info.merge(run.trajectory, on=["step", "walker"], suffixes=("", "_stored"))
+    assert list(both.step) == [35, 35]
+    np.testing.assert_array_equal(both["potential"], both["potential_stored"])
+    sim.parameters = both[sim.parameter_names()].to_numpy()
+    squares = np.sum(sim.parameters**2, axis=1)
+    np.testing.assert_allclose(both["log_prior"], -0.5 * squares - 4.5 * np.log(2 * np.pi), rtol=1e-13)
+    np.testing.assert_allclose(both["potential"], 10 * both["loss"] - both["log_prior"], rtol=1e-13)
+    np.testing.assert_allclose(both["kinetic_energy"], both["momentum_norm"] ** 2 / 2, rtol=1e-13)
+    assert set(both["temperature"]) == {1.0}
+    assert set(both["step_size"]) == {0.02}
+
+
+def test_streaming_moments_are_those_of_the_positions_at_the_recorded_steps():
+    run = simulation().sample(num_steps=STEPS, record_every=STORE, trajectory_every=STORE, num_burnin_steps=BURNIN)
+    trajectory, moments = run.trajectory, run.moments
+    assert list(moments.count) == [8, 8]
+    for walker in range(WALKERS):
+        positions = trajectory[trajectory.walker == walker].iloc[:, 4:].to_numpy()
+        np.testing.assert_allclose(moments.mean[walker], positions.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(moments.variance[walker], positions.var(axis=0, ddof=1), rtol=1e-10)
+    np.testing.assert_allclose(run.parameters("mean"), trajectory.iloc[:, 4:].mean(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["array", "npy", "csv"])
+def test_directions_store_projections(awkward, tmp_path, form):
+    directions = np.random.default_rng(1).normal(size=(3, 9))
+    source: Any = directions
+    if form == "npy":
+        source = str(tmp_path / "directions.npy")
+        np.save(source, directions)
+    elif form == "csv":
+        source = str(tmp_path / "directions.csv")
+        np.savetxt(source, directions, delimiter=",", header=",".join(f"d{i}" for i in range(9)), comments="")
+    run = simulation().sample(
+        num_steps=15, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN, directions=source
+    )
+    assert list(run.trajectory.columns) == ["step", "walker", "potential", "loss", "c0", "c1", "c2"]
+    positions = awkward.run.trajectory.iloc[:2, 4:].to_numpy()
+    np.testing.assert_allclose(run.trajectory.iloc[:, 4:], positions @ directions.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("directions", [np.ones((2, 8)), np.full((1, 9), np.nan), "nowhere.npy"])
+def test_directions_that_do_not_fit_are_refused(directions):
+    with pytest.raises(InputError, match=r"^directions: .* Expected: "):
+        simulation().sample(directions=directions)
+
+
+def test_user_observables_get_a_column_each(awkward):
+    observables = {
+        "norm": lambda parameters: tf.norm(parameters, axis=-1),
+        "first": lambda parameters: parameters[:, 0],
+        "mean": lambda parameters: keras.ops.mean(parameters, axis=-1),
+    }
+    run = simulation().sample(num_steps=35, record_every=35, trajectory_every=35, observables=observables)
+    assert list(run.run_info.columns[-3:]) == ["norm", "first", "mean"]
+    positions = run.trajectory.iloc[:, 4:].to_numpy()
+    np.testing.assert_allclose(run.run_info["norm"], np.linalg.norm(positions, axis=1), rtol=1e-13)
+    np.testing.assert_array_equal(run.run_info["first"], positions[:, 0])
+    np.testing.assert_allclose(run.run_info["mean"], positions.mean(axis=1), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("observables", "sentence"),
+    [
+        ({"loss": lambda p: p[:, 0]}, r"a name is taken by a column of run\.csv\. Received: loss\."),
+        ({"all": lambda p: p}, r"'all' must give one number a walker\. Received: shape \(2, 9\)\. Expected: \(2,\)\."),
+        ({"norm": lambda p: np.linalg.norm(p, axis=1)}, r"'norm' cannot be computed inside the compiled steps"),
+    ],
+)
+def test_observables_that_cannot_be_recorded_are_refused(observables, sentence):
+    with pytest.raises(InputError, match=r"^observables: " + sentence):
+        simulation().sample(num_steps=2, observables=observables)
+
+
+def test_callbacks_are_called_when_the_files_are_up_to_date(monkeypatch):
+    monkeypatch.setattr(loop_module, "_MOST_STEPS", 9)
+    seen = []
+
+    def callback(folder, step):
+        seen.append((step, load(folder).run_info["step"].max()))
+
+    simulation().sample(num_steps=30, record_every=3, checkpoint_seconds=1e-9, callbacks=[callback])
+    assert seen == [(9, 9), (18, 18), (27, 27), (30, 30)]
+
+
+def test_metropolis_methods_record_their_acceptance(executed):
+    rows, _ = executed("HMC", "graph")
+    assert rows.columns[-1] == "acceptance"
+    assert rows["acceptance"].between(0, 1).all()
+    run = simulation(batch_size=None, execution="graph").sample(
+        sampler=HamiltonianMonteCarlo(1, 0.0), num_steps=6, record_every=1, step_size=2.0
+    )
+    np.testing.assert_allclose(
+        run.averages["acceptance"], run.run_info.groupby("walker")["acceptance"].expanding().mean().sort_index(level=1)
+    )
+    assert (run.run_info["acceptance"] < 0.5).any()
+
+
+class BreakingState(NamedTuple):
+    position: Any
+    gradient: Any
+    potential: Any
+    loss: Any
+    log_prior: Any
+    steps: Any
+    rung: Any
+
+
+class Breaking:
+    """A random walk whose second walker becomes nan at a given step."""
+
+    name = "Breaking"
+    has_momentum = metropolis = full_batch = False
+    current = True
+    gradients_per_step = 1.0
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def init(self, position, evaluate, noise):
+        energy = evaluate(position)
+        steps = 0.0 * position[:, :1]
+        fields = (position, energy.gradient, energy.potential, energy.loss, energy.log_prior, steps, evaluate.rung)
+        return BreakingState(*fields)
+
+    def step(self, state, evaluate, noise):
+        second = np.array([[0.0], [1.0]])
+        position = state.position + 0.01 * noise.normal(state.position.shape)
+        position = where((state.steps + 1) * second == float(self.at), position + float("nan"), position)
+        energy = evaluate(position)
+        new = (position, energy.gradient, energy.potential, energy.loss, energy.log_prior, state.steps + 1, state.rung)
+        return BreakingState(*new), Info()
+
+    def get_config(self) -> dict:
+        return {"sampler": self.name, "at": self.at}
+
+
+@pytest.mark.parametrize("execution", ["graph", "xla"])
+def test_a_potential_that_becomes_nan_stops_the_run_and_keeps_what_came_before(tmp_path, execution):
+    folder = tmp_path / "run"
+    with pytest.raises(SamplingError, match=r"^The potential of walker 1 is nan after step 37\.") as caught:
+        simulation(execution=execution).sample(
+            sampler=Breaking(37), num_steps=60, record_every=4, trajectory_every=9, output=str(folder)
+        )
+    assert (caught.value.step, caught.value.walker) == (37, 1)
+    assert str(folder) in str(caught.value)
+    run = load(folder)
+    assert list(run.run_info.step) == [step for step in range(4, 37, 4) for _ in range(2)]
+    assert list(run.averages.step) == list(run.run_info.step)
+    assert list(run.trajectory.step) == [step for step in range(9, 37, 9) for _ in range(2)]
+    assert np.isfinite(run.trajectory).all(axis=None)
+
+
+@pytest.mark.parametrize(("sampler", "symbol"), [("BAOAB", "2/ω_max"), ("SGLD", "2/k_max")])
+def test_a_step_size_that_is_too_large_is_told_with_its_limit(sampler, symbol):
+    sim = simulation(hidden=[], batch_size=None)
+    curvature = np.linalg.eigvalsh(sim.hessians(0))[-1]
+    limit = 2 / np.sqrt(curvature) if sampler == "BAOAB" else 2 / curvature
+    with pytest.raises(SamplingError, match=r"step_size \S+ is too large") as caught:
+        sim.sample(sampler=sampler, num_steps=1000, step_size=float(3 * limit))
+    said = re.search(rf"{symbol} = (\S+) from", str(caught.value))
+    assert said is not None
+    np.testing.assert_allclose(float(said[1]), limit, rtol=0.01)

@@ -1,0 +1,305 @@
+"""U = N * mean loss - log prior with all its constants, for every loss, layer and way to evaluate walkers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tati_re import InputError, Simulation, priors
+from tati_re.data import Dataset
+from tati_re.engine.loop import Loop
+from tati_re.engine.observables import Observables
+from tati_re.models.backend import keras, tf
+from tati_re.posterior.function import FunctionPotential
+from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
+from tests.scenarios import TOLERANCE, rung_of
+
+N = 12
+GENERATOR = np.random.default_rng(8)
+X = GENERATOR.normal(size=(N, 3))
+CLASSES = np.arange(N) % 3
+TWO = np.arange(N) % 2
+VALUES = GENERATOR.normal(size=(N, 2))
+SMALL = {"dtype": "float64", "verbose": 0, "execution": "graph", "seed": 5}
+
+
+def log_softmax(outputs):
+    return outputs - np.log(np.exp(outputs).sum(axis=1, keepdims=True))
+
+
+def gaussian(outputs, std=0.3):
+    return np.sum((VALUES - outputs) ** 2 / (2 * std**2) + np.log(std * np.sqrt(2 * np.pi)), axis=1)
+
+
+def sparse(outputs):
+    return -log_softmax(outputs)[np.arange(N), CLASSES]
+
+
+def binary(outputs):
+    return (np.log1p(np.exp(outputs)) - TWO[:, None] * outputs)[:, 0]
+
+
+LOSSES = {
+    "gaussian": (VALUES, gaussian, {"noise_std": 0.3}),
+    "sparse_categorical_crossentropy": (CLASSES, sparse, {}),
+    "categorical_crossentropy": (np.eye(3)[CLASSES], sparse, {}),
+    "binary_crossentropy": (TWO, binary, {}),
+    "mean_squared_error": (VALUES, lambda outputs: np.mean((VALUES - outputs) ** 2, axis=1), {}),
+    "mean_absolute_error": (VALUES, lambda outputs: np.mean(np.abs(VALUES - outputs), axis=1), {}),
+}
+
+
+def dense(units: int, activation: str | None = None):
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(units, activation=activation)])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_potential_of_every_loss_counts_its_constants(name):
+    targets, per_example, options = LOSSES[name]
+    model = dense(1 if name.startswith("binary") else 3 if "crossentropy" in name else 2)
+    sim = Simulation(model, (X, targets), loss=name, prior_std=2.0, **SMALL, **options)
+    theta = sim.parameters
+    outputs = X @ theta[: -model.output_shape[1]].reshape(3, -1) + theta[-model.output_shape[1] :]
+    losses = per_example(outputs)
+    assert sim.loss() == pytest.approx(losses.mean(), rel=1e-12)
+    prior = theta @ theta / 8 + len(theta) * np.log(2 * np.sqrt(2 * np.pi))
+    assert sim.potential() == pytest.approx(losses.sum() + prior, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [
+        ("sparse_categorical_crossentropy", "softmax"),
+        ("categorical_crossentropy", "softmax"),
+        ("binary_crossentropy", "sigmoid"),
+    ],
+)
+def test_probabilities_and_logits_give_one_potential(name, activation):
+    targets, _, _ = LOSSES[name]
+    units = 1 if activation == "sigmoid" else 3
+    logits = Simulation(dense(units), (X, targets), loss=name, **SMALL)
+    ending = Simulation(dense(units, activation), (X, targets), loss=name, **SMALL)
+    ending.parameters = logits.parameters
+    assert ending.potential() == pytest.approx(logits.potential(), rel=1e-12)
+    np.testing.assert_allclose(ending.gradients(), logits.gradients(), rtol=1e-9)
+    np.testing.assert_allclose(ending.predict_probabilities(X), logits.predict_probabilities(X), rtol=1e-12)
+    assert ending.score() == logits.score()
+
+
+def test_default_losses_and_outputs_fit_the_labels():
+    for targets, loss, outputs in (
+        (CLASSES, "sparse", 3),
+        (np.eye(3)[CLASSES], "categorical", 3),
+        (VALUES, "gauss", 2),
+    ):
+        sim = Simulation(data=(X, targets), **SMALL)
+        assert sim._engine().potential.loss.name.startswith(loss)
+        assert sim.predict(X).shape == (N, outputs)
+    sim = Simulation(data=(X, TWO), loss="binary_crossentropy", **SMALL)
+    assert sim.predict(X).shape == (N, 1)
+
+
+def test_labels_by_sign_are_taken_by_their_sign():
+    signs = 2.0 * TWO - 1
+    by_sign = Simulation(dense(1), (X, signs), loss="binary_crossentropy", **SMALL)
+    by_class = Simulation(dense(1), (X, TWO), loss="binary_crossentropy", **SMALL)
+    by_sign.parameters = by_class.parameters
+    assert by_sign.potential() == pytest.approx(by_class.potential(), rel=1e-14)
+    assert by_sign.score() == by_class.score()
+    squares = Simulation(data=(X, signs), loss="mean_squared_error", **SMALL)
+    right = np.mean((squares.predict(X)[:, 0] > 0) == (signs > 0))
+    assert squares.score() == pytest.approx(right)
+    two = [Simulation(dense(2), (X, y), loss="sparse_categorical_crossentropy", **SMALL) for y in (signs, TWO)]
+    two[0].parameters = two[1].parameters
+    assert two[0].potential() == two[1].potential()
+    assert two[0].score() == two[1].score()
+
+
+def test_class_numbers_as_values_have_no_accuracy():
+    sim = Simulation(data=(X, CLASSES), loss="mse", **SMALL)
+    assert sim.predict(X).shape == (N, 1)
+    assert "accuracy" not in sim.sample(num_steps=1, record_every=1).run_info.columns
+    with pytest.raises(InputError, match="accuracy of a classifier"):
+        sim.score()
+    with pytest.raises(InputError, match=r"^loss: categorical_crossentropy needs one output"):
+        Simulation(dense(1), (X, CLASSES), loss="categorical_crossentropy", **SMALL).loss()
+
+
+def test_accuracy_of_one_output_is_by_threshold():
+    sim = Simulation(dense(1), (X, TWO), loss="mean_squared_error", **SMALL)
+    assert sim.score() == pytest.approx(np.mean((sim.predict(X)[:, 0] > 0.5) == TWO))
+    assert 0 < sim.score() < 1
+
+
+@pytest.mark.parametrize(
+    "loss", [keras.losses.CategoricalCrossentropy(from_logits=True), keras.losses.Huber(), "huber", "log_cosh"]
+)
+def test_keras_losses_are_means_over_examples(loss):
+    targets = np.eye(3)[CLASSES]
+    sim = Simulation(dense(3), (X, targets), loss=loss, prior="none", **SMALL)
+    function = keras.losses.get(loss) if isinstance(loss, str) else loss
+    expected = np.mean(function(targets, sim.predict(X)))
+    # Keras' loss objects compute in float32.
+    assert sim.loss() == pytest.approx(expected, rel=1e-6)
+    assert sim.potential() == pytest.approx(N * sim.loss(), rel=1e-14)
+
+
+# layers and their slopes
+
+IMAGES = GENERATOR.normal(size=(N, 4, 4, 1))
+SERIES = GENERATOR.normal(size=(N, 5, 2))
+LAYERS = {
+    "Dense": (X, lambda: [keras.layers.Dense(4, activation="tanh")]),
+    "Conv2D": (IMAGES, lambda: [keras.layers.Conv2D(2, 3, activation="tanh"), keras.layers.Flatten()]),
+    "LSTM": (SERIES, lambda: [keras.layers.LSTM(2)]),
+    "BatchNormalization": (X, lambda: [keras.layers.Dense(3, activation="tanh"), keras.layers.BatchNormalization()]),
+}
+
+
+def layered(name: str, **options) -> Simulation:
+    inputs, layers = LAYERS[name]
+    keras.utils.set_random_seed(9)
+    model = keras.Sequential([keras.Input(inputs.shape[1:]), *layers(), keras.layers.Dense(3)])
+    return Simulation(model, (inputs, CLASSES), **SMALL | options)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_and_hessian_products_are_slopes_of_the_potential(name):
+    sim = layered(name)
+    theta, step = sim.parameters.copy(), 1e-4
+    direction = np.random.default_rng(0).normal(size=theta.shape)
+    slope, curved = sim.gradients() @ direction, sim.hessian_vector_product(direction)
+    potentials, gradients = {}, {}
+    for times in (-2, -1, 1, 2):
+        sim.parameters = theta + times * step * direction
+        potentials[times], gradients[times] = sim.potential(), sim.gradients()
+
+    def difference(values):
+        return (8 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12 * step)
+
+    assert difference(potentials) == pytest.approx(slope, rel=1e-6)
+    np.testing.assert_allclose(difference(gradients), curved, rtol=1e-6, atol=1e-6 * np.abs(curved).max())
+
+
+# walker evaluation
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("walker_batches", ["own", "shared"])
+def test_walkers_are_evaluated_alike_in_every_way(dtype, walker_batches):
+    found = {}
+    start = np.random.default_rng(1).normal(size=(3, 31))
+    for how in ("vectorized", "unrolled", "looped"):
+        options = {"dtype": dtype, "walker_batches": walker_batches, "walker_evaluation": how, "num_walkers": 3}
+        sim = layered("Dense", batch_size=5, **options)
+        sim.parameters = start
+        # The third batch of an epoch is the short one.
+        found[how] = [(sim.gradients(), sim.loss(), sim.score()) for _ in range(3)]
+    tolerance = 1e-12 if dtype == "float64" else 1e-6
+    for how in ("unrolled", "looped"):
+        for here, there in zip(found[how], found["vectorized"], strict=True):
+            for value, expected in zip(here, there, strict=True):
+                np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+    same = np.allclose(found["looped"][0][1][0], found["looped"][0][1][1])
+    assert not same
+
+
+@pytest.mark.parametrize("options", [{}, {"walker_batches": "shared"}, {"batch_size": None}])
+def test_bytes_are_scaled_like_numbers(options):
+    pixels = np.random.default_rng(2).integers(0, 256, (N, 3), dtype=np.uint8)
+    found = []
+    for inputs, scale in ((pixels, 1 / 255), (pixels / 255, 1.0)):
+        data = Dataset.from_arrays(inputs, CLASSES, input_scale=scale)
+        sim = Simulation(dense(3), data, **{**SMALL, "batch_size": 5, "num_walkers": 2, **options})
+        sim.parameters = np.linspace(-1, 1, 24).reshape(2, 12)
+        found.append((sim.gradients(), sim.loss(), sim.score(), sim.predict(inputs)))
+    for here, there in zip(*found, strict=True):
+        np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-12)
+
+
+def test_own_batches_differ_and_shared_ones_do_not():
+    for walker_batches, spread in (("own", True), ("shared", False)):
+        sim = layered("Dense", batch_size=5, walker_batches=walker_batches, num_walkers=3)
+        assert (np.ptp(sim.loss()) > 0) == spread
+
+
+# box prior
+
+
+def after(sampler, potential, step_size: float, num_steps: int, walkers: int = 40_000) -> np.ndarray:
+    """Where independent walkers are after some steps from 0, the only thing that is recorded."""
+    loop = Loop(
+        potential, sampler, Observables(sampler, None), rung_of([step_size] * walkers), 1, "graph", record_every=10**6
+    )
+    carry = loop.start(np.zeros((walkers, potential.num_parameters)), ())
+    for first in range(1, num_steps + 1, loop.chunk_steps):
+        carry = loop.run(carry, first, min(loop.chunk_steps, num_steps + 1 - first)).carry
+    return carry.state.position.numpy()
+
+
+def within(values: np.ndarray, expected: float) -> None:
+    assert abs(values.mean() - expected) < TOLERANCE * values.std() / np.sqrt(len(values))
+
+
+@pytest.mark.parametrize(("sampler", "step_size", "num_steps"), [(Splitting("BAOAB"), 0.5, 60), (SGLD(), 0.05, 100)])
+def test_langevin_walkers_are_reflected_at_the_walls_and_fill_the_box(sampler, step_size, num_steps):
+    """The uniform law is exact at every step size; 40,000 walkers resolve 2.5 % of the second moment."""
+    flat = FunctionPotential(lambda x: 0.0 * tf.reduce_sum(x, -1), 1, prior=priors.Box(0.7))
+    positions = after(sampler, flat, step_size, num_steps)[:, 0]
+    assert np.abs(positions).max() <= 0.7
+    within(positions, 0.0)
+    within(positions**2, 0.7**2 / 3)
+    within(positions**4, 0.7**4 / 5)
+
+
+def test_hmc_rejects_what_leaves_the_box():
+    """A standard normal law, truncated at 1: its second moment is 1 - 2 φ(1) / (2 Φ(1) - 1) = 0.2911."""
+    well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), 1, prior=priors.Box(1.0))
+    positions = after(HamiltonianMonteCarlo(4, 0.5), well, 0.3, 60)[:, 0]
+    assert np.abs(positions).max() <= 1
+    within(positions, 0.0)
+    within(positions**2, 0.291125)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bound", [0.1, 0.3, 0.7, 1.0, 1.1, 3.3])
+def test_a_reflected_position_is_inside_to_the_last_bit(bound, dtype):
+    box = priors.Box(bound)
+    edge = dtype(bound)
+    near = [np.nextafter(edge, dtype(np.inf)), edge, np.nextafter(edge, dtype(0)), edge * dtype(1.5), 3 * edge]
+    near += [np.nextafter(3 * edge, dtype(0)), np.nextafter(3 * edge, dtype(np.inf)), 5 * edge, dtype(0)]
+    position = np.array([near, [-value for value in near]], dtype)
+    reflected, momentum = box.confine(tf.constant(position), tf.ones_like(position))
+    assert np.isfinite(box.log_prob(reflected)).all()
+    np.testing.assert_array_equal(reflected[:, 1:3], position[:, 1:3])
+    np.testing.assert_allclose(np.abs(reflected[:, 3]), edge / 2, rtol=1e-5)
+    np.testing.assert_array_equal(momentum[:, 3], [-1, -1])
+    np.testing.assert_array_equal(momentum[:, 1], [1, 1])
+
+
+# what is said
+
+
+def test_the_start_of_a_run_says_what_is_sampled(capsys):
+    options = {**SMALL, "verbose": 2}
+    Simulation(data=(X, VALUES), loss="mean_squared_error", prior="none", **options).sample(num_steps=1)
+    said = capsys.readouterr().out
+    assert "BAOAB on arrays: 8 parameters, 1 walker(s), temperature 1." in said
+    assert "U = L + V; L = 12 * the mean loss (the mean squared error), from all examples; V = -log prior" in said
+    assert "Nothing confines U" in said
+    # U = sum over both outputs of d² / 2, so that the variance of the noise is 1.
+    assert "stands for Gaussian noise of standard deviation 1;" in said
+    Simulation(data=(X, VALUES), loss="mean_absolute_error", **options).sample(num_steps=1)
+    assert "The loss mean_absolute_error is no likelihood with its constant" in capsys.readouterr().out
+
+
+def test_weight_regularisers_become_part_of_the_prior(capsys):
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.3), use_bias=False)]
+    )
+    sim = Simulation(model, (X, VALUES), prior="none", **{**SMALL, "verbose": 2})
+    theta = sim.parameters
+    expected = N * sim.loss() + N * 0.3 * theta @ theta
+    assert sim.potential() == pytest.approx(expected, rel=1e-6)
+    sim.sample(num_steps=1)
+    assert "12 times the model's weight regularisers" in capsys.readouterr().out

@@ -1,0 +1,357 @@
+"""A run that stopped, for whatever reason, goes on as if it had not: the same bytes in every table but timing.csv."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from tati_re import InputError, Simulation, load
+from tati_re.engine import checkpoint
+from tati_re.engine import loop as loop_module
+from tati_re.samplers import SGLD
+
+HALF, STEPS = 23, 46
+GENERATOR = np.random.default_rng(6)
+DATA = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
+OPTIONS = {
+    "num_walkers": 2,
+    "seed": 4,
+    "verbose": 0,
+    "execution": "graph",
+    "batch_size": 4,
+    "step_size": 0.02,
+    "record_every": 7,
+    "trajectory_every": 5,
+    "num_burnin_steps": 11,
+}
+CASES = {
+    "BAOAB, own batches": {"dtype": "float64"},
+    "ABOBA, shared batches, h5": {"sampler": "ABOBA", "walker_batches": "shared", "trajectory_format": "h5"},
+    "SGLD, with replacement": {"sampler": "SGLD", "batch_sampling": "replacement"},
+    "HMC, all examples": {"sampler": "HMC", "batch_size": None, "num_leapfrog_steps": 3, "trajectory_format": "h5"},
+    "adam": {"optimizer": "adam"},
+    "OBABO, xla": {"sampler": "OBABO", "execution": "xla", "num_walkers": 1},
+}
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """What the tables of a run hold: bytes of a CSV file, arrays of an HDF5 file."""
+    found: dict[str, object] = {name: (folder / name).read_bytes() for name in ("run.csv", "averages.csv")}
+    for path in folder.glob("trajectory.*"):
+        if path.suffix == ".csv":
+            found[path.name] = path.read_bytes()
+        else:
+            with h5py.File(path) as file:
+                found[path.name] = {name: np.asarray(file[name]).tolist() for name in file}
+    assert len(found) == 3
+    return found
+
+
+def start(folder: Path, num_steps: int = STEPS, **options):
+    sim = Simulation(data=DATA, **OPTIONS | options)
+    run = sim.fit if "optimizer" in options else sim.sample
+    return run(num_steps=num_steps, output=str(folder))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_twice_n_steps_are_n_steps_and_n_more(tmp_path, case):
+    start(tmp_path / "whole", **CASES[case])
+    start(tmp_path / "halves", num_steps=HALF, **CASES[case])
+    run = Simulation.resume(str(tmp_path / "halves"), num_steps=STEPS, data=DATA)
+    assert contents(tmp_path / "halves") == contents(tmp_path / "whole")
+    assert run.manifest["options"]["num_steps"] == STEPS
+    np.testing.assert_array_equal(run.moments.mean, load(tmp_path / "whole").moments.mean)
+
+
+# ends before the end
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict[str, object]:
+    """The tables of the run that the tests below interrupt."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    start(folder)
+    return contents(folder)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory) -> tuple[Path, str]:
+    """The same run, stopped by Ctrl-C after checkpoints at steps 9 and 18, and what it said."""
+    folder, asked = tmp_path_factory.mktemp("stopped") / "run", []
+
+    def interrupt(_, step):
+        if not asked:
+            asked.append(step)
+            thread = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT))
+            thread.start()
+            thread.join()
+
+    sim, said = Simulation(data=DATA, **OPTIONS), []
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop_module, "_MOST_STEPS", 9)
+        patch.setattr("tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text))
+        sim.sample(num_steps=STEPS, output=str(folder), checkpoint_seconds=1e-9, callbacks=[interrupt])
+    assert asked == [9]
+    assert signal.getsignal(signal.SIGINT) is before
+    return folder, said[-1]
+
+
+@pytest.fixture
+def copy(stopped, tmp_path) -> Path:
+    return Path(shutil.copytree(stopped[0], tmp_path / "copy"))
+
+
+def test_ctrl_c_ends_with_a_checkpoint_and_says_how_to_go_on(stopped):
+    folder, said = stopped
+    assert checkpoint.load(folder)[1]["step"] == 18
+    assert said.startswith("Interrupted after a checkpoint")
+    assert f"Step 18 of {STEPS}" in said
+    assert f"--resume {folder}" in said
+
+
+def test_an_interrupted_run_goes_on_and_a_finished_one_says_so(copy, whole, capsys):
+    Simulation.resume(copy, data=DATA)
+    assert contents(copy) == whole
+    capsys.readouterr()
+    run = Simulation.resume(str(copy), data=DATA, verbose=2)
+    assert f"All {STEPS} steps of this run are done; give a larger num_steps to go on." in capsys.readouterr().out
+    assert contents(copy) == whole
+    assert run.run_info["step"].max() == 42
+
+
+def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, monkeypatch, capsys):
+    monkeypatch.setattr(loop_module, "_MOST_STEPS", 9)
+    folder = tmp_path / "run"
+    start(folder, max_time=1e-6, verbose=2)
+    said = capsys.readouterr().out
+    assert "max_time is over" in said
+    assert f"--resume {folder}" in said
+    assert checkpoint.load(folder)[1]["step"] == 9
+    Simulation.resume(str(folder), data=DATA, verbose=0)
+    assert contents(folder) == whole
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(copy, whole, capsys):
+    current = copy / checkpoint.FOLDER / checkpoint.CURRENT
+    content = bytearray(current.read_bytes())
+    content[len(content) // 2] ^= 1
+    current.write_bytes(content)
+    Simulation.resume(str(copy), data=DATA, verbose=2)
+    said = capsys.readouterr().out
+    assert "current.npz is damaged" in said
+    assert "the previous checkpoint, of step 9, is used" in said
+    assert contents(copy) == whole
+
+
+def test_two_damaged_checkpoints_are_refused(copy):
+    for name in (checkpoint.CURRENT, checkpoint.PREVIOUS):
+        (copy / checkpoint.FOLDER / name).write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"^No checkpoint in .* can be used: current\.npz is damaged"):
+        Simulation.resume(str(copy), data=DATA)
+
+
+def test_rows_past_the_checkpoint_are_cut_off(copy, whole):
+    for name in ("run.csv", "averages.csv", "trajectory.csv"):
+        with open(copy / name, "ab") as file:
+            file.write(b"28,0,1.0,0.02\n28,1,half a li")
+    Simulation.resume(str(copy), data=DATA)
+    assert contents(copy) == whole
+
+
+# refused
+
+
+def test_data_that_changed_are_refused(copy):
+    changed = DATA[0], DATA[1] + 1e-12
+    with pytest.raises(InputError, match=r"^resume: the data are not those of the run\."):
+        Simulation.resume(str(copy), data=changed)
+
+
+def test_arrays_must_be_given_again(copy):
+    with pytest.raises(InputError, match=r"^resume: the run was started with data given in Python\. Expected: data="):
+        Simulation.resume(str(copy))
+
+
+def test_options_cannot_be_changed(copy):
+    with pytest.raises(InputError, match="step_size"):
+        Simulation.resume(str(copy), data=DATA, step_size=0.1)
+
+
+def test_other_observables_are_refused(copy):
+    with pytest.raises(InputError, match=r"^resume: other observables than the run has\."):
+        Simulation.resume(str(copy), data=DATA, observables={"first": lambda p: p[:, 0]})
+
+
+def test_no_run_there(tmp_path):
+    with pytest.raises(InputError, match="not the folder of a run"):
+        Simulation.resume(str(tmp_path))
+
+
+def test_a_folder_that_is_not_empty_is_refused_unless_it_may_be_overwritten(copy, whole):
+    with pytest.raises(InputError, match=r"is not empty\. .* Expected: a new folder, overwrite"):
+        start(copy)
+    np.save(copy / "directions.npy", np.ones((1, 3)))
+    Simulation(data=DATA, **OPTIONS).sample(num_steps=STEPS, output=str(copy), overwrite=True)
+    assert contents(copy) == whole
+
+
+def test_a_sampler_object_must_be_given_again(tmp_path):
+    sim = Simulation(data=DATA, **OPTIONS)
+    for name, steps in (("whole", STEPS), ("halves", HALF)):
+        sim.parameters = np.zeros(3)
+        sim.sample(sampler=SGLD(), num_steps=steps, output=str(tmp_path / name))
+    with pytest.raises(InputError, match=r"^resume: the run was started with sampler given in Python"):
+        Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA)
+    Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA, sampler=SGLD())
+    assert contents(tmp_path / "halves") == contents(tmp_path / "whole")
+
+
+# killed
+
+LONG = 1_500
+NURSERY = """
+import json, os, sys
+import numpy as np
+from tati_re import Simulation
+from tati_re.engine import loop
+
+loop._MOST_STEPS = 20
+data = np.load(sys.argv[1])
+for line in sys.stdin:
+    job = json.loads(line)
+    if child := os.fork():
+        os.waitpid(child, 0)
+        print("ended", flush=True)
+        continue
+    replace = os.replace
+    count = 0
+
+    def dying(source, target):
+        global count
+        count += str(source).endswith("current.npz.partial")
+        if count == 3 and str(source).endswith(job["dies_at"]):
+            os._exit(9)
+        replace(source, target)
+
+    if job["dies_at"]:
+        os.replace = dying
+    first = []
+
+    def callback(folder, step):
+        if not first:
+            first.append(step)
+            print(os.getpid(), flush=True)
+
+    sim = Simulation(data=(data["x"], data["y"]), **job["options"])
+    sim.sample(num_steps=job["steps"], output=job["folder"], checkpoint_seconds=1e-3, callbacks=[callback])
+    os._exit(0)
+"""
+
+
+class Nursery:
+    """A process that has loaded TensorFlow and starts runs, each in a child of its own that can be killed."""
+
+    def __init__(self, data: Path) -> None:
+        np.savez(data, x=DATA[0], y=DATA[1])
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", NURSERY, str(data)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=Path(__file__).parents[1],
+        )
+
+    def start(self, folder: Path, options: dict, dies_at: str = "") -> int:
+        """Returns the process id once the first checkpoint of the run is written."""
+        job = {"folder": str(folder), "options": OPTIONS | options, "steps": LONG, "dies_at": dies_at}
+        print(json.dumps(job), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+    def wait(self) -> None:
+        assert self.process.stdout.readline() == "ended\n"
+
+
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory) -> Iterator[Nursery]:
+    started = Nursery(tmp_path_factory.mktemp("nursery") / "data.npz")
+    yield started
+    started.process.stdin.close()
+    started.process.wait(timeout=60)
+    started.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    """`long_run(name, options)`: the tables of an uninterrupted run, made once."""
+    done = {}
+
+    def tables(options: dict) -> dict[str, bytes]:
+        key = str(options)
+        if key not in done:
+            folder = tmp_path_factory.mktemp("long") / "run"
+            start(folder, num_steps=LONG, **options)
+            done[key] = contents(folder)
+        return done[key]
+
+    return tables
+
+
+def goes_on_as_if_nothing_had_happened(folder: Path, expected: dict[str, bytes]) -> int:
+    """Resumes for a few steps; returns the step of the checkpoint that it went on from."""
+    _, meta, _ = checkpoint.load(folder)
+    last = min(LONG, meta["step"] + 40)
+    Simulation.resume(str(folder), num_steps=last, data=DATA)
+    for name, whole in expected.items():
+        found = (folder / name).read_bytes()
+        assert whole.startswith(found), name
+        every, burnin = (5, 11) if name.startswith("trajectory") else (7, 11 if name == "averages.csv" else 0)
+        assert found.count(b"\n") == 1 + 2 * (last // every - burnin // every), name
+    return meta["step"]
+
+
+def kill_and_resume(nursery: Nursery, long_run, tmp_path: Path, options: dict, instants: list[float]) -> None:
+    steps = []
+    for number, instant in enumerate(instants):
+        folder = tmp_path / str(number)
+        child = nursery.start(folder, options)
+        time.sleep(instant)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        nursery.wait()
+        steps.append(goes_on_as_if_nothing_had_happened(folder, long_run(options)))
+    assert min(steps) < LONG and len(set(steps)) > 1
+
+
+def test_kill_9_at_two_instants(nursery, long_run, tmp_path):
+    kill_and_resume(nursery, long_run, tmp_path, {}, [random.uniform(0, 0.1), random.uniform(0.1, 0.6)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["BAOAB, own batches", "SGLD, with replacement"])
+def test_kill_9_at_twenty_instants(nursery, long_run, tmp_path, case):
+    instants = [random.uniform(0, 1) for _ in range(10)]
+    kill_and_resume(nursery, long_run, tmp_path, CASES[case] | {"num_burnin_steps": 11}, instants)
+
+
+@pytest.mark.parametrize("dies_at", ["current.npz", "current.npz.partial"])
+def test_a_kill_inside_the_writing_of_a_checkpoint_loses_at_most_one_interval(nursery, long_run, tmp_path, dies_at):
+    """The third checkpoint, of step 40: killed before the current one is set aside, or the new one gets its name."""
+    nursery.start(tmp_path / "run", {}, dies_at)
+    nursery.wait()
+    assert goes_on_as_if_nothing_had_happened(tmp_path / "run", long_run({})) in (20, 40)

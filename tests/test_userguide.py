@@ -1,0 +1,44 @@
+"""The code blocks of README and userguide run, page by page, as a reader would run them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *sorted(f"userguide/{page.name}" for page in (ROOT / "userguide").glob("*.md"))]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def run_command(line: str) -> None:
+    from tati_re.cli import optimize, sample
+
+    program, *arguments = shlex.split(line)
+    status = {"tati-sample": sample.main, "tati-optimize": optimize.main}[program](arguments)
+    assert status == 0, line
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+def test_page_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "__main__"}
+    for kind, text in blocks(page):
+        if kind == "python":
+            exec(compile(text, page, "exec"), names)
+        else:
+            for line in text.splitlines():
+                run_command(line.removeprefix("$ "))
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert ((ROOT / page).parent / target).exists(), f"{page} points at {target}"
