@@ -50,4 +50,5 @@ def bare_gradient(row: Row, execution: str, walker_evaluation: str) -> Callable[
         np.asarray(place[0])
         return _STEPS
 
+    call()
     return lambda seconds: milliseconds_per_step(call, seconds)

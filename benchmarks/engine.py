@@ -57,8 +57,9 @@ def measure(row: Row, repetitions: int, seconds: float, with_jax: bool) -> Resul
         seconds: Of one measurement.
         with_jax: JAX is installed.
     """
-    ways = [(execution, how) for execution in row.executions for how in row.evaluations]
     auto = Steps(row)
+    executions = ("xla", "graph") if auto.xla_safe else ("graph",)
+    ways = [(execution, how) for execution in executions for how in row.evaluations]
     chosen = f"{auto.execution} {auto.walker_evaluation}"
     measures = {f"auto {chosen}": auto.measure}
     for execution, how in ways:

@@ -22,6 +22,7 @@ class Steps:
         execution: What "auto" came to.
         walker_evaluation: Likewise.
         chunk_steps: Steps of one call.
+        xla_safe: XLA can compile the network.
     """
 
     def __init__(self, row: Row, execution: str = "auto", walker_evaluation: str = "auto") -> None:
@@ -33,6 +34,7 @@ class Steps:
 
         self._deterministic = deterministic
         potential, position, options = potential_of(row, walker_evaluation)
+        self.xla_safe = potential.flat.xla_safe
         self.execution = choose_execution(execution, potential.flat.xla_safe)
         self.walker_evaluation = potential.walker_evaluation
         method = Splitting("BAOAB", options.friction)

@@ -45,11 +45,6 @@ class Row:
         return self.network[0].isdigit()
 
     @property
-    def executions(self) -> tuple[str, ...]:
-        """The executions that can compile the network: XLA has no LSTM."""
-        return ("graph",) if self.network == "lstm" else ("xla", "graph")
-
-    @property
     def evaluations(self) -> tuple[str, ...]:
         """The ways to evaluate the walkers that differ for this row."""
         several = ("vectorized", "looped") if self.dense else ("looped",)

@@ -103,7 +103,14 @@ class System:
             options.potential,
             options.walker_evaluation,
             training,
+            under_xla=self.execution(options) == "xla",
         )
+
+    def execution(self, options: Options) -> str:
+        """What "auto" means: XLA where it compiles all layers of the model, else a graph."""
+        if options.execution != "auto":
+            return options.execution
+        return "xla" if self.flat.xla_safe else "graph"
 
 
 def assemble(options: Options, model=None, data=None) -> System:

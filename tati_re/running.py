@@ -1,35 +1,27 @@
-"""From a Simulation to a run in its folder: starting, going on, and saying what went wrong."""
+"""From a Simulation to a run in its folder: starting it, and saying what went wrong."""
 
 from __future__ import annotations
 
-import platform
-import shutil
-import sys
-import tempfile
-import weakref
-import zipfile
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tati_re._version import __version__
-from tati_re.assembly import OBJECTS
 from tati_re.engine import manifest, run_folder
 from tati_re.engine.driver import Driver, Outcome, Plan
-from tati_re.engine.loop import EXECUTIONS, Loop
+from tati_re.engine.environment import TemporaryFolder, deterministic, versions
+from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
 from tati_re.engine.storage import storing
 from tati_re.errors import InputError, SamplingError
-from tati_re.models.backend import keras, tf, threads
-from tati_re.models.build import load_model
+from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
-from tati_re.options import OPTIONS, Options, make_options
+from tati_re.options import Options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.samplers import Rung, make_sampler
+from tati_re.stored import read_directions, save_model
 
 SCHEMA_VERSION = 1
 _H5_FROM = 1_000
@@ -55,10 +47,10 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
 
 def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
     """Starts `Simulation.fit`."""
-    return _start(sim, options, objects, "fit", _optimizer(sim, options, objects))
+    return _start(sim, options, objects, "fit", optimizer_of(sim, options, objects))
 
 
-def _optimizer(sim, options: Options, objects: dict[str, Any]):
+def optimizer_of(sim, options: Options, objects: dict[str, Any]):
     return make_optimizer(
         objects.get("optimizer", options.optimizer), options.learning_rate, sim._system.flat.shapes, options.num_walkers
     )
@@ -66,15 +58,17 @@ def _optimizer(sim, options: Options, objects: dict[str, Any]):
 
 def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) -> Run:
     potential = sim._system.potential(options, objects, training=kind == "fit")
-    directions = _directions(objects.get("directions", options.directions), potential.num_parameters)
+    directions = read_directions(objects.get("directions", options.directions), potential.num_parameters)
+    observables = Observables(method, potential.metric_name, objects.get("observables"))
+    observables.check(tf.TensorSpec(sim._position.shape, potential.dtype))
     holder = None
     if options.output is None:
-        holder = _Temporary()
+        holder = TemporaryFolder()
         folder = holder.folder
     else:
         folder = run_folder.prepare(options.output, options.overwrite)
     progress = make_progress(options.verbose)
-    run = _Running(sim, options, objects, kind, method, potential, directions, folder, progress)
+    run = Running(sim, options, objects, kind, method, potential, directions, folder, progress)
     run.say_start()
     with storing(folder / "model.keras"):
         written = save_model(sim, folder / "model.keras")
@@ -94,71 +88,12 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
                 expected="auto or graph",
             )
         progress.message("XLA cannot compile this model: the steps run as a graph.")
-        run = _Running(sim, options, objects, kind, method, potential, directions, folder, progress, "graph")
+        run = Running(sim, options, objects, kind, method, potential, directions, folder, progress, "graph")
         driver, carry = run.begin()
     return run.finish(driver, carry, holder)
 
 
-def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any]) -> Run:
-    """Does the work of `Simulation.resume`."""
-    folder = Path(folder)
-    said = manifest.read(folder)
-    objects = {name: value for name, value in objects.items() if value is not None}
-    overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
-    for name in objects:
-        if name not in (*OBJECTS, "observables", "callbacks"):
-            what = "cannot be changed" if name in OPTIONS else "is not known"
-            raise InputError(f"resume: {name} {what}.", expected="num_steps, max_time, verbose, and what was an object")
-    stored = dict(said["options"])
-    steps = num_steps if num_steps is not None else stored.get("num_steps")
-    options = make_options({**stored, "max_time": None}, num_steps=steps, threads=said["threads"], **overrides)
-    for name in said["objects"]:
-        if name not in objects and not (name == "model" and (folder / "model.keras").exists()) and name != "directions":
-            raise InputError(
-                f"resume: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
-            )
-    given = dict(objects)
-    if "model" not in given and (folder / "model.keras").exists():
-        given["model"] = _stored_model(folder / "model.keras")
-    sim = cls.__new__(cls)
-    sim._start(make_options(options, hidden=[], model=None) if "model" in given else options, given)
-    if sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
-        raise InputError(
-            "resume: the data are not those of the run.",
-            received=sim.dataset.name,
-            expected=f"{said['dataset']['name']}, unchanged",
-        )
-    kind = said["kind"]
-    method = (
-        (given.get("sampler") or make_sampler(options.sampler, options))
-        if kind == "sample"
-        else _optimizer(sim, options, given)
-    )
-    potential = sim._system.potential(options, given, training=kind == "fit")
-    directions = (
-        np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None
-    )
-    progress = make_progress(options.verbose)
-    run = _Running(sim, options, given, kind, method, potential, directions, folder, progress, said["execution"])
-    if sorted(run.observables.extra) != sorted(said["observables"]):
-        raise InputError(
-            "resume: other observables than the run has.",
-            received=sorted(run.observables.extra),
-            expected=said["observables"],
-        )
-    if said["versions"] != versions():
-        progress.message(
-            "Other versions than the run was started with: it goes on with the same law, not byte for byte."
-        )
-    driver = run.driver()
-    carry = run.guard(lambda: driver.go_on(sim._position, sim._auxiliary))
-    if driver.step >= options.num_steps:
-        progress.message(f"All {driver.step} steps of this run are done; give a larger num_steps to go on.")
-    manifest.write(folder, said | {"options": stored | {"num_steps": max(options.num_steps, driver.step)}})
-    return run.finish(driver, carry, None)
-
-
-class _Running:
+class Running:
     """What a run needs, put together."""
 
     def __init__(
@@ -166,7 +101,7 @@ class _Running:
     ) -> None:
         self.sim, self.options, self.objects, self.kind, self.method = sim, options, objects, kind, method
         self.potential, self.directions, self.folder, self.progress = potential, directions, folder, progress
-        self.execution = execution or choose_execution(options.execution, sim._system.flat.xla_safe)
+        self.execution = execution or sim._system.execution(options)
         self.observables = Observables(method, potential.metric_name, objects.get("observables"))
         beta, step_size = (
             (options.beta, options.step_size) if kind == "sample" else (float("inf"), options.learning_rate)
@@ -336,117 +271,3 @@ class _Running:
         if step_size >= limit:
             return f"step_size {step_size:g} is too large: {found}."
         return f"step_size {step_size:g} is below {found}; the potential may be steeper elsewhere: try a smaller one."
-
-
-def choose_execution(requested: str, xla_safe: bool) -> str:
-    """What "auto" means: XLA where it compiles all layers of the model, else a graph."""
-    if requested in EXECUTIONS:
-        return requested
-    return "xla" if xla_safe else "graph"
-
-
-class _Temporary:
-    """A folder that goes when nothing needs it any more, at the latest when Python ends."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tati_re-"))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-
-
-@contextmanager
-def deterministic():
-    """TensorFlow's op determinism, for the time of a run: the same numbers in every run on the same machine."""
-    from tensorflow.python.framework import config
-
-    before = config.is_op_determinism_enabled()
-    if not before:
-        tf.config.experimental.enable_op_determinism()
-    try:
-        yield
-    finally:
-        if not before:
-            config.disable_op_determinism()
-
-
-def versions() -> dict[str, str]:
-    """What the numbers of a run depend on."""
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
-        "platform": f"{sys.platform} {platform.machine()}",
-    }
-
-
-def save_model(sim, path: Path) -> bool:
-    """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
-    flat = sim._system.flat
-    before = flat.get()
-    try:
-        flat.set(sim._position[0])
-        _set_auxiliary(flat.model, [value[0] for value in sim._auxiliary])
-        flat.model.save(path)
-    except (NotImplementedError, TypeError, ValueError):
-        path.unlink(missing_ok=True)
-        return False
-    finally:
-        flat.set(before)
-        _set_auxiliary(flat.model, flat.auxiliary)
-    return True
-
-
-def _set_auxiliary(model, values) -> None:
-    """Writes moving statistics, frozen weights and states of seeds into the Keras model."""
-    for variable, value in zip(model.non_trainable_variables, values, strict=True):
-        variable.assign(value)
-
-
-def _stored_model(path: Path):
-    """The model of a run folder."""
-    try:
-        return load_model(path)
-    except InputError as error:
-        raise InputError(f"resume: {error}", expected="model=..., the object with which the run was started") from None
-
-
-def _directions(source, num_parameters: int) -> np.ndarray | None:
-    """Row vectors `(k, parameters)` from an array or a file."""
-    if source is None:
-        return None
-    if isinstance(source, str):
-        path = Path(source)
-        if not path.exists():
-            raise InputError(
-                "directions: there is no such file.",
-                received=source,
-                expected="a .npy, .npz or .csv file of row vectors",
-            )
-        try:
-            source = _read_rows(path)
-        except (OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(
-                f"directions: {path} cannot be read: {reason}.", expected="a .npy, .npz or .csv file of row vectors"
-            ) from None
-    rows = np.atleast_2d(np.asarray(source, np.float64))
-    if rows.ndim != 2 or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
-        raise InputError(
-            "directions: not row vectors of the parameters.",
-            received=f"shape {rows.shape}",
-            expected=f"(k, {num_parameters}), finite",
-        )
-    return rows
-
-
-def _read_rows(path: Path) -> np.ndarray:
-    """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or without a header line."""
-    if path.suffix != ".csv":
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    lines = [line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
-    try:
-        np.asarray(lines[0], np.float64)
-    except ValueError:
-        lines = lines[1:]
-    return np.asarray(lines, np.float64)

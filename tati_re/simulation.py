@@ -15,7 +15,8 @@ from tati_re.models.backend import set_threads, tf
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import OPTIONS, Options, describe, make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.running import resume_run, start_fit, start_sampling
+from tati_re.resuming import resume_run
+from tati_re.running import start_fit, start_sampling
 
 
 class Simulation:
@@ -237,26 +238,33 @@ class Simulation:
             if self.num_walkers() > 1:
                 return values
             walker_index = 0
+        value = values[self._checked_walker(walker_index)]
+        return float(value) if np.ndim(value) == 0 else value
+
+    def _checked_walker(self, walker_index: int) -> int:
         if not 0 <= walker_index < self.num_walkers():
             raise InputError(
                 "walker_index: no such walker.", received=walker_index, expected=f"0 to {self.num_walkers() - 1}"
             )
-        value = values[walker_index]
-        return float(value) if np.ndim(value) == 0 else value
+        return walker_index
 
     # Predictions
 
-    def predict(self, inputs, parameters=None, walker_index: int = 0) -> np.ndarray:
-        """The model's outputs, `(n, ...)`.
+    def predict(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
+        """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers.
 
         Args:
             inputs: As in the data set, before scaling, `(n, ...)`.
-            parameters: `(parameters,)`. Default: those of the walker.
-            walker_index: Which walker. Default: 0.
+            parameters: `(parameters,)`. Default: those of the walkers.
+            walker_index: Which walker. Default: all.
         """
-        parameters = (
-            self._position[walker_index] if parameters is None else np.asarray(parameters, self._position.dtype)
-        )
+        if parameters is None and walker_index is None and self.num_walkers() > 1:
+            return np.stack([self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())])
+        walker_index = self._checked_walker(walker_index or 0)
+        parameters = self._position[walker_index] if parameters is None else np.asarray(parameters)
+        if parameters.shape != self._position.shape[1:]:
+            raise InputError("parameters: wrong shape.", received=parameters.shape, expected=self._position.shape[1:])
+        parameters = parameters.astype(self._position.dtype)
         inputs = fit_inputs(np.asarray(inputs), input_shape_of(self._system.model)[1:])
         if "outputs" not in self._predictors:
             system, potential = self._system, self._engine().potential
@@ -271,7 +279,7 @@ class Simulation:
             [self._predictors["outputs"](tf.constant(parameters), auxiliary, tf.constant(x)).numpy() for x in pieces]
         )
 
-    def predict_probabilities(self, inputs, parameters=None, walker_index: int = 0) -> np.ndarray:
+    def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
         return self._engine().potential.loss.probabilities(self.predict(inputs, parameters, walker_index))
 

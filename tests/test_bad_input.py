@@ -187,6 +187,7 @@ class Full:
 
 def test_a_full_disk_ends_the_run_and_keeps_what_came_before(folder, monkeypatch):
     monkeypatch.setattr(loop_module, "_MOST_STEPS", 10)
+    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 10)
     sim, disk = Simulation(data=(X, Y), **QUICK), Full(monkeypatch)
 
     def fill(_, step):

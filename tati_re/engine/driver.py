@@ -21,6 +21,8 @@ from tati_re.models.backend import tf
 
 _GIGABYTE = 1e9
 _MOST_WAITING = 16 * 2**20
+_FIRST_STEPS = 4
+_CHUNK_SECONDS = 0.5
 
 
 class Outcome(enum.Enum):
@@ -114,15 +116,18 @@ class Driver:
         plan, loop = self.plan, self.loop
         began = saved = time.monotonic()
         before, first = self.seconds, self.step
-        outcome = Outcome.FINISHED
+        outcome, most, took = Outcome.FINISHED, _FIRST_STEPS, began
         self.progress.start(plan.num_steps, self.step, loop.method.name, loop.walkers)
         try:
             with _interruptible() as interrupted:
                 while self.step < plan.num_steps:
-                    count = min(loop.chunk_steps, plan.num_steps - self.step)
+                    count = min(loop.chunk_steps, plan.num_steps - self.step, most)
                     chunk = loop.run(carry, self.step + 1, count)
                     self._take(chunk)
                     now = time.monotonic()
+                    # Chunks of half a second at most: Ctrl-C, max_time and checkpoints wait for their end.
+                    most = max(_FIRST_STEPS, int(count * _CHUNK_SECONDS / max(now - took, 1e-9)))
+                    took = now
                     self.seconds = before + now - began
                     self._check_finite(chunk.carry, self.step)
                     carry = chunk.carry

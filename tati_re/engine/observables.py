@@ -75,6 +75,15 @@ class Observables:
         values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
         return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
 
+    def check(self, position: tf.TensorSpec) -> None:
+        """Traces the user's own functions once, so that a bad one is refused before any work starts."""
+
+        def own(value):
+            return [self._own(name, function, value) for name, function in self.extra.items()]
+
+        if self.extra:
+            tf.function(own, autograph=False).get_concrete_function(position)
+
     @staticmethod
     def _own(name: str, function: Callable, position) -> tf.Tensor:
         try:

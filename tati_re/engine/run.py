@@ -142,6 +142,10 @@ class Run:
 
         model = load_model(self.folder / "model.keras")
         FlatModel(model).set(vector)
+        # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
+        statistics, _, _ = checkpoint.load(self.folder)
+        for k, variable in enumerate(model.non_trainable_variables):
+            variable.assign(statistics[f"auxiliary/{k}"][0 if which == "mean" else walker])
         with storing(path):
             model.save(path)
 

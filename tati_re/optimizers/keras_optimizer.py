@@ -10,6 +10,7 @@ import inspect
 import math
 from typing import Any, NamedTuple
 
+from tati_re.errors import InputError
 from tati_re.models.backend import keras, tf
 from tati_re.samplers.protocol import Info, Rung
 
@@ -47,6 +48,12 @@ class KerasOptimizer:
             optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate)
         else:
             optimizer = type(optimizer).from_config(optimizer.get_config())
+        if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
+            raise InputError(
+                "optimizer: global_clipnorm would take one norm over all walkers.",
+                received=f"{num_walkers} walkers",
+                expected="clipnorm, or one walker",
+            )
         self.optimizer = optimizer
         self.name = type(optimizer).__name__.lower()
         self._shapes = [tuple(shape) for shape in shapes]

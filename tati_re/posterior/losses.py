@@ -151,7 +151,7 @@ def make_loss(
     if isinstance(loss, keras.losses.Loss):
         config = loss.get_config()
         name = _snake(type(loss).__name__)
-        if name in CLASSIFICATION and not config.get("label_smoothing"):
+        if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
             from_logits = bool(config.get("from_logits", False))
         elif name not in REGRESSION:
             function = loss.call

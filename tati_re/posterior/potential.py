@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers
 from tati_re.samplers.protocol import Energy, Rung
 
 _FULL_CHUNK = 65_536
+_MOVES_DATA = 16
 
 
 class Batch(NamedTuple):
@@ -40,6 +42,7 @@ class ModelPotential:
         num_walkers: W.
         convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
         walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
+        under_xla: The steps will be compiled by XLA, which changes what "auto" means.
         training: The forward pass is Keras' training one: batch statistics, dropout, moving averages updated.
 
     Attributes:
@@ -58,6 +61,7 @@ class ModelPotential:
         convention: str = "posterior",
         walker_evaluation: str = "auto",
         training: bool = False,
+        under_xla: bool = False,
     ) -> None:
         self.flat, self.loss, self.prior, self.dataset, self.batches = flat, loss, prior, dataset, batches
         self.num_walkers = int(num_walkers)
@@ -68,8 +72,10 @@ class ModelPotential:
         self.scale = float(self.num_examples) if convention == "posterior" else 1.0
         self.training = training and flat.has_training_state
         self.shared = batches.full or batches.shared
+        batch_numbers = batches.batch_size * math.prod(dataset.inputs.shape[1:])
+        moves_data = under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
         self.walker_evaluation = choose(
-            walker_evaluation, flat.vectorizable, self.num_walkers, self.shared, self.training
+            walker_evaluation, flat.vectorizable, self.num_walkers, self.shared, self.training, moves_data
         )
         self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
         self.signs = is_signs(dataset)
@@ -88,7 +94,7 @@ class ModelPotential:
         return ModelEvaluate(self, rung, batch, auxiliary)
 
     def gather(self, batch: Batch | None):
-        """Inputs and labels of a batch: ready for the model where all walkers share them, else stored ones, walkers first."""
+        """Inputs and labels of a batch: ready for the model where walkers share them, else as stored, walkers first."""
         if batch is None:
             return self.prepared(self._x), self._y
         if self.shared:

@@ -1,0 +1,78 @@
+"""Going on with a run from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.assembly import OBJECTS
+from tati_re.engine import manifest
+from tati_re.engine.environment import versions
+from tati_re.engine.progress import make_progress
+from tati_re.engine.run import Run
+from tati_re.errors import InputError
+from tati_re.options import OPTIONS, make_options
+from tati_re.running import Running, optimizer_of
+from tati_re.samplers import make_sampler
+from tati_re.stored import stored_model
+
+
+def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any]) -> Run:
+    """Does the work of `Simulation.resume`."""
+    folder = Path(folder)
+    said = manifest.read(folder)
+    objects = {name: value for name, value in objects.items() if value is not None}
+    overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
+    for name in objects:
+        if name not in (*OBJECTS, "observables", "callbacks"):
+            what = "cannot be changed" if name in OPTIONS else "is not known"
+            raise InputError(f"resume: {name} {what}.", expected="num_steps, max_time, verbose, and what was an object")
+    stored = dict(said["options"])
+    steps = num_steps if num_steps is not None else stored.get("num_steps")
+    options = make_options({**stored, "max_time": None}, num_steps=steps, threads=said["threads"], **overrides)
+    for name in said["objects"]:
+        if name not in objects and not (name == "model" and (folder / "model.keras").exists()) and name != "directions":
+            raise InputError(
+                f"resume: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
+            )
+    given = dict(objects)
+    if "model" not in given and (folder / "model.keras").exists():
+        given["model"] = stored_model(folder / "model.keras")
+    sim = cls.__new__(cls)
+    sim._start(make_options(options, hidden=[], model=None) if "model" in given else options, given)
+    if sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
+        raise InputError(
+            "resume: the data are not those of the run.",
+            received=sim.dataset.name,
+            expected=f"{said['dataset']['name']}, unchanged",
+        )
+    kind = said["kind"]
+    method = (
+        (given.get("sampler") or make_sampler(options.sampler, options))
+        if kind == "sample"
+        else optimizer_of(sim, options, given)
+    )
+    potential = sim._system.potential(options, given, training=kind == "fit")
+    directions = (
+        np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None
+    )
+    progress = make_progress(options.verbose)
+    run = Running(sim, options, given, kind, method, potential, directions, folder, progress, said["execution"])
+    if sorted(run.observables.extra) != sorted(said["observables"]):
+        raise InputError(
+            "resume: other observables than the run has.",
+            received=sorted(run.observables.extra),
+            expected=said["observables"],
+        )
+    if said["versions"] != versions():
+        progress.message(
+            "Other versions than the run was started with: it goes on with the same law, not byte for byte."
+        )
+    driver = run.driver()
+    carry = run.guard(lambda: driver.go_on(sim._position, sim._auxiliary))
+    if driver.step >= options.num_steps:
+        progress.message(f"All {driver.step} steps of this run are done; give a larger num_steps to go on.")
+    manifest.write(folder, said | {"options": stored | {"num_steps": max(options.num_steps, driver.step)}})
+    return run.finish(driver, carry, None)

@@ -1,0 +1,89 @@
+"""Models and directions in files: what a run folder keeps beside its tables."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.engine.storage import replace
+from tati_re.errors import InputError
+from tati_re.models.build import load_model
+
+
+def save_model(sim, path: Path) -> bool:
+    """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
+    flat = sim._system.flat
+    before = flat.get()
+    aside = path.with_name("partial.keras")
+    try:
+        flat.set(sim._position[0])
+        set_auxiliary(flat.model, [value[0] for value in sim._auxiliary])
+        flat.model.save(aside)
+        # A kill while the model is written must not cost the one that was there before.
+        replace(aside, path)
+    except (NotImplementedError, TypeError, ValueError):
+        aside.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        return False
+    finally:
+        flat.set(before)
+        set_auxiliary(flat.model, flat.auxiliary)
+    return True
+
+
+def set_auxiliary(model, values) -> None:
+    """Writes moving statistics, frozen weights and states of seeds into the Keras model."""
+    for variable, value in zip(model.non_trainable_variables, values, strict=True):
+        variable.assign(value)
+
+
+def stored_model(path: Path):
+    """The model of a run folder."""
+    try:
+        return load_model(path)
+    except InputError as error:
+        raise InputError(f"resume: {error}", expected="model=..., the object with which the run was started") from None
+
+
+def read_directions(source, num_parameters: int) -> np.ndarray | None:
+    """Row vectors `(k, parameters)` from an array or a file."""
+    if source is None:
+        return None
+    if isinstance(source, str):
+        path = Path(source)
+        if not path.exists():
+            raise InputError(
+                "directions: there is no such file.",
+                received=source,
+                expected="a .npy, .npz or .csv file of row vectors",
+            )
+        try:
+            source = _read_rows(path)
+        except (OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise InputError(
+                f"directions: {path} cannot be read: {reason}.", expected="a .npy, .npz or .csv file of row vectors"
+            ) from None
+    rows = np.atleast_2d(np.asarray(source, np.float64))
+    if rows.ndim != 2 or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
+        raise InputError(
+            "directions: not row vectors of the parameters.",
+            received=f"shape {rows.shape}",
+            expected=f"(k, {num_parameters}), finite",
+        )
+    return rows
+
+
+def _read_rows(path: Path) -> np.ndarray:
+    """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or without a header line."""
+    if path.suffix != ".csv":
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+    lines = [line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    try:
+        np.asarray(lines[0], np.float64)
+    except ValueError:
+        lines = lines[1:]
+    return np.asarray(lines, np.float64)
