@@ -26,16 +26,16 @@ class Steps:
     """
 
     def __init__(self, row: Row, execution: str = "auto", walker_evaluation: str = "auto") -> None:
+        from tati_re.engine.environment import deterministic
         from tati_re.engine.loop import Loop
         from tati_re.engine.observables import Observables
         from tati_re.models.backend import tf
-        from tati_re.running import choose_execution, deterministic
         from tati_re.samplers import Rung, Splitting
 
         self._deterministic = deterministic
         potential, position, options = potential_of(row, walker_evaluation)
         self.xla_safe = potential.flat.xla_safe
-        self.execution = choose_execution(execution, potential.flat.xla_safe)
+        self.execution = execution if execution != "auto" else ("xla" if potential.flat.xla_safe else "graph")
         self.walker_evaluation = potential.walker_evaluation
         method = Splitting("BAOAB", options.friction)
         values = (1.0, 1.0, options.step_size)

@@ -45,7 +45,7 @@ def sample(data: Path, output: Path, num_steps: int) -> None:
     sim = tati_re.Simulation(data=str(data), **SYSTEM)
     images, labels = sim.dataset.test_inputs, sim.dataset.test_targets
     sim.fit(**FIT)
-    optimum = sim.predict_probabilities(images)
+    optimum = sim.predict_probabilities(images, walker_index=0)
     run = sim.sample(
         num_steps=num_steps,
         num_burnin_steps=num_burnin_steps,

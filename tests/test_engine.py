@@ -304,3 +304,26 @@ def test_a_step_size_that_is_too_large_is_told_with_its_limit(sampler, symbol):
     said = re.search(rf"{symbol} = (\S+) from", str(caught.value))
     assert said is not None
     np.testing.assert_allclose(float(said[1]), limit, rtol=0.01)
+
+
+@pytest.mark.parametrize("evaluation", ["vectorized", "unrolled", "looped"])
+def test_xla_compiles_once(evaluation, tmp_path):
+    """Later chunks, which start at other steps, take less time in all than the compilation in the first call."""
+    from time import perf_counter
+
+    sim = Simulation(data=(X, Y), num_walkers=3, walker_evaluation=evaluation, verbose=0)
+    seconds = []
+    run = loop_module.Loop.run
+
+    def timed(self, *arguments):
+        begin = perf_counter()
+        chunk = run(self, *arguments)
+        seconds.append(perf_counter() - begin)
+        return chunk
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop_module.Loop, "run", timed)
+        patch.setattr(loop_module, "_MOST_STEPS", 9)
+        sim.sample(num_steps=60, execution="xla", trajectory_every=0)
+    assert len(seconds) > 6
+    assert sum(seconds[1:7]) < seconds[0]

@@ -190,7 +190,7 @@ def test_the_mean_over_an_epoch_of_equal_batches_is_the_full_gradient():
 
 def test_predictions_are_those_of_the_walker_or_of_given_parameters(sim):
     x = np.random.default_rng(1).normal(size=(5, 2))
-    np.testing.assert_allclose(sim.predict(x)[:, 0], x @ START[0, :2] + START[0, 2], rtol=1e-12)
+    np.testing.assert_allclose(sim.predict(x)[0, :, 0], x @ START[0, :2] + START[0, 2], rtol=1e-12)
     np.testing.assert_allclose(sim.predict(x, walker_index=2)[:, 0], x @ START[2, :2] + START[2, 2], rtol=1e-12)
     np.testing.assert_array_equal(sim.predict(x, parameters=[0.0, 0.0, 4.0]), np.full((5, 1), 4.0))
     np.testing.assert_array_equal(sim.predict_probabilities(x), sim.predict(x))

@@ -96,7 +96,7 @@ def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> Non
     sim = Simulation(**SYSTEM, seed=seed, verbose=verbose)
     data = sim.dataset
     sim.fit(num_steps=NUM_FIT_STEPS, **FIT)
-    optimum = sim.predict_probabilities(data.test_inputs)
+    optimum = sim.predict_probabilities(data.test_inputs, walker_index=0)
     num_burnin_steps = num_steps // 5
     run = sim.sample(
         num_steps=num_steps,

@@ -67,6 +67,22 @@ class Chunk(NamedTuple):
     num_positions: Any
 
 
+class Schedule(NamedTuple):
+    """What is due after each step of a chunk, `(chunk_steps,)` each.
+
+    Attributes:
+        stop: How many steps of the chunk are done when something is due next, or the chunk ends, int32.
+        row: A row of run.csv, bool.
+        moments: A row past burn-in, bool.
+        position: A position of the trajectory, bool.
+    """
+
+    stop: Any
+    row: Any
+    moments: Any
+    position: Any
+
+
 class _SilentEvaluate:
     """Stands for the potential while a step is asked which random numbers it draws."""
 
@@ -211,9 +227,23 @@ class Loop:
         def chunk(carry, first_step, count, indices, sizes):
             self.traces += self.execution != "eager"
             bits = draw_bits(self.draws, self.seed, "step", first_step, self.chunk_steps)
-            return steps(carry, first_step, count, bits, indices, sizes)
+            return steps(carry, self._schedule(first_step, count), count, bits, indices, sizes)
 
         return chunk
+
+    def _schedule(self, first_step, count) -> Schedule:
+        """What is due after each step of a chunk, made once before the steps as arrays to look up."""
+        steps = first_step + tf.range(self.chunk_steps, dtype=tf.int64)
+        events = [self.record_every] + ([self.trajectory_every] if self.trajectory_every else [])
+        every = math.gcd(*events) if max(events) % min(events) else min(events)
+        stop = tf.minimum(tf.cast(-(-steps // every) * every - first_step, tf.int32) + 1, count)
+        past_burnin = steps > self.num_burnin_steps
+        row = tf.equal(steps % self.record_every, 0)
+        never = tf.zeros_like(row)
+        position = (
+            tf.logical_and(past_burnin, tf.equal(steps % self.trajectory_every, 0)) if self.trajectory_every else never
+        )
+        return Schedule(stop, row, tf.logical_and(row, past_burnin), position)
 
     def _pack(self, state) -> list:
         return [value for name, value in zip(state._fields, state, strict=True) if name != "rung"]
@@ -222,9 +252,7 @@ class Loop:
         names = [name for name in self._state_type._fields if name != "rung"]
         return self._state_type(**dict(zip(names, fields, strict=True)), rung=self.rung)
 
-    def _steps(self, carry: Carry, first_step, count, bits, indices, sizes) -> Chunk:
-        first = tf.cast(first_step, tf.int64)
-
+    def _steps(self, carry: Carry, schedule: Schedule, count, bits, indices, sizes) -> Chunk:
         def one_step(i, fields, auxiliary, acceptance, alive):
             evaluate = self.potential.bind(self.rung, self._batch(indices, sizes, i), auxiliary)
             noise = StepNoise(self.draws, [values[i] for values in bits])
@@ -235,15 +263,14 @@ class Loop:
             return i + 1, self._pack(state), evaluate.auxiliary, acceptance, alive
 
         def segment(i, fields, auxiliary, acceptance, alive, stored):
-            stop = tf.minimum(count, tf.cast(self._next_record(first + tf.cast(i, tf.int64)) - first, tf.int32) + 1)
+            stop = schedule.stop[i]
             i, fields, auxiliary, acceptance, alive = tf.while_loop(
                 lambda i, fields, auxiliary, acceptance, alive: tf.logical_and(i < stop, alive),
                 one_step,
                 (i, fields, auxiliary, acceptance, alive),
             )
-            stored = self._record(
-                first + tf.cast(i, tf.int64) - 1, i - 1, fields, auxiliary, acceptance, alive, stored, indices, sizes
-            )
+            due = Schedule(*(values[i - 1] for values in schedule))
+            stored = self._record(due, i - 1, fields, auxiliary, acceptance, alive, stored, indices, sizes)
             return i, fields, auxiliary, acceptance, alive, stored
 
         state = carry.state
@@ -271,19 +298,8 @@ class Loop:
             )
         return Chunk(carry, taken, rows.stack(), num_rows, positions.stack(), energies.stack(), num_positions)
 
-    def _next_record(self, step):
-        """The first step from `step` on after which something is recorded."""
-        events = [self.record_every] + ([self.trajectory_every] if self.trajectory_every else [])
-        every = math.gcd(*events) if max(events) % min(events) else min(events)
-        return -(-step // every) * every
-
-    def _record(self, step, i, fields, auxiliary, acceptance, alive, stored, indices, sizes):
+    def _record(self, due: Schedule, i, fields, auxiliary, acceptance, alive, stored, indices, sizes):
         """Stores a row and a position where this step is due for them."""
-
-        def due(every: int):
-            return tf.logical_and(alive, tf.equal(step % every, 0)) if every else tf.constant(False)
-
-        past_burnin = step > self.num_burnin_steps
 
         def store():
             moments, rows, num_rows, positions, energies, num_positions = stored
@@ -303,22 +319,14 @@ class Loop:
                 beside = tf.stack([state.potential, state.loss], axis=-1)
                 return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
 
-            is_row = due(self.record_every)
-            new_moments = tf.cond(
-                tf.logical_and(is_row, past_burnin), lambda: update_moments(moments, state.position), lambda: moments
-            )
-            new_rows, new_num_rows = tf.cond(is_row, row, lambda: (rows, num_rows))
+            new_moments = tf.cond(due.moments, lambda: update_moments(moments, state.position), lambda: moments)
+            new_rows, new_num_rows = tf.cond(due.row, row, lambda: (rows, num_rows))
             if not self.trajectory_every:
                 return new_moments, new_rows, new_num_rows, positions, energies, num_positions
-            kept = tf.cond(
-                tf.logical_and(due(self.trajectory_every), past_burnin),
-                position,
-                lambda: (positions, energies, num_positions),
-            )
+            kept = tf.cond(due.position, position, lambda: (positions, energies, num_positions))
             return new_moments, new_rows, new_num_rows, *kept
 
-        anything = tf.logical_or(due(self.record_every), due(self.trajectory_every))
-        return tf.cond(anything, store, lambda: stored)
+        return tf.cond(tf.logical_and(alive, tf.logical_or(due.row, due.position)), store, lambda: stored)
 
 
 def update_moments(moments: Moments, position) -> Moments:

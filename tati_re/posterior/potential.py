@@ -11,7 +11,7 @@ from tati_re.models.backend import tf
 from tati_re.posterior.function import combine
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
-from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers
+from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 from tati_re.samplers.protocol import Energy, Rung
 
 _FULL_CHUNK = 65_536
@@ -149,8 +149,15 @@ class ModelPotential:
                 losses = losses * mask
             return tf.reduce_sum(tf.cast(losses, tf.float64)) * factor, new
 
-        losses, slope, auxiliary = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
-        return losses / self.scale, slope, auxiliary
+        def evaluated(position):
+            return loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
+
+        if how == "vectorized":
+            losses, slope = once(lambda position: evaluated(position)[:2], position)
+            new = auxiliary
+        else:
+            losses, slope, new = evaluated(position)
+        return losses / self.scale, slope, new
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
         """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
