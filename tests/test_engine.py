@@ -55,6 +55,7 @@ def awkward():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop_module, "_MOST_STEPS", 9)
+        patch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
         patch.setattr("tati_re.running.Loop", Noted)
         run = simulation().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
     return Recorded(run, loops)
@@ -217,6 +218,7 @@ def test_observables_that_cannot_be_recorded_are_refused(observables, sentence):
 
 def test_callbacks_are_called_when_the_files_are_up_to_date(monkeypatch):
     monkeypatch.setattr(loop_module, "_MOST_STEPS", 9)
+    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
     seen = []
 
     def callback(folder, step):
@@ -324,6 +326,7 @@ def test_xla_compiles_once(evaluation, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop_module.Loop, "run", timed)
         patch.setattr(loop_module, "_MOST_STEPS", 9)
+        patch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
         sim.sample(num_steps=60, execution="xla", trajectory_every=0)
     assert len(seconds) > 6
     assert sum(seconds[1:7]) < seconds[0]

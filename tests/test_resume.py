@@ -104,6 +104,7 @@ def stopped(tmp_path_factory) -> tuple[Path, str]:
     before = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop_module, "_MOST_STEPS", 9)
+        patch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
         patch.setattr("tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text))
         sim.sample(num_steps=STEPS, output=str(folder), checkpoint_seconds=1e-9, callbacks=[interrupt])
     assert asked == [9]
@@ -136,6 +137,7 @@ def test_an_interrupted_run_goes_on_and_a_finished_one_says_so(copy, whole, caps
 
 def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, monkeypatch, capsys):
     monkeypatch.setattr(loop_module, "_MOST_STEPS", 9)
+    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
     folder = tmp_path / "run"
     start(folder, max_time=1e-6, verbose=2)
     said = capsys.readouterr().out
@@ -228,9 +230,9 @@ NURSERY = """
 import json, os, sys
 import numpy as np
 from tati_re import Simulation
-from tati_re.engine import loop
+from tati_re.engine import driver, loop
 
-loop._MOST_STEPS = 20
+loop._MOST_STEPS = driver._FIRST_STEPS = 20
 data = np.load(sys.argv[1])
 for line in sys.stdin:
     job = json.loads(line)

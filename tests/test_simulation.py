@@ -207,8 +207,8 @@ def test_a_classifier_has_probabilities_and_a_score():
     labels = np.array([0, 1, 2, 0, 1, 2])
     sim = Simulation(data=(X, labels), num_walkers=2, verbose=0, execution="graph", seed=1)
     sim.parameters[1] = 0.0
-    logits = sim.predict(X)
-    probabilities = sim.predict_probabilities(X)
+    logits = sim.predict(X, walker_index=0)
+    probabilities = sim.predict_probabilities(X, walker_index=0)
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
     np.testing.assert_allclose(probabilities, exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-6)
     assert sim.score(0) == pytest.approx(np.mean(logits.argmax(axis=1) == labels))
