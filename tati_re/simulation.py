@@ -349,9 +349,9 @@ class Simulation:
                 raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
 
     @staticmethod
-    def help(name: str | None = None) -> str:
-        """One line for every option, or all about one."""
-        return describe(name)
+    def help(name: str | None = None) -> None:
+        """Prints one line for every option, or all about one, as `tati_re.help` does."""
+        print(describe(name))
 
 
 def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:

@@ -261,9 +261,11 @@ def test_options_of_a_call_are_for_that_call():
     assert "step_size" not in sim.options.explicit
 
 
-def test_help_says_what_options_mean():
-    assert Simulation.help("step_size").startswith("step_size: time step h of the scheme")
-    assert "friction" in Simulation.help()
+def test_help_says_what_options_mean(capsys):
+    Simulation.help("step_size")
+    assert capsys.readouterr().out.startswith("step_size: time step h of the scheme")
+    Simulation.help()
+    assert "friction" in capsys.readouterr().out
     with pytest.raises(InputError, match=r"Did you mean 'friction'\?"):
         Simulation.help("fricton")
 
