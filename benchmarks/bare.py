@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.systems import Row, potential_of
+from benchmarks.systems import Row, measured
 from benchmarks.timing import milliseconds_per_step
 
 _STEPS = 50
@@ -29,7 +29,7 @@ def bare_gradient(row: Row, execution: str, walker_evaluation: str) -> Callable[
     from tati_re.posterior.potential import Batch
     from tati_re.samplers.protocol import Rung
 
-    potential, position, _ = potential_of(row, walker_evaluation, prior="none")
+    potential, position, _, _ = measured(row, execution, walker_evaluation, prior="none")
     indices, sizes = (tf.constant(values) for values in potential.batches.indices(0, _STEPS))
     auxiliary = tuple(tf.constant(value) for value in potential.auxiliary)
     ones = tf.ones((row.walkers,), tf.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.systems import Row, potential_of
+from benchmarks.systems import Row, measured
 from benchmarks.timing import milliseconds_per_step
 
 RECORD_EVERY = 100
@@ -33,9 +33,8 @@ class Steps:
         from tati_re.samplers import Rung, Splitting
 
         self._deterministic = deterministic
-        potential, position, options = potential_of(row, walker_evaluation)
+        potential, position, options, self.execution = measured(row, execution, walker_evaluation)
         self.xla_safe = potential.flat.xla_safe
-        self.execution = execution if execution != "auto" else ("xla" if potential.flat.xla_safe else "graph")
         self.walker_evaluation = potential.walker_evaluation
         method = Splitting("BAOAB", options.friction)
         values = (1.0, 1.0, options.step_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,8 +47,7 @@ class Row:
     @property
     def evaluations(self) -> tuple[str, ...]:
         """The ways to evaluate the walkers that differ for this row."""
-        several = ("vectorized", "looped") if self.dense else ("looped",)
-        return ("unrolled", *several)
+        return ("unrolled", "vectorized", "looped") if self.dense and self.walkers > 1 else ("unrolled", "looped")
 
 
 DENSE = tuple(Row(network, *rest) for network in ("784-10", "784-100-10") for rest in ((1,), (8, "own"), (8, "shared")))
@@ -63,18 +62,32 @@ def images() -> tuple[np.ndarray, np.ndarray]:
     return inputs, generator.integers(0, 10, NUM_EXAMPLES, np.int32)
 
 
-def potential_of(row: Row, walker_evaluation: str = "auto", prior: str = "gaussian") -> tuple[Any, np.ndarray, Any]:
-    """The potential of a row, as a Simulation would make it.
+class Measured(NamedTuple):
+    """A row as a Simulation would make it.
+
+    Attributes:
+        potential: U.
+        position: Of the walkers, `(walkers, parameters)`.
+        options: The options.
+        execution: What the option came to.
+    """
+
+    potential: Any
+    position: np.ndarray
+    options: Any
+    execution: str
+
+
+def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto", prior: str = "gaussian") -> Measured:
+    """Makes the potential of a row.
 
     The images stay bytes with scale 1/255, so that gathering a mini-batch moves bytes.
 
     Args:
         row: Network, walkers, batches.
+        execution: As the option.
         walker_evaluation: As the option.
         prior: As the option.
-
-    Returns:
-        The potential; the walkers' positions `(walkers, parameters)`; the options.
     """
     from tati_re.assembly import assemble
     from tati_re.data import Dataset
@@ -89,13 +102,15 @@ def potential_of(row: Row, walker_evaluation: str = "auto", prior: str = "gaussi
         batch_size=row.batch_size,
         num_walkers=row.walkers,
         walker_batches=row.batches,
+        execution=execution,
         walker_evaluation=walker_evaluation,
         prior=prior,
         step_size=STEP_SIZE,
         friction=FRICTION,
     )
     system = assemble(options, None if row.dense else _network(row.network), data)
-    return system.potential(options), np.repeat(system.flat.get()[None], row.walkers, axis=0), options
+    position = np.repeat(system.flat.get()[None], row.walkers, axis=0)
+    return Measured(system.potential(options), position, options, system.execution(options))
 
 
 def _network(name: str):

@@ -337,7 +337,9 @@ def kill_and_resume(nursery: Nursery, long_run, tmp_path: Path, options: dict, i
             os.kill(child, signal.SIGKILL)
         nursery.wait()
         steps.append(goes_on_as_if_nothing_had_happened(folder, long_run(options)))
-    assert min(steps) < LONG and len(set(steps)) > 1
+    assert min(steps) < LONG
+    # Two instants may fall between the same two checkpoints, many may not.
+    assert len(set(steps)) > 1 or len(instants) == 2
 
 
 def test_kill_9_at_two_instants(nursery, long_run, tmp_path):
