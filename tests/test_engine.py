@@ -308,12 +308,15 @@ def test_a_step_size_that_is_too_large_is_told_with_its_limit(sampler, symbol):
     np.testing.assert_allclose(float(said[1]), limit, rtol=0.01)
 
 
+@pytest.mark.parametrize("batch_size", [None, 4])
 @pytest.mark.parametrize("evaluation", ["vectorized", "unrolled", "looped"])
-def test_xla_compiles_once(evaluation, tmp_path):
+def test_xla_compiles_once(evaluation, batch_size):
     """Later chunks, which start at other steps, take less time in all than the compilation in the first call."""
     from time import perf_counter
 
-    sim = Simulation(data=(X, Y), num_walkers=3, walker_evaluation=evaluation, verbose=0)
+    labels = (Y > 0).astype(int)
+    system = {"data": (X, labels), "num_walkers": 3, "batch_size": batch_size, "walker_batches": "shared"}
+    sim = Simulation(walker_evaluation=evaluation, verbose=0, **system)
     seconds = []
     run = loop_module.Loop.run
 

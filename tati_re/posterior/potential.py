@@ -66,6 +66,7 @@ class ModelPotential:
         self.flat, self.loss, self.prior, self.dataset, self.batches = flat, loss, prior, dataset, batches
         self.num_walkers = int(num_walkers)
         self.convention = convention
+        self.under_xla = under_xla
         self.num_parameters = flat.num_parameters
         self.dtype = tf.as_dtype(flat.dtype)
         self.num_examples = dataset.num_examples
@@ -130,34 +131,31 @@ class ModelPotential:
             potential=energy.potential + value, gradient=energy.gradient + gradient, log_prior=energy.log_prior - value
         )
 
+    def _example_weights(self, size, capacity: int):
+        """What an example counts in the mean over a batch, float64: a number, or `(n,)` where a batch may be short."""
+        if size is None or not self._may_be_short:
+            return tf.constant(1.0 / capacity, tf.float64)
+        return tf.cast(tf.range(capacity) < size, tf.float64) / tf.cast(size, tf.float64)
+
     def _mean_loss(self, position, x, y, size, auxiliary: tuple, shared: bool, how: str):
         """Mean loss of each walker, float64, and the gradient of scale times it."""
-        capacity = y.shape[0] if shared else y.shape[1]
-        if size is not None and self._may_be_short:
-            mask = tf.cast(tf.range(capacity) < size, self.dtype)
-            count = tf.cast(size, tf.float64)
-        else:
-            mask, count = None, tf.constant(float(capacity), tf.float64)
-        factor = self.scale / count
 
-        def total(weights, extra, inputs, labels):
-            # Converting one walker's bytes at a time keeps them in the cache.
-            inputs = inputs if shared else self.prepared(inputs)
-            outputs, new = self.flat.call(weights, extra, inputs, training=self.training)
-            losses = self.loss.per_example(labels, outputs)
-            if mask is not None:
-                losses = losses * mask
-            return tf.reduce_sum(tf.cast(losses, tf.float64)) * factor, new
+        def evaluated(position, x, y, weight):
+            def total(weights, extra, inputs, labels):
+                # Converting one walker's bytes at a time keeps them in the cache.
+                inputs = inputs if shared else self.prepared(inputs)
+                outputs, new = self.flat.call(weights, extra, inputs, training=self.training)
+                losses = tf.cast(self.loss.per_example(labels, outputs), tf.float64)
+                return self.scale * tf.reduce_sum(losses * weight), new
 
-        def evaluated(position):
             return loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
 
-        if how == "vectorized":
-            losses, slope = once(lambda position: evaluated(position)[:2], position)
-            new = auxiliary
+        inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
+        if how == "vectorized" and self.under_xla:
+            losses, slope = once(lambda *inputs: evaluated(*inputs)[:2], *inputs)
         else:
-            losses, slope, new = evaluated(position)
-        return losses / self.scale, slope, new
+            losses, slope, auxiliary = evaluated(*inputs)
+        return losses / self.scale, slope, auxiliary
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
         """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
@@ -200,18 +198,19 @@ class ModelPotential:
         """Accuracy of each walker on a batch, `(walkers,)`, float64."""
         x, y = self.gather(batch)
         shared = self.shared or batch is None
-        if batch is not None and self._may_be_short:
-            capacity = y.shape[0] if shared else y.shape[1]
-            weight = tf.cast(tf.range(capacity) < batch.size, tf.float64) / tf.cast(batch.size, tf.float64)
-        else:
-            weight = None
 
-        def accuracy(weights, extra, inputs, labels):
-            outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
-            right = tf.cast(self.loss.accuracy(labels, outputs, self.signs), tf.float64)
-            return tf.reduce_mean(right) if weight is None else tf.reduce_sum(right * weight)
+        def evaluated(position, x, y, weight):
+            def accuracy(weights, extra, inputs, labels):
+                outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
+                return tf.reduce_sum(tf.cast(self.loss.accuracy(labels, outputs, self.signs), tf.float64) * weight)
 
-        return map_walkers(self.walker_evaluation, accuracy, self.flat.split(position), auxiliary, x, y, shared)
+            return map_walkers(self.walker_evaluation, accuracy, self.flat.split(position), auxiliary, x, y, shared)
+
+        size, capacity = None if batch is None else batch.size, y.shape[0] if shared else y.shape[1]
+        inputs = position, x, y, self._example_weights(size, capacity)
+        if self.walker_evaluation != "vectorized" or not self.under_xla:
+            return evaluated(*inputs)
+        return once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
 
     def describe(self) -> str:
         """What U means, in words, for the start of a run."""

@@ -107,17 +107,20 @@ def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: 
     return losses, tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1), auxiliary
 
 
-def once(function: Callable, position):
-    """`function(position) -> (losses (walkers,), gradient like position)`, inside a loop of one round.
+def once(function: Callable, position, *others):
+    """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop of one round.
 
-    A vectorised map reshapes by shapes that TensorFlow looks for in everything the position depends on. It takes the
-    random bits of the step for such a source, that is, for constants of the compilation, and XLA would compile every
-    chunk anew. The search ends at a loop variable that changes; XLA then removes the loop.
+    A vectorised map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
+    random bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA
+    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop.
     """
-    start = (tf.constant(0), position, tf.zeros(position.shape[:1], tf.float64))
-    _, gradient, losses = tf.while_loop(
-        lambda i, *_: i < 1, lambda i, value, _: (i + 1, *function(value)[::-1]), start, maximum_iterations=1
-    )
+
+    def body(i, _, position, *others):
+        losses, gradient = function(position, *others)
+        return i + 1, losses, gradient, *(tf.zeros_like(other) for other in others)
+
+    start = (tf.constant(0), tf.zeros(position.shape[:1], tf.float64), position, *others)
+    _, losses, gradient, *_ = tf.while_loop(lambda i, *_: i < 1, body, start, maximum_iterations=1)
     return losses, gradient
 
 
