@@ -113,12 +113,8 @@ class ModelPotential:
     ) -> tuple[Energy, tuple]:
         """U and its gradient on one batch (or on all data at once), and the updated auxiliary."""
         x, y = self.gather(batch)
-        return self._energy(
-            position, rung, x, y, None if batch is None else batch.size, auxiliary, how or self.walker_evaluation
-        )
-
-    def _energy(self, position, rung: Rung, x, y, size, auxiliary: tuple, how: str) -> tuple[Energy, tuple]:
-        shared = self.shared or size is None
+        size, shared = None if batch is None else batch.size, self.shared or batch is None
+        how = how or self.walker_evaluation
         mean_loss, slope, auxiliary = self._mean_loss(position, x, y, size, auxiliary, shared, how)
         return self._with_prior(position, rung, mean_loss, slope), auxiliary
 
