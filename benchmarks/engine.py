@@ -114,13 +114,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments. Default: those of the process.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description="Speed beside its limit and JAX.")
-    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.3 s in place of 7 of 1.5 s")
+    parser.add_argument("--quick", action="store_true", help="3 repetitions of 0.3 s in place of 5 of 1 s")
     parser.add_argument("--rows", nargs="+", choices=[*ROWS, PERCEPTRON], metavar="NAME", default=[*ROWS, PERCEPTRON],
                         help=f"rows to measure; default all: {', '.join(ROWS)}, {PERCEPTRON}")  # fmt: skip
     arguments = parser.parse_args(argv)
     # Many loops are compiled on purpose; TensorFlow takes that for one function traced again and again, and warns.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    repetitions, seconds = (3, 0.3) if arguments.quick else (7, 1.5)
+    repetitions, seconds = (3, 0.3) if arguments.quick else (5, 1.0)
     with_jax = jax_scan.available()
     if not with_jax:
         print('jax is not installed, its columns stay empty: pip install "tati_re[bench]".')
@@ -130,6 +130,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in ROWS:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
             results.append(measure(ROWS[name], repetitions, seconds, with_jax))
+            # A row each as it is done, so that a run cut short has told what it found.
+            print(
+                f"  {' | '.join(cells(results[-1]))}; others {other_cells(results[-1])[2]}", file=sys.stderr, flush=True
+            )
     if results:
         _show(results, repetitions, seconds)
     if PERCEPTRON in arguments.rows:

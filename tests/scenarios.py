@@ -16,7 +16,7 @@ from scipy.special import betainc
 
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
 from tati_re.models.backend import tf
-from tati_re.samplers.protocol import Energy, Rung
+from tati_re.samplers.protocol import Clock, Energy, Rung
 
 # Two-sided probability 4e-8 for one comparison with a normal law: a suite of a thousand comparisons fails by chance
 # once in 25,000 runs.
@@ -119,6 +119,7 @@ class NumpyEvaluate:
 
     def __init__(self, rung: Rung, potential: Callable = quartic, gradient: Callable = lambda x: x**3 + x) -> None:
         self.rung, self.potential, self.gradient = rung, potential, gradient
+        self.clock = Clock(np.int64(1), np.bool_(False), np.int32(0))
         self.calls = self.full_calls = 0
 
     def __call__(self, position) -> Energy:
@@ -132,6 +133,14 @@ class NumpyEvaluate:
     def _energy(self, position) -> Energy:
         loss = self.potential(position).astype(np.float64)
         return Energy(loss, self.gradient(position), loss, np.zeros_like(loss))
+
+    def gradient_variance(self, position):
+        """Of nothing but itself: some positive numbers, for the tests of the protocol."""
+        return 0.1 + 0.05 * position**2
+
+    def part(self, first, count: int) -> NumpyEvaluate:
+        rung = Rung(*(values[int(first) : int(first) + count] for values in self.rung))
+        return NumpyEvaluate(rung, self.potential, self.gradient)
 
     def confine(self, position, momentum):
         return position, momentum

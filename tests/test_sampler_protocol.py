@@ -32,7 +32,8 @@ def sampler_classes() -> list[type]:
         module = importlib.import_module(module_info.name)
         for name, value in inspect.getmembers(module, inspect.isclass):
             own = value.__module__ == module.__name__ and not getattr(value, "_is_protocol", False)
-            if own and callable(getattr(value, "init", None)) and callable(getattr(value, "step", None)):
+            method = callable(getattr(value, "init", None)) and callable(getattr(value, "step", None))
+            if own and method and not getattr(value, "wraps", False):
                 found[name] = value
     return list(found.values())
 

@@ -68,14 +68,19 @@ class Driver:
 
     def __init__(self, folder: Path, loop: Loop, plan: Plan, progress) -> None:
         self.folder, self.loop, self.plan, self.progress = Path(folder), loop, plan, progress
-        self.step = 0
+        self._move = 0
         self.seconds = 0.0
         walkers, averaged = loop.walkers, loop.observables.averaged
-        self._count, self._sums = 0, np.zeros((walkers, len(averaged)))
+        self._counts, self._sums = np.zeros(walkers, np.int64), np.zeros((walkers, len(averaged)))
         self._averaged = [loop.observables.columns.index(name) for name in averaged]
         self._tables: dict[str, CsvTable | H5Table] = {}
         self._last: tuple[float | None, float | None] = (None, None)
         self._waiting = 0
+
+    @property
+    def step(self) -> int:
+        """The last step that every walker has taken."""
+        return self._move // self.loop.timeline.groups
 
     def begin(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """Opens new files and writes the checkpoint of step 0."""
@@ -96,8 +101,8 @@ class Driver:
         if note:
             self.progress.message(note)
         carry = self._restored(arrays, position, auxiliary)
-        self.step, self.seconds = int(meta["step"]), float(meta["seconds"])
-        self._count, self._sums = int(arrays["averages/count"]), arrays["averages/sums"]
+        self._move, self.seconds = int(meta["move"]), float(meta["seconds"])
+        self._counts, self._sums = arrays["averages/counts"], arrays["averages/sums"]
         for name, columns, single in self._files():
             where = int(meta["files"][name])
             self._tables[name] = (
@@ -117,12 +122,13 @@ class Driver:
         began = saved = time.monotonic()
         before, first = self.seconds, self.step
         outcome, most, took = Outcome.FINISHED, _FIRST_STEPS, began
+        last = loop.timeline.moves(plan.num_steps)
         self.progress.start(plan.num_steps, self.step, loop.method.name, loop.walkers)
         try:
             with _interruptible() as interrupted:
-                while self.step < plan.num_steps:
-                    count = min(loop.chunk_steps, plan.num_steps - self.step, most)
-                    chunk = loop.run(carry, self.step + 1, count)
+                while self._move < last:
+                    count = min(loop.chunk_steps, last - self._move, most)
+                    chunk = loop.run(carry, self._move + 1, count)
                     self._take(chunk)
                     now = time.monotonic()
                     # Chunks of half a second at most: Ctrl-C, max_time and checkpoints wait for their end.
@@ -136,10 +142,10 @@ class Driver:
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
                         break
-                    if now - saved >= plan.checkpoint_seconds and self.step < plan.num_steps:
+                    if now - saved >= plan.checkpoint_seconds and self._move < last:
                         self._flush(carry)
                         saved = time.monotonic()
-                if self.step >= plan.num_steps:
+                if self._move >= last:
                     outcome = Outcome.FINISHED
                 self._flush(carry)
         finally:
@@ -151,21 +157,22 @@ class Driver:
     def size(self) -> float:
         """Bytes that the files of the whole run will have, roughly."""
         loop, steps = self.loop, self.plan.num_steps
+        line = loop.timeline
         rows = (
             steps
-            / loop.record_every
+            / line.record_every
             * loop.walkers
             * 18.0
             * (len(loop.observables.columns) + len(loop.observables.averaged) + 4)
         )
-        if not loop.trajectory_every:
+        if not line.trajectory_every:
             return rows
         number = (
             loop.potential.dtype.size
             if self.plan.trajectory_format == "h5"
             else (13.0 if loop.potential.dtype.size == 4 else 20.0)
         )
-        kept = max(0, steps - loop.num_burnin_steps) / loop.trajectory_every
+        kept = max(0, steps - line.num_burnin_steps) / line.trajectory_every
         return rows + kept * loop.walkers * number * len(self.plan.parameter_names)
 
     def say_size(self) -> None:
@@ -188,7 +195,7 @@ class Driver:
             ),
             ("timing.csv", ["step", "seconds", "steps_per_second"], []),
         ]
-        if loop.trajectory_every:
+        if loop.timeline.trajectory_every:
             names = list(self.plan.parameter_names)
             single = names if loop.potential.dtype == tf.float32 else []
             files.append(
@@ -198,13 +205,15 @@ class Driver:
 
     def _take(self, chunk: Chunk) -> None:
         """Moves the rows of a chunk into the tables."""
-        loop, start = self.loop, self.step
-        self.step = start + int(chunk.taken)
+        loop, start = self.loop, self._move
+        self._move = start + int(chunk.taken)
+        steps, group = loop.timeline.steps(start + 1, self._move - start)
         if count := int(chunk.num_rows):
             rows = chunk.rows.numpy()[:count]
-            steps = (start // loop.record_every + 1 + np.arange(count)) * loop.record_every
-            self._append("run.csv", steps, rows)
-            self._average(steps, rows)
+            due = np.flatnonzero(loop.timeline.rows_due(steps))[:count]
+            for which, walkers in self._by_group(group[due]):
+                self._append("run.csv", steps[due][which], walkers, rows[which][:, walkers])
+                self._average(steps[due][which], walkers, rows[which][:, walkers])
             columns = loop.observables.columns
             temperature = None
             if loop.method.has_momentum:
@@ -212,19 +221,30 @@ class Driver:
                 temperature = float(2 * kinetic.mean() / loop.potential.num_parameters)
             self._last = (float(rows[-1, :, columns.index("potential")].mean()), temperature)
         if count := int(chunk.num_positions):
-            every = loop.trajectory_every
-            begin = max(start, loop.num_burnin_steps // every * every)
-            steps = (begin // every + 1 + np.arange(count)) * every
+            due = np.flatnonzero(loop.timeline.positions_due(steps))[:count]
             values = np.concatenate(
                 [chunk.energies.numpy()[:count], chunk.positions.numpy()[:count].astype(np.float64)], axis=-1
             )
-            self._append(f"trajectory.{self.plan.trajectory_format}", steps, values)
+            for which, walkers in self._by_group(group[due]):
+                name = f"trajectory.{self.plan.trajectory_format}"
+                self._append(name, steps[due][which], walkers, values[which][:, walkers])
         if self._waiting > _MOST_WAITING:
             # Rows beyond the checkpoint are cut off by a resume, so they may be written before it: memory stays flat.
             self._write()
 
-    def _append(self, name: str, steps: np.ndarray, values: np.ndarray) -> None:
-        rows = self._with_index(steps, values)
+    def _by_group(self, group: np.ndarray) -> list[tuple[slice, np.ndarray]]:
+        """Runs of rows of one group, and the walkers that moved in them."""
+        groups, walkers = self.loop.timeline.groups, np.arange(self.loop.walkers)
+        if groups == 1:
+            return [(slice(None), walkers)]
+        ends = [*np.flatnonzero(np.diff(group)) + 1, len(group)]
+        starts = [0, *ends[:-1]]
+        size = len(walkers) // groups
+        return [(slice(a, b), walkers[group[a] * size : (group[a] + 1) * size]) for a, b in zip(starts, ends) if b > a]
+
+    def _append(self, name: str, steps: np.ndarray, walkers: np.ndarray, values: np.ndarray) -> None:
+        index = np.stack([np.repeat(steps, len(walkers)), np.tile(walkers, len(steps))], axis=-1)
+        rows = np.concatenate([index, values.reshape(len(index), -1)], axis=-1)
         self._waiting += rows.nbytes
         self._tables[name].append(rows)
 
@@ -233,23 +253,18 @@ class Driver:
             table.flush()
         self._waiting = 0
 
-    def _with_index(self, steps: np.ndarray, values: np.ndarray) -> np.ndarray:
-        walkers = self.loop.walkers
-        index = np.stack([np.repeat(steps, walkers), np.tile(np.arange(walkers), len(steps))], axis=-1)
-        return np.concatenate([index, values.reshape(len(index), -1)], axis=-1)
-
-    def _average(self, steps: np.ndarray, rows: np.ndarray) -> None:
-        past = steps > self.loop.num_burnin_steps
+    def _average(self, steps: np.ndarray, walkers: np.ndarray, rows: np.ndarray) -> None:
+        past = steps > self.loop.timeline.num_burnin_steps
         if not past.any():
             return
         steps, values = steps[past], rows[past][:, :, self._averaged]
         # One running sum: adding the sums of parts would round differently after each interruption.
-        totals = np.cumsum(np.concatenate([self._sums[None], values]), axis=0)[1:]
-        counts = self._count + 1 + np.arange(len(steps))
-        self._sums, self._count = totals[-1], int(counts[-1])
-        expected = np.broadcast_to(np.stack(self.plan.expected, axis=-1), (len(steps), self.loop.walkers, 2))
-        means = np.concatenate([totals / counts[:, None, None], expected], axis=-1)
-        self._append("averages.csv", steps, means)
+        totals = np.cumsum(np.concatenate([self._sums[walkers][None], values]), axis=0)[1:]
+        counts = self._counts[walkers] + 1 + np.arange(len(steps))[:, None]
+        self._sums[walkers], self._counts[walkers] = totals[-1], counts[-1]
+        expected = np.stack(self.plan.expected, axis=-1)[walkers]
+        expected = np.broadcast_to(expected, (len(steps), *expected.shape))
+        self._append("averages.csv", steps, walkers, np.concatenate([totals / counts[:, :, None], expected], axis=-1))
 
     def _flush(self, carry: Carry) -> None:
         rate = self.step / self.seconds if self.seconds > 0 else 0.0
@@ -261,7 +276,8 @@ class Driver:
     def _save(self, carry: Carry) -> None:
         self._write()
         files = {name: int(table.position()) for name, table in self._tables.items()}
-        checkpoint.save(self.folder, self._arrays(carry), {"step": self.step, "seconds": self.seconds, "files": files})
+        meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": files}
+        checkpoint.save(self.folder, self._arrays(carry), meta)
 
     def _arrays(self, carry: Carry) -> dict[str, np.ndarray]:
         arrays = {f"moments/{name}": np.asarray(value) for name, value in carry.moments._asdict().items()}
@@ -269,7 +285,7 @@ class Driver:
         for name, value in carry.state._asdict().items():
             if name != "rung":
                 arrays |= {f"state/{name}/{k}": np.asarray(leaf) for k, leaf in enumerate(tf.nest.flatten(value))}
-        return arrays | {"averages/count": np.array(self._count), "averages/sums": self._sums}
+        return arrays | {"averages/counts": self._counts, "averages/sums": self._sums}
 
     def _restored(self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple) -> Carry:
         state = self.loop.template(position)

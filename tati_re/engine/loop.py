@@ -8,16 +8,17 @@ length.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
 from tati_re.engine.observables import Observables
+from tati_re.engine.timeline import Due, Factor, Timeline
 from tati_re.models.backend import tf
+from tati_re.posterior.function import no_clock, part_of_rung
 from tati_re.posterior.potential import Batch
-from tati_re.samplers.protocol import Energy, Rung
+from tati_re.samplers.protocol import Clock, Energy, Rung, groups_of
 
 _BUFFER_BYTES = 4 * 2**20
 _MOST_STEPS = 16_384
@@ -29,7 +30,7 @@ class Moments(NamedTuple):
     """Streaming mean and sum of squared deviations of the parameters (Welford), per walker.
 
     Attributes:
-        count: Rows seen, float64 scalar.
+        count: Rows seen, `(walkers,)`, float64.
         mean: `(walkers, parameters)`, float64.
         m2: `(walkers, parameters)`, float64; the variance is m2 / (count - 1).
     """
@@ -67,35 +68,25 @@ class Chunk(NamedTuple):
     num_positions: Any
 
 
-class Schedule(NamedTuple):
-    """What is due after each step of a chunk, `(chunk_steps,)` each.
-
-    Attributes:
-        stop: How many steps of the chunk are done when something is due next, or the chunk ends, int32.
-        row: A row of run.csv, bool.
-        moments: A row past burn-in, bool.
-        position: A position of the trajectory, bool.
-    """
-
-    stop: Any
-    row: Any
-    moments: Any
-    position: Any
-
-
 class _SilentEvaluate:
     """Stands for the potential while a step is asked which random numbers it draws."""
 
     scale = 1.0
 
     def __init__(self, rung: Rung) -> None:
-        self.rung = rung
+        self.rung, self.clock = rung, no_clock()
 
     def __call__(self, position) -> Energy:
         zeros = tf.zeros(position.shape[:1], tf.float64)
         return Energy(zeros, tf.zeros_like(position), zeros, zeros)
 
     full = __call__
+
+    def gradient_variance(self, position):
+        return tf.zeros_like(position)
+
+    def part(self, first, count: int) -> _SilentEvaluate:
+        return _SilentEvaluate(part_of_rung(self.rung, first, count))
 
     def confine(self, position, momentum):
         return position, momentum
@@ -115,8 +106,11 @@ class Loop:
         trajectory_every: A position each so many steps; 0 for none.
         num_burnin_steps: No positions and no moments before.
         directions: `(k, parameters)`: positions are stored as projections on these; `None` stores them whole.
+        step_factor: Multiplies the step size at each step; a function of step numbers. Default: 1.
+        temperature_factor: Likewise the temperature.
 
     Attributes:
+        timeline: Which step is taken when, and what is due after it.
         traces: How often the chunk was traced so far.
         chunk_steps: The most steps of one chunk.
     """
@@ -133,13 +127,18 @@ class Loop:
         trajectory_every: int = 0,
         num_burnin_steps: int = 0,
         directions: np.ndarray | None = None,
+        step_factor: Factor | None = None,
+        temperature_factor: Factor | None = None,
     ) -> None:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution = seed, execution
-        self.record_every, self.trajectory_every, self.num_burnin_steps = (
+        self.timeline = Timeline(
             record_every,
             trajectory_every,
             num_burnin_steps,
+            *groups_of(method),
+            step_factor=step_factor,
+            temperature_factor=temperature_factor,
         )
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers = int(rung.step_size.shape[0])
@@ -151,13 +150,14 @@ class Loop:
     def start(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """The state before the first step, from the method's `init` on batch 0."""
         position = tf.constant(position, self.potential.dtype)
-        silent, noise = _SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
+        rung = self._rung_at(*self.timeline.factors(np.ones(1, np.int64)), 0)
+        silent, noise = _SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
         self.method.init(position, silent, noise)
         bits = [values[0] for values in draw_bits(noise.draws, self.seed, "init", 0, 1)]
         auxiliary = tuple(tf.constant(value) for value in auxiliary)
 
         def init(position, auxiliary):
-            evaluate = self.potential.bind(self.rung, self._batch(*self.batches(0, 1), 0), auxiliary)
+            evaluate = self.potential.bind(rung, self._batch(*self._examples(0, 1), 0), auxiliary)
             state = self.method.init(position, evaluate, StepNoise(noise.draws, bits))
             return state, evaluate.auxiliary
 
@@ -165,7 +165,7 @@ class Loop:
             position, auxiliary
         )
         zeros = tf.zeros(position.shape, tf.float64)
-        carry = Carry(state, tuple(auxiliary), Moments(tf.zeros((), tf.float64), zeros, zeros))
+        carry = Carry(state, tuple(auxiliary), Moments(zeros[:, 0], zeros, zeros))
         self.prepare(state)
         return carry
 
@@ -189,87 +189,97 @@ class Loop:
         )
         width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
         stored = 0
-        if self.trajectory_every:
-            stored = self.walkers * width * self.potential.dtype.size / self.trajectory_every
-        rows = 8 * self.walkers * len(self.observables.columns) / self.record_every
+        line = self.timeline
+        if line.trajectory_every:
+            stored = self.walkers * width * self.potential.dtype.size / line.trajectory_every
+        rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
         heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, 1)
         self.chunk_steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS, _BUFFER_BYTES // heaviest)))
-        self._row_capacity = self.chunk_steps // self.record_every + 1
-        self._position_capacity = self.chunk_steps // self.trajectory_every + 1 if self.trajectory_every else 0
+        # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
+        turns = 1 if line.groups == 1 else self.chunk_steps // line.group_steps + 2
+        self._row_capacity = self.chunk_steps // line.record_every + turns
+        self._position_capacity = self.chunk_steps // line.trajectory_every + turns if line.trajectory_every else 0
         steps = tf.function(self._steps, autograph=False, jit_compile=True) if self.execution == "xla" else self._steps
         chunk = self._chunk_of(steps)
         self._compiled = chunk if self.execution == "eager" else tf.function(chunk, autograph=False)
 
-    def batches(self, first_step: int, num_steps: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """The examples of each step, as the chunk takes them."""
+    def batches(self, first_move: int, num_moves: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The examples of each move, as the chunk takes them: those of the step that the moving walkers take."""
+        steps, _ = self.timeline.steps(first_move, num_moves)
+        first = int(steps.min())
+        indices, sizes = self._examples(first, int(steps.max()) - first + 1)
+        if self.timeline.groups == 1:
+            return indices, sizes
+        return tf.gather(indices, steps - first), tf.gather(sizes, steps - first)
+
+    def _examples(self, first_step: int, num_steps: int) -> tuple[tf.Tensor, tf.Tensor]:
         batches = self.potential.batches
         if batches is None or batches.full:
             return tf.zeros((num_steps, 1, 0), tf.int32), tf.zeros((num_steps,), tf.int32)
         indices, sizes = batches.indices(first_step, num_steps)
         return tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32)
 
-    def run(self, carry: Carry, first_step: int, count: int) -> Chunk:
-        """Takes up to `chunk_steps` steps.
+    def run(self, carry: Carry, first_move: int, count: int) -> Chunk:
+        """Makes up to `chunk_steps` moves.
 
         Args:
             carry: Where to go on.
-            first_step: Number of the first step to take, from 1.
+            first_move: Number of the first move, from 1.
             count: How many, at most `chunk_steps`.
         """
-        indices, sizes = self.batches(first_step, self.chunk_steps)
-        return self._compiled(carry, tf.constant(first_step, tf.int64), tf.constant(count, tf.int32), indices, sizes)
+        indices, sizes = self.batches(first_move, self.chunk_steps)
+        due = Due(*map(tf.constant, self.timeline.due(first_move, self.chunk_steps, count)))
+        return self._compiled(
+            carry, tf.constant(first_move, tf.int64), due, tf.constant(count, tf.int32), indices, sizes
+        )
 
     def _batch(self, indices, sizes, i) -> Batch | None:
         batches = self.potential.batches
         return None if batches is None or batches.full else Batch(indices[i], sizes[i])
 
     def _chunk_of(self, steps):
-        def chunk(carry, first_step, count, indices, sizes):
+        def chunk(carry, first_move, due, count, indices, sizes):
             self.traces += self.execution != "eager"
-            bits = draw_bits(self.draws, self.seed, "step", first_step, self.chunk_steps)
-            return steps(carry, self._schedule(first_step, count), count, bits, indices, sizes)
+            bits = draw_bits(self.draws, self.seed, "step", first_move, self.chunk_steps)
+            return steps(carry, due, count, bits, indices, sizes)
 
         return chunk
 
-    def _schedule(self, first_step, count) -> Schedule:
-        """What is due after each step of a chunk, made once before the steps as arrays to look up."""
-        steps = first_step + tf.range(self.chunk_steps, dtype=tf.int64)
-        events = [self.record_every] + ([self.trajectory_every] if self.trajectory_every else [])
-        every = math.gcd(*events) if max(events) % min(events) else min(events)
-        stop = tf.minimum(tf.cast(-(-steps // every) * every - first_step, tf.int32) + 1, count)
-        past_burnin = steps > self.num_burnin_steps
-        row = tf.equal(steps % self.record_every, 0)
-        never = tf.zeros_like(row)
-        position = (
-            tf.logical_and(past_burnin, tf.equal(steps % self.trajectory_every, 0)) if self.trajectory_every else never
-        )
-        return Schedule(stop, row, tf.logical_and(row, past_burnin), position)
+    def _rung_at(self, step_factor, temperature_factor, i) -> Rung:
+        if not self.timeline.varies:
+            return self.rung
+        beta, weight, step_size = self.rung
+        return Rung(beta / temperature_factor[i], weight, step_size * step_factor[i])
+
+    def _evaluate(self, due: Due, i, indices, sizes, auxiliary):
+        rung = self._rung_at(due.step_factor, due.temperature_factor, i)
+        clock = Clock(due.step[i], due.adapting[i], due.group[i])
+        return self.potential.bind(rung, self._batch(indices, sizes, i), auxiliary, clock)
 
     def _pack(self, state) -> list:
         return [value for name, value in zip(state._fields, state, strict=True) if name != "rung"]
 
-    def _unpack(self, fields):
+    def _unpack(self, fields, rung: Rung):
         names = [name for name in self._state_type._fields if name != "rung"]
-        return self._state_type(**dict(zip(names, fields, strict=True)), rung=self.rung)
+        return self._state_type(**dict(zip(names, fields, strict=True)), rung=rung)
 
-    def _steps(self, carry: Carry, schedule: Schedule, count, bits, indices, sizes) -> Chunk:
+    def _steps(self, carry: Carry, due: Due, count, bits, indices, sizes) -> Chunk:
         def one_step(i, fields, auxiliary, acceptance, alive):
-            evaluate = self.potential.bind(self.rung, self._batch(indices, sizes, i), auxiliary)
+            evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
             noise = StepNoise(self.draws, [values[i] for values in bits])
-            state, info = self.method.step(self._unpack(fields), evaluate, noise)
+            state, info = self.method.step(self._unpack(fields, evaluate.rung), evaluate, noise)
             if self.method.metropolis:
                 acceptance = info.acceptance
             alive = tf.reduce_all(tf.math.is_finite(state.potential))
             return i + 1, self._pack(state), evaluate.auxiliary, acceptance, alive
 
         def segment(i, fields, auxiliary, acceptance, alive, stored):
-            stop = schedule.stop[i]
+            stop = due.stop[i]
             i, fields, auxiliary, acceptance, alive = tf.while_loop(
                 lambda i, fields, auxiliary, acceptance, alive: tf.logical_and(i < stop, alive),
                 one_step,
                 (i, fields, auxiliary, acceptance, alive),
             )
-            due = Schedule(*(values[i - 1] for values in schedule))
             stored = self._record(due, i - 1, fields, auxiliary, acceptance, alive, stored, indices, sizes)
             return i, fields, auxiliary, acceptance, alive, stored
 
@@ -290,7 +300,8 @@ class Loop:
             (tf.constant(0), self._pack(state), carry.auxiliary, acceptance, tf.constant(True), stored),
         )
         moments, rows, num_rows, positions, energies, num_positions = stored
-        carry = Carry(self._unpack(fields), tuple(auxiliary), moments)
+        last = self._rung_at(due.step_factor, due.temperature_factor, tf.maximum(taken - 1, 0))
+        carry = Carry(self._unpack(fields, last), tuple(auxiliary), moments)
         if not self._position_capacity:
             empty = tf.zeros((0, self.walkers, 0), self.potential.dtype)
             return Chunk(
@@ -298,13 +309,13 @@ class Loop:
             )
         return Chunk(carry, taken, rows.stack(), num_rows, positions.stack(), energies.stack(), num_positions)
 
-    def _record(self, due: Schedule, i, fields, auxiliary, acceptance, alive, stored, indices, sizes):
+    def _record(self, due: Due, i, fields, auxiliary, acceptance, alive, stored, indices, sizes):
         """Stores a row and a position where this step is due for them."""
 
         def store():
             moments, rows, num_rows, positions, energies, num_positions = stored
-            state = self._unpack(fields)
-            evaluate = self.potential.bind(self.rung, self._batch(indices, sizes, i), auxiliary)
+            evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
+            state = self._unpack(fields, evaluate.rung)
             if not self.method.current:
                 energy = evaluate(state.position)
                 state = state._replace(
@@ -319,20 +330,26 @@ class Loop:
                 beside = tf.stack([state.potential, state.loss], axis=-1)
                 return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
 
-            new_moments = tf.cond(due.moments, lambda: update_moments(moments, state.position), lambda: moments)
-            new_rows, new_num_rows = tf.cond(due.row, row, lambda: (rows, num_rows))
-            if not self.trajectory_every:
+            moved = None
+            if self.timeline.groups > 1:
+                moved = tf.equal(tf.range(self.walkers) // (self.walkers // self.timeline.groups), due.group[i])
+            new_moments = tf.cond(
+                due.moments[i], lambda: update_moments(moments, state.position, moved), lambda: moments
+            )
+            new_rows, new_num_rows = tf.cond(due.row[i], row, lambda: (rows, num_rows))
+            if not self.timeline.trajectory_every:
                 return new_moments, new_rows, new_num_rows, positions, energies, num_positions
-            kept = tf.cond(due.position, position, lambda: (positions, energies, num_positions))
+            kept = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
             return new_moments, new_rows, new_num_rows, *kept
 
-        return tf.cond(tf.logical_and(alive, tf.logical_or(due.row, due.position)), store, lambda: stored)
+        return tf.cond(tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])), store, lambda: stored)
 
 
-def update_moments(moments: Moments, position) -> Moments:
-    """Welford's update with one more position of every walker."""
+def update_moments(moments: Moments, position, moved=None) -> Moments:
+    """Welford's update with one more position of every walker, or of those that `moved`, `(walkers,)`."""
     values = tf.cast(position, tf.float64)
-    count = moments.count + 1.0
-    deviation = values - moments.mean
-    mean = moments.mean + deviation / count
+    counted = tf.ones_like(moments.count) if moved is None else tf.cast(moved, tf.float64)
+    count = moments.count + counted
+    deviation = (values - moments.mean) * counted[:, None]
+    mean = moments.mean + deviation / tf.maximum(count, 1.0)[:, None]
     return Moments(count, mean, moments.m2 + deviation * (values - mean))

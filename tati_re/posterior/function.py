@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tati_re.models.backend import tf
 from tati_re.posterior.priors import Flat, Prior
-from tati_re.samplers.protocol import Energy, Rung
+from tati_re.samplers.functions import rows
+from tati_re.samplers.protocol import Clock, Energy, Rung
 
 
 class FunctionPotential:
@@ -45,9 +46,9 @@ class FunctionPotential:
         self.dtype = tf.as_dtype(dtype)
         self.parameter_names = list(parameter_names or (f"x[{i}]" for i in range(num_parameters)))
 
-    def bind(self, rung: Rung, batch=None, auxiliary: tuple = ()) -> FunctionEvaluate:
+    def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None) -> FunctionEvaluate:
         """The potential as a step sees it."""
-        return FunctionEvaluate(self, rung)
+        return FunctionEvaluate(self, rung, clock)
 
     def describe(self) -> str:
         return f"U = L + V, L a function of {self.num_parameters} parameters, V = -log of the prior ({self.prior})"
@@ -59,9 +60,10 @@ class FunctionEvaluate:
     auxiliary: tuple = ()
     scale = 1.0
 
-    def __init__(self, potential: FunctionPotential, rung: Rung) -> None:
+    def __init__(self, potential: FunctionPotential, rung: Rung, clock: Clock | None = None) -> None:
         self.potential = potential
         self.rung = rung
+        self.clock = clock or no_clock()
 
     def __call__(self, position) -> Energy:
         with tf.GradientTape() as tape:
@@ -72,11 +74,27 @@ class FunctionEvaluate:
 
     full = __call__
 
+    def gradient_variance(self, position):
+        return tf.zeros_like(position)
+
+    def part(self, first, count: int) -> FunctionEvaluate:
+        return FunctionEvaluate(self.potential, part_of_rung(self.rung, first, count), self.clock)
+
     def confine(self, position, momentum):
         return self.potential.prior.confine(position, momentum)
 
     def metric(self, position) -> None:
         return None
+
+
+def no_clock() -> Clock:
+    """The clock of a call from outside of a run."""
+    return Clock(tf.constant(0, tf.int64), tf.constant(False), tf.constant(0))
+
+
+def part_of_rung(rung: Rung, first, count: int) -> Rung:
+    """The rungs of `count` walkers from `first` on."""
+    return Rung(*(rows(values, first, count) for values in rung))
 
 
 def combine(loss, slope, prior: Prior, position, rung: Rung, scale: float) -> Energy:

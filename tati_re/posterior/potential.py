@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.models.backend import tf
-from tati_re.posterior.function import combine
+from tati_re.posterior.function import combine, no_clock, part_of_rung
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
-from tati_re.samplers.protocol import Energy, Rung
+from tati_re.samplers.functions import rows
+from tati_re.samplers.protocol import Clock, Energy, Rung
 
 _FULL_CHUNK = 65_536
+_EXAMPLES_AT_ONCE = 32
 _MOVES_DATA = 16
 
 
@@ -90,9 +92,11 @@ class ModelPotential:
     def parameter_names(self) -> list[str]:
         return self.flat.parameter_names()
 
-    def bind(self, rung: Rung, batch: Batch | None = None, auxiliary: tuple = ()) -> ModelEvaluate:
+    def bind(
+        self, rung: Rung, batch: Batch | None = None, auxiliary: tuple = (), clock: Clock | None = None
+    ) -> ModelEvaluate:
         """The potential as a step sees it; without a batch, all data."""
-        return ModelEvaluate(self, rung, batch, auxiliary)
+        return ModelEvaluate(self, rung, batch, auxiliary, clock)
 
     def gather(self, batch: Batch | None):
         """Inputs and labels of a batch: ready for the model where walkers share them, else as stored, walkers first."""
@@ -179,6 +183,57 @@ class ModelPotential:
         share = y.shape[0] / self.num_examples
         return loss * share, slope * tf.constant(share, slope.dtype)
 
+    def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
+        """Variance of each entry of a mini-batch's estimate of ∇U, from the gradients of its examples.
+
+        A batch of n examples drawn without replacement from N has the variance (scale²/n) (1 - n/N) Var(∇ loss of an
+        example); drawn with replacement the factor (1 - n/N) is absent. Costs n gradients of single examples.
+
+        Returns:
+            `(walkers, parameters)`, in the type of the parameters.
+        """
+        if batch is None:
+            return tf.zeros_like(position)
+        indices = tf.broadcast_to(batch.indices, (position.shape[0], batch.indices.shape[1]))
+
+        def one(args):
+            theta, own, extra = args
+            return self._example_variance(theta, own, batch.size, extra)
+
+        spread = tf.map_fn(one, (position, indices, tuple(auxiliary)), fn_output_signature=position.dtype)
+        count = tf.cast(batch.size, tf.float64)
+        rest = 1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
+        factor = tf.square(tf.cast(rung.likelihood_weight, tf.float64)) * rest / count
+        return tf.cast(factor, position.dtype)[:, None] * spread
+
+    def _example_variance(self, theta, indices, size, extra: tuple):
+        """Variance over the examples of a batch of scale times the gradient of one, `(parameters,)`, piece by piece
+        (Chan, Golub and LeVeque 1983)."""
+        capacity = indices.shape[0]
+        piece = min(_EXAMPLES_AT_ONCE, capacity)
+        how = "vectorized" if self.flat.vectorizable else "looped"
+        weights = tf.repeat(theta[None], piece, axis=0)
+        extra = tuple(tf.repeat(value[None], piece, axis=0) for value in extra)
+
+        def body(start, count, mean, m2):
+            places = start + tf.range(piece)
+            own = tf.gather(indices, tf.minimum(places, capacity - 1))[:, None]
+            x, y = tf.gather(self._x, own), tf.gather(self._y, own)
+            _, slopes, _ = self._mean_loss(weights, x, y, None, extra, False, how)
+            counts = tf.cast(places < size, theta.dtype)
+            new = tf.reduce_sum(counts)
+            share = counts[:, None] / tf.maximum(new, 1.0)
+            middle = tf.reduce_sum(share * slopes, 0)
+            spread = tf.reduce_sum(counts[:, None] * tf.square(slopes - middle), 0)
+            total = tf.maximum(count + new, 1.0)
+            gap = middle - mean
+            return start + piece, count + new, mean + gap * new / total, m2 + spread + gap * gap * count * new / total
+
+        zeros = tf.zeros_like(theta)
+        begin = (tf.constant(0), tf.zeros((), theta.dtype), zeros, zeros)
+        _, count, _, m2 = tf.while_loop(lambda start, *_: start < capacity, body, begin)
+        return m2 / tf.maximum(count - 1.0, 1.0)
+
     def _regularizer(self, position):
         with tf.GradientTape() as tape:
             tape.watch(position)
@@ -242,9 +297,16 @@ class ModelEvaluate:
     After the step `auxiliary` holds the variables as the forward passes left them.
     """
 
-    def __init__(self, potential: ModelPotential, rung: Rung, batch: Batch | None, auxiliary: tuple) -> None:
+    def __init__(
+        self,
+        potential: ModelPotential,
+        rung: Rung,
+        batch: Batch | None,
+        auxiliary: tuple,
+        clock: Clock | None = None,
+    ) -> None:
         self.potential, self.rung, self.batch, self.auxiliary = potential, rung, batch, auxiliary
-        self.scale = potential.scale
+        self.scale, self.clock = potential.scale, clock or no_clock()
 
     def __call__(self, position) -> Energy:
         energy, self.auxiliary = self.potential.energy(position, self.rung, self.batch, self.auxiliary)
@@ -252,6 +314,16 @@ class ModelEvaluate:
 
     def full(self, position) -> Energy:
         return self.potential.full(position, self.rung, self.auxiliary)
+
+    def gradient_variance(self, position):
+        return self.potential.gradient_variance(position, self.rung, self.batch, self.auxiliary)
+
+    def part(self, first, count: int) -> ModelEvaluate:
+        batch = self.batch
+        if batch is not None and not self.potential.shared:
+            batch = batch._replace(indices=rows(batch.indices, first, count))
+        auxiliary = tuple(rows(value, first, count) for value in self.auxiliary)
+        return ModelEvaluate(self.potential, part_of_rung(self.rung, first, count), batch, auxiliary, self.clock)
 
     def confine(self, position, momentum):
         return self.potential.prior.confine(position, momentum)

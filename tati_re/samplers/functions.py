@@ -55,6 +55,73 @@ def where(condition, x, y):
     return np.where(condition, x, y) if _is_numpy(condition, x, y) else _tf().where(condition, x, y)
 
 
+def cond(condition, true, false):
+    """`true()` where the condition, one bool for all walkers, holds, else `false()`; both of the same structure."""
+    if _is_numpy(condition):
+        return true() if condition else false()
+    return _tf().cond(condition, true, false)
+
+
+def absolute(x):
+    """Absolute value, entry by entry."""
+    return np.abs(x) if _is_numpy(x) else _tf().abs(x)
+
+
+def maximum(x, y):
+    """The larger of the two, entry by entry."""
+    return np.maximum(x, y) if _is_numpy(x, y) else _tf().maximum(x, y)
+
+
+def cos(x):
+    """Cosine."""
+    return np.cos(x) if _is_numpy(x) else _tf().cos(x)
+
+
+def zeros_like(x):
+    """Zeros of the shape and type of `x`."""
+    return np.zeros_like(x) if _is_numpy(x) else _tf().zeros_like(x)
+
+
+def mean(x):
+    """Mean over the parameters, `(walkers, parameters)` to `(walkers, 1)`."""
+    return np.mean(x, axis=-1, keepdims=True) if _is_numpy(x) else _tf().reduce_mean(x, axis=-1, keepdims=True)
+
+
+def constant(values, like):
+    """A numpy array as a constant in the type of `like`."""
+    if _is_numpy(like):
+        return np.asarray(values, like.dtype)
+    return _tf().constant(np.asarray(values, like.dtype.as_numpy_dtype))
+
+
+def as_float64(x):
+    """A number or array as float64, with the library it belongs to."""
+    return np.asarray(x, np.float64) if _is_numpy(x) else _tf().cast(x, _tf().float64)
+
+
+def rows(values, first, count: int):
+    """`count` rows of `(walkers, ...)` values from `first` on, which may be known only while the step runs."""
+    if _is_numpy(values, first):
+        return values[int(first) : int(first) + count]
+    tf = _tf()
+    values = tf.convert_to_tensor(values)
+    begin = tf.concat([[tf.cast(first, tf.int32)], tf.zeros((values.shape.rank - 1,), tf.int32)], 0)
+    return tf.ensure_shape(tf.slice(values, begin, (count, *values.shape[1:])), (count, *values.shape[1:]))
+
+
+def with_rows(values, first, new):
+    """`values` with the rows from `first` on replaced by `new`."""
+    if _is_numpy(values, new, first):
+        changed = np.array(values)
+        changed[int(first) : int(first) + len(new)] = new
+        return changed
+    tf = _tf()
+    index = tf.range(values.shape[0])
+    inside = tf.logical_and(index >= first, index < first + new.shape[0])
+    moved = tf.gather(new, tf.clip_by_value(index - first, 0, new.shape[0] - 1))
+    return tf.where(tf.reshape(inside, [-1] + [1] * (values.shape.rank - 1)), moved, values)
+
+
 def column(values, like):
     """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers, parameters)`
     with."""

@@ -34,6 +34,20 @@ class Rung(NamedTuple):
         return 1.0 / self.inverse_temperature
 
 
+class Clock(NamedTuple):
+    """Where in the run a step is.
+
+    Attributes:
+        step: Number of the step, from 1; 0 in `init`; int64 scalar.
+        adapting: The step belongs to the burn-in: what adapts may change, and is frozen afterwards; bool scalar.
+        group: Which group of walkers moves, for methods that move one at a time; int32 scalar.
+    """
+
+    step: Any
+    adapting: Any
+    group: Any
+
+
 class Energy(NamedTuple):
     """The potential at some positions.
 
@@ -89,16 +103,25 @@ class Evaluate(Protocol):
     Attributes:
         rung: Temperature, likelihood weight and step size of each walker.
         scale: What the mean loss is multiplied with in L: N, or 1 under the mean-loss convention.
+        clock: The number of this step, and whether it belongs to the burn-in.
     """
 
     rung: Rung
     scale: float
+    clock: Clock
 
     def __call__(self, position) -> Energy:
         """U and its gradient on this step's mini-batch."""
 
     def full(self, position) -> Energy:
         """U and its gradient on all data, summed in float64."""
+
+    def gradient_variance(self, position):
+        """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`, estimated from the
+        gradients of its examples; zero for the full batch."""
+
+    def part(self, first, count: int) -> Evaluate:
+        """The same for `count` walkers from walker `first` on; `first` may be known only while the step runs."""
 
     def confine(self, position, momentum):
         """Reflects what left the support of the prior: returns position and momentum (`None` stays `None`)."""
@@ -127,6 +150,10 @@ class Sampler(Protocol):
         current: At the end of a step, gradient and potential belong to the position (else they are evaluated anew for
             each recorded row).
         gradients_per_step: Cost.
+
+    A method that moves one group of walkers while the others rest has two more: `groups`, how many groups of
+    neighbouring walkers there are, and `group_steps`, how many steps one group moves before the next one does. Its
+    `gradients_per_step` then counts for a walker that moves.
     """
 
     name: str
@@ -141,3 +168,8 @@ class Sampler(Protocol):
     def step(self, state, evaluate: Evaluate, noise: Noise): ...
 
     def get_config(self) -> dict: ...
+
+
+def groups_of(method) -> tuple[int, int]:
+    """How many groups of walkers take turns, and how many steps a turn has: (1, 1) for methods that move all."""
+    return getattr(method, "groups", 1), getattr(method, "group_steps", 1)

@@ -1,0 +1,110 @@
+"""Which step a walker is at, and what is due after it.
+
+A move is what the loop does once. Where all walkers move together, moves and steps are the same. Where groups of
+walkers take turns (ensemble methods: one half moves while the other rests), a group makes `group_steps` steps, then the
+next one the same steps: steps are counted per walker, and a walker is recorded only while it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Factor = Callable[[np.ndarray], np.ndarray]
+
+
+class Due(NamedTuple):
+    """The moves of a chunk, `(chunk_steps,)` each.
+
+    Attributes:
+        stop: How many moves of the chunk are done when something is due next, or the chunk ends, int32.
+        row: A row of run.csv, bool.
+        moments: A row past burn-in, bool.
+        position: A position of the trajectory, bool.
+        step: The step that the moving walkers take, int64.
+        adapting: That step belongs to the burn-in, bool.
+        group: The group that moves, int32.
+        step_factor: What the step size is multiplied with, float64.
+        temperature_factor: What the temperature is multiplied with, float64.
+    """
+
+    stop: Any
+    row: Any
+    moments: Any
+    position: Any
+    step: Any
+    adapting: Any
+    group: Any
+    step_factor: Any
+    temperature_factor: Any
+
+
+class Timeline:
+    """Moves, steps and what is due.
+
+    Args:
+        record_every: A row each so many steps.
+        trajectory_every: A position each so many steps; 0 for none.
+        num_burnin_steps: No positions and no moments before; what adapts does so until then.
+        groups: How many groups of walkers take turns.
+        group_steps: Steps of one turn.
+        step_factor: Of the step numbers `(n,)`, gives what the step size is multiplied with. Default: 1.
+        temperature_factor: Likewise for the temperature.
+    """
+
+    def __init__(
+        self,
+        record_every: int,
+        trajectory_every: int = 0,
+        num_burnin_steps: int = 0,
+        groups: int = 1,
+        group_steps: int = 1,
+        step_factor: Factor | None = None,
+        temperature_factor: Factor | None = None,
+    ) -> None:
+        self.record_every, self.trajectory_every = record_every, trajectory_every
+        self.num_burnin_steps = num_burnin_steps
+        self.groups, self.group_steps = groups, group_steps
+        self.step_factor, self.temperature_factor = step_factor, temperature_factor
+        self.varies = step_factor is not None or temperature_factor is not None
+
+    def steps(self, first_move: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The step and the group of each of `count` moves from `first_move` on (numbered from 1), int64 `(count,)`."""
+        moves = np.arange(first_move - 1, first_move - 1 + count)
+        turn, place = np.divmod(moves, self.group_steps)
+        round_, group = np.divmod(turn, self.groups)
+        return round_ * self.group_steps + place + 1, group
+
+    def moves(self, steps: int) -> int:
+        """How many moves bring every walker to this step."""
+        return steps * self.groups
+
+    def rows_due(self, steps: np.ndarray) -> np.ndarray:
+        """Whether a row is due after each of these steps."""
+        return steps % self.record_every == 0
+
+    def positions_due(self, steps: np.ndarray) -> np.ndarray:
+        """Whether a position is due after each of these steps."""
+        if not self.trajectory_every:
+            return np.zeros(len(steps), bool)
+        return (steps % self.trajectory_every == 0) & (steps > self.num_burnin_steps)
+
+    def factors(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What step size and temperature are multiplied with at these steps."""
+        ones = np.ones(len(steps))
+        given = [ones if factor is None else factor(steps) for factor in (self.step_factor, self.temperature_factor)]
+        return given[0], given[1]
+
+    def due(self, first_move: int, capacity: int, count: int) -> Due:
+        """What is due after each of `capacity` moves, of which `count` will be made."""
+        steps, group = self.steps(first_move, capacity)
+        row, position = self.rows_due(steps), self.positions_due(steps)
+        places = np.arange(1, capacity + 1)
+        events = np.where(row | position, places, capacity + 1)
+        stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
+        past = steps > self.num_burnin_steps
+        return Due(
+            stop.astype(np.int32), row, row & past, position, steps, ~past, group.astype(np.int32), *self.factors(steps)
+        )

@@ -1,0 +1,115 @@
+"""Control variates: mini-batch gradients with less noise, for any sampler."""
+
+from __future__ import annotations
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import cond, rows
+from tati_re.samplers.protocol import Energy, groups_of
+from tati_re.samplers.splitting import Splitting
+from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+
+
+class ControlVariate:
+    """A sampler whose mini-batch energies and gradients are corrected by a centre at which all data were seen.
+
+    Targets exp(-β U) as the sampler inside does, with an unbiased estimate of U and ∇U whose variance falls with the
+    distance from the centre c,
+
+        ∇U~(θ) = ∇U_S(θ) - ∇U_S(c) + ∇U(c),   variance (N²/n) Var(∇l_i(θ) - ∇l_i(c)) (1 - n/N),
+
+    S the mini-batch of the step; the same for U. The centre must not depend on S: it is where the walker started, and
+    with `refresh_every` it moves to where the walker is at the beginning of every such step (SVRG).
+
+    Cost: two gradients on the mini-batch for each of the sampler inside, and one on all data at each refresh.
+
+    Source: Baker, Fearnhead, Fox and Nemeth, Statistics and Computing 29 (2019); SVRG-LD: Dubey et al., NeurIPS 2016.
+
+    Args:
+        inner: Any sampler for mini-batches. Default: BAOAB.
+        refresh_every: Steps between two moves of the centre; 0 keeps it where it started. Default: 0.
+
+    Raises:
+        InputError: The sampler inside needs the full batch, where there is no noise to reduce.
+
+    Example:
+        >>> ControlVariate(Splitting("BAOAB"), refresh_every=100).get_config()["control_variate_every"]
+        100
+    """
+
+    wraps = True
+
+    def __init__(self, inner=None, refresh_every: int = 0) -> None:
+        self.inner = inner or Splitting()
+        if self.inner.full_batch:
+            raise InputError(
+                "control_variate: the sampler sees all data already.",
+                received=self.inner.name,
+                expected="such as BAOAB",
+            )
+        if refresh_every < 0:
+            raise InputError("control_variate_every: negative.", received=refresh_every, expected="0 or more steps")
+        self.refresh_every = int(refresh_every)
+        self.name = self.inner.name
+        for name in FORWARDED:
+            setattr(self, name, getattr(self.inner, name))
+        self.gradients_per_step = 2.0 * self.inner.gradients_per_step
+        self.groups, self.group_steps = groups_of(self.inner)
+
+    def init(self, position, evaluate, noise):
+        """The centre is the start."""
+        state = self.inner.init(position, evaluate, noise)
+        return extend(state, **_centre(evaluate.full(position), position))
+
+    def step(self, state, evaluate, noise):
+        """One step of the sampler inside, with corrected estimates."""
+        fields = {name: getattr(state, name) for name in _FIELDS}
+        if self.refresh_every:
+            due = (evaluate.clock.step - 1) % self.refresh_every == 0
+            fields = cond(due, lambda: _centre(evaluate.full(state.position), state.position), lambda: fields)
+        new, info = self.inner.step(inner_of(state), Corrected(evaluate, fields), noise)
+        return type(state)(**new._asdict(), **fields), info
+
+    def get_config(self) -> dict:
+        return {**self.inner.get_config(), "control_variate": True, "control_variate_every": self.refresh_every}
+
+
+_FIELDS = ("centre", "centre_gradient", "centre_potential", "centre_loss")
+
+
+def _centre(energy: Energy, position) -> dict:
+    return dict(zip(_FIELDS, (position, energy.gradient, energy.potential, energy.loss), strict=True))
+
+
+class Corrected:
+    """The potential with the control variate of a centre.
+
+    Args:
+        evaluate: The potential on this step's mini-batch.
+        centre: The fields of the state that belong to the centre.
+    """
+
+    def __init__(self, evaluate, centre: dict) -> None:
+        self.evaluate, self.centre = evaluate, centre
+        self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
+        self.full, self.confine = evaluate.full, evaluate.confine
+
+    def __call__(self, position) -> Energy:
+        here = self.evaluate(position)
+        there = self.evaluate(self.centre["centre"])
+        return Energy(
+            here.potential - there.potential + self.centre["centre_potential"],
+            here.gradient - there.gradient + self.centre["centre_gradient"],
+            here.loss - there.loss + self.centre["centre_loss"],
+            here.log_prior,
+        )
+
+    def gradient_variance(self, position):
+        raise InputError(
+            "control_variate: this sampler estimates the gradient's variance from single examples.",
+            expected="a sampler that does not, such as BAOAB or BADODAB",
+        )
+
+    def part(self, first, count: int) -> Corrected:
+        return Corrected(
+            self.evaluate.part(first, count), {name: rows(value, first, count) for name, value in self.centre.items()}
+        )

@@ -1,0 +1,107 @@
+"""A mass for each parameter, for every method with momenta."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import cond, constant, mean, sqrt
+from tati_re.samplers.splitting import Splitting
+from tati_re.samplers.wrapping import FORWARDED, extend, inner_of, step_in_coordinates
+
+DECAY = 0.99
+"""How much of the running mean of the squared gradient a step of the burn-in keeps."""
+
+
+class Diagonal:
+    """Coordinates x = θ / s, entry by entry.
+
+    Args:
+        scale: s, `(parameters,)` or `(walkers, parameters)`.
+    """
+
+    def __init__(self, scale) -> None:
+        self.scale = scale
+
+    def forward(self, vectors):
+        return self.scale * vectors
+
+    def backward(self, vectors):
+        return vectors / self.scale
+
+
+class Massive:
+    """A sampler with a diagonal mass: parameters of large mass move slowly.
+
+    Targets exp(-β U), as the sampler inside does: with the mass m the momenta are N(0, m T), and the positions keep
+    their law. A mass in proportion to the curvature makes all directions equally fast and stable.
+
+    Rule: the step of the sampler inside in the coordinates x = sqrt(m) θ, that is
+        drift    θ <- θ + t p / sqrt(m)
+        kick     p <- p - t ∇U / sqrt(m),     p ~ N(0, T)
+    The momenta p that are shown belong to x (the usual ones are sqrt(m) p), so that kinetic energies stay P T/2.
+
+    "gradient_rms" estimates m = rms(∇U) / mean rms from a running mean of the squared gradients of each walker (decay
+    0.99) during the burn-in and is frozen afterwards; the number of burn-in steps has to be above 0.
+
+    Cost: that of the sampler inside. Source: masses by fan-in: Baldock and Marzari (2019); frozen root mean square
+    preconditioner: Wenzel et al., ICML 2020, appendix D.
+
+    Args:
+        inner: A sampler with momenta. Default: BAOAB.
+        mass: Numbers above 0, `(parameters,)`, or "gradient_rms". Default: "gradient_rms".
+
+    Raises:
+        InputError: The sampler has no momenta, or a mass is not above 0.
+
+    Example:
+        >>> Massive(Splitting("BAOAB"), [1.0, 4.0]).name
+        'BAOAB'
+    """
+
+    wraps = True
+
+    def __init__(self, inner=None, mass: Sequence[float] | str = "gradient_rms") -> None:
+        self.inner = inner or Splitting()
+        if not self.inner.has_momentum:
+            raise InputError("mass: the sampler has no momenta.", received=self.inner.name, expected="such as BAOAB")
+        self.adapts = isinstance(mass, str)
+        if self.adapts and mass != "gradient_rms":
+            raise InputError("mass: not known.", received=repr(mass), expected="numbers above 0, or 'gradient_rms'")
+        self.mass = mass if self.adapts else np.asarray(mass, np.float64)
+        if not self.adapts and not (np.isfinite(self.mass) & (self.mass > 0)).all():
+            raise InputError("mass: it must be above 0.", received=self.mass.min(), expected="numbers above 0")
+        self.name = self.inner.name
+        for name in FORWARDED:
+            setattr(self, name, getattr(self.inner, name))
+
+    def init(self, position, evaluate, noise):
+        """As the sampler inside; an adaptive mass starts at 1."""
+        state = self.inner.init(position, evaluate, noise)
+        if not self.adapts:
+            return state
+        return extend(state, square=0.0 * state.gradient, mass=0.0 * state.gradient + 1.0)
+
+    def step(self, state, evaluate, noise):
+        """One step of the sampler inside, in scaled coordinates."""
+        if not self.adapts:
+            scale = constant(1.0 / np.sqrt(self.mass), state.position)
+            return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))
+        square, mass = cond(
+            evaluate.clock.adapting, lambda: self._adapted(state, evaluate), lambda: (state.square, state.mass)
+        )
+        new, info = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, Diagonal(1.0 / sqrt(mass)))
+        return type(state)(**new._asdict(), square=square, mass=mass), info
+
+    def _adapted(self, state, evaluate):
+        square = DECAY * state.square + (1 - DECAY) * state.gradient**2
+        rms = sqrt(square)
+        # Unit mass until the running mean, which starts at zero, has seen a hundred gradients.
+        seen = evaluate.clock.step >= 100
+        return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: state.mass)
+
+    def get_config(self) -> dict:
+        mass = self.mass if self.adapts else f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)
+        return {**self.inner.get_config(), "mass": mass}

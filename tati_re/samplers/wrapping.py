@@ -1,0 +1,98 @@
+"""What methods that wrap another sampler share: states with further fields, and steps in other coordinates."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from functools import lru_cache
+from typing import Any, Protocol
+
+from tati_re.samplers.protocol import Energy
+
+FORWARDED = ("has_momentum", "metropolis", "full_batch", "current", "gradients_per_step")
+"""Attributes that a wrapper has from the sampler inside."""
+
+
+@lru_cache(maxsize=None)
+def _extended(base: type, names: tuple[str, ...]) -> type:
+    fields = [name for name in base._fields if name != "rung"]
+    made = namedtuple("_".join((base.__name__, *names)), [*fields, *names, "rung"])
+    made.base = base
+    return made
+
+
+def extend(state, **fields):
+    """The state with further fields, the rung last; a type of its own, the same for the same names.
+
+    Args:
+        state: A NamedTuple with a field `rung`.
+        **fields: What the wrapper carries, arrays.
+    """
+    return _extended(type(state), tuple(fields))(**state._asdict(), **fields)
+
+
+def inner_of(state):
+    """The part of an extended state that the sampler inside knows, as its own type."""
+    base = type(state).base
+    return base(**{name: getattr(state, name) for name in base._fields})
+
+
+class Coordinates(Protocol):
+    """A linear map B between the walkers' parameters and the coordinates in which a sampler works: θ = θ₀ + B x."""
+
+    def forward(self, vectors: Any):
+        """B v for each walker, `(walkers, parameters)`; B is symmetric."""
+
+    def backward(self, vectors: Any):
+        """B⁻¹ v for each walker."""
+
+
+class InCoordinates:
+    """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B ∇U.
+
+    Args:
+        evaluate: The potential of θ.
+        origin: θ₀, `(walkers, parameters)`.
+        coordinates: B.
+    """
+
+    def __init__(self, evaluate, origin, coordinates: Coordinates) -> None:
+        self.evaluate, self.origin, self.coordinates = evaluate, origin, coordinates
+        self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
+
+    def _there(self, x):
+        return self.origin + self.coordinates.forward(x)
+
+    def _here(self, energy: Energy) -> Energy:
+        return energy._replace(gradient=self.coordinates.forward(energy.gradient))
+
+    def __call__(self, x) -> Energy:
+        return self._here(self.evaluate(self._there(x)))
+
+    def full(self, x) -> Energy:
+        return self._here(self.evaluate.full(self._there(x)))
+
+    def gradient_variance(self, x):
+        """For diagonal B only: B² times the variance of ∇U."""
+        spread = self.evaluate.gradient_variance(self._there(x))
+        return self.coordinates.forward(self.coordinates.forward(spread))
+
+    def confine(self, x, momentum):
+        """Reflection at the walls of θ; for diagonal B, which keeps the walls upright."""
+        position = self._there(x)
+        inside, turned = self.evaluate.confine(position, momentum)
+        if inside is position:
+            return x, momentum
+        return x + self.coordinates.backward(inside - position), turned
+
+
+def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates):
+    """A step of `sampler` in x, with θ = θ₀ + B x and θ₀ where the walkers are: unit mass in x, so that the momenta
+    belong to x.
+
+    Returns:
+        The state, position and gradient in θ again, and the info.
+    """
+    inside = state._replace(position=0.0 * state.position, gradient=coordinates.forward(state.gradient))
+    new, info = sampler.step(inside, InCoordinates(evaluate, state.position, coordinates), noise)
+    position = state.position + coordinates.forward(new.position)
+    return new._replace(position=position, gradient=coordinates.backward(new.gradient)), info
