@@ -35,7 +35,18 @@ FIXED = (
 )
 """Options that shape the system: set once, when a Simulation is made."""
 
-OBJECTS = ("data", "model", "loss", "prior", "optimizer", "sampler", "directions")
+OBJECTS = (
+    "data",
+    "model",
+    "loss",
+    "prior",
+    "optimizer",
+    "sampler",
+    "directions",
+    "mass",
+    "step_schedule",
+    "temperature_schedule",
+)
 """Options that may also be objects in Python."""
 
 

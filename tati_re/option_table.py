@@ -80,13 +80,68 @@ class Options(BaseModel):
     prior_std: float = _posterior(1.0, "standard deviation of the Gaussian prior", gt=0)
     prior_bound: float = _posterior(1.0, "half width of the box prior", gt=0)
 
-    sampler: str = _sampler("BAOAB", "a splitting word of A, B, O (BAOAB, OBABO, ...), GLA1, GLA2, SGLD or HMC")
+    sampler: str = _sampler(
+        "BAOAB",
+        "a splitting word of A, B, O, C, D (BAOAB, OBABO, BADODAB, ...), GLA1, GLA2, mCCAdL, SGLD, LM, pSGLD, SGHMC, "
+        "SGNHT, CCAdL, HMC, HMC1, GHMC, MALA or RWMH",
+    )
     step_size: float = _sampler(0.001, "time step h of the scheme; for SGLD the coefficient of the gradient", gt=0)
     friction: float = _sampler(1.0, "friction gamma, rate of the O step in 1/time", ge=0)
     temperature: float | None = _sampler(None, "temperature T of the target exp(-U/T); none stands for 1", gt=0)
     inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), instead of temperature", gt=0)
-    num_leapfrog_steps: int = _sampler(10, "leapfrog steps between two Metropolis tests of HMC", ge=1)
-    leapfrog_jitter: float = _sampler(0.5, "relative spread of the random trajectory length of HMC", ge=0, le=1)
+    thermal_mass: float | None = _sampler(
+        None, "mass of the thermostat of SGNHT, CCAdL and words with D; none: the number of parameters", gt=0
+    )
+    gradient_noise: Literal["estimate"] | float = _sampler(
+        0.0, "SGHMC: variance of the mini-batch gradient, or estimate to measure it in the burn-in"
+    )
+    covariance_window: int | None = _sampler(
+        None, "CCAdL: steps that the variance of the gradient is averaged over; none takes all, as published", ge=1
+    )
+    preconditioner: Literal["frozen", "adaptive"] = _sampler(
+        "frozen", "pSGLD: frozen after the burn-in, or adaptive to the end, as published, which is biased"
+    )
+    preconditioner_decay: float = _sampler(0.99, "pSGLD: what the mean squared gradient keeps each step", ge=0, lt=1)
+    preconditioner_offset: float = _sampler(1e-5, "pSGLD: lambda in 1 / (lambda + rms of the mean gradient)", gt=0)
+    preconditioner_correction: bool = _sampler(True, "pSGLD: adaptive: with the term Gamma, at twice the cost")
+    num_leapfrog_steps: int = _sampler(10, "leapfrog steps between two Metropolis tests of HMC, HMC1 and GHMC", ge=1)
+    leapfrog_jitter: float = _sampler(
+        0.5, "relative spread of the random trajectory length of HMC and HMC1", ge=0, le=1
+    )
+    target_acceptance: float | None = _sampler(
+        None,
+        "tune the step size in the burn-in for this acceptance (HMC, HMC1, GHMC, MALA, RWMH); none: no tuning",
+        gt=0,
+        lt=1,
+    )
+    step_size_tuning: Literal["dual_averaging", "baldock"] = _sampler(
+        "dual_averaging", "rule of target_acceptance: dual averaging, or factors of 0.9 outside of a window of +- 0.05"
+    )
+    step_schedule: str = _sampler(
+        "constant", "constant, polynomial, cyclical, or a CSV file of step sizes with the columns step and value"
+    )
+    schedule_delay: float = _sampler(1000.0, "polynomial: steps b in the factor (1 + t/b)^-a", gt=0)
+    schedule_power: float = _sampler(0.55, "polynomial: power a in the factor (1 + t/b)^-a", ge=0, le=1)
+    cycle_steps: int = _sampler(1000, "cyclical: steps of a cycle", ge=2)
+    exploration_fraction: float = _sampler(
+        0.0, "cyclical: first part of each cycle, run at temperature 0 and left out of averages", ge=0, lt=1
+    )
+    temperature_schedule: str = _sampler(
+        "constant", "constant, annealing (during the burn-in), or a CSV file with the columns step and value"
+    )
+    temperature_start: float | None = _sampler(None, "annealing: temperature of the first step", gt=0)
+    mass: Literal["unit", "fan_in", "gradient_rms"] = _sampler(
+        "unit", "mass of each parameter: 1, fan-in + 1 of its layer, or rms of its gradient measured in the burn-in"
+    )
+    control_variate: bool = _sampler(False, "correct mini-batch gradients by a centre at which all data were seen")
+    control_variate_every: int = _sampler(0, "move that centre to the walker each so many steps; 0: never", ge=0)
+    covariance_blending: float = _sampler(
+        0.0, "eta of ensemble quasi-Newton: walkers precondition each other by 1 + eta cov; 0 switches it off", ge=0
+    )
+    covariance_after_steps: int = _sampler(100, "ensemble quasi-Newton: steps between two looks at the others", ge=1)
+    ensemble_scheme: Literal["halves", "simultaneous"] = _sampler(
+        "halves", "halves take turns, which keeps the law; simultaneous is biased, for comparison"
+    )
 
     num_walkers: int = _walkers(1, "copies of the system, each with its own random numbers", ge=1)
     walker_batches: Literal["own", "shared"] = _walkers("own", "own mini-batches for each walker, or one for all")
@@ -94,8 +149,22 @@ class Options(BaseModel):
         "auto", "how gradients of several walkers are computed; auto knows or measures"
     )
 
-    optimizer: str = _training("adam", "any Keras optimizer by name, or gradient_descent")
-    learning_rate: float = _training(0.01, "learning rate of the optimizer", gt=0)
+    optimizer: str = _training(
+        "adam", "any Keras optimizer by name, gradient_descent, barzilai_borwein, fire or annealing"
+    )
+    learning_rate: float = _training(
+        0.01, "learning rate; the first one of barzilai_borwein, the first time step of fire", gt=0
+    )
+    momentum: float = _training(
+        0.0, "part of the momentum that a step of sgd, rmsprop or annealing keeps; 0 leaves Keras' default", ge=0, lt=1
+    )
+    barzilai_borwein_step: Literal["long", "short"] = _training(
+        "short", "step of barzilai_borwein: long is s's/s'y, short is s'y/y'y"
+    )
+    annealing_start_temperature: float = _training(1.0, "temperature of the first stage of annealing", gt=0)
+    annealing_cooling: float = _training(0.8, "factor of the temperature from stage to stage", gt=0, lt=1)
+    annealing_stage_steps: int = _training(100, "steps of a stage; the temperature changes after each", ge=1)
+    annealing_validations: int = _training(10, "times in a stage that the loss on the test part is looked at", ge=1)
 
     num_steps: int = _run(1000, "steps in all, burn-in included", ge=1)
     num_burnin_steps: int = _run(0, "first steps, left out of averages and trajectory", ge=0)

@@ -14,8 +14,7 @@ from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
 from tati_re.errors import InputError
 from tati_re.options import OPTIONS, make_options
-from tati_re.running import Running, optimizer_of
-from tati_re.samplers import make_sampler
+from tati_re.running import Running, optimizer_of, sampler_of
 from tati_re.stored import stored_model
 
 
@@ -49,11 +48,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
             expected=f"{said['dataset']['name']}, unchanged",
         )
     kind = said["kind"]
-    method = (
-        (given.get("sampler") or make_sampler(options.sampler, options))
-        if kind == "sample"
-        else optimizer_of(sim, options, given)
-    )
+    method = sampler_of(sim, options, given) if kind == "sample" else optimizer_of(sim, options, given)
     potential = sim._system.potential(options, given, training=kind == "fit")
     directions = (
         np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None

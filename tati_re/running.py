@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re._version import __version__
+from tati_re.assembly import OBJECTS
 from tati_re.engine import manifest, run_folder
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic, versions
@@ -20,7 +21,10 @@ from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
 from tati_re.options import Options
 from tati_re.posterior.evaluator import Evaluator
+from tati_re.posterior.priors import Box
 from tati_re.samplers import Rung, make_sampler
+from tati_re.samplers.choosing import wrapped
+from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
 from tati_re.stored import read_directions, save_model
 
 SCHEMA_VERSION = 1
@@ -29,31 +33,72 @@ _H5_FROM = 1_000
 
 def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
     """Starts `Simulation.sample`."""
-    sampler = objects.get("sampler") or make_sampler(options.sampler, options)
-    if sampler.full_batch and options.batch_size not in (None, sim.dataset.num_examples):
-        raise InputError(
-            f"sampler: {sampler.name} is exact on the full batch only.",
-            received=f"batch_size = {options.batch_size} of {sim.dataset.num_examples} examples",
-            expected="no batch_size, or a method for mini-batches such as BAOAB",
-        )
+    sampler = sampler_of(sim, options, objects)
+    _check_batches(f"sampler: {sampler.name} is exact on the full batch only.", "BAOAB", sampler, sim, options)
     if options.num_burnin_steps >= options.num_steps:
         raise InputError(
             "num_burnin_steps leaves no steps to average over.",
             received=options.num_burnin_steps,
             expected=f"less than num_steps = {options.num_steps}",
         )
+    if adapts(sampler) and not options.num_burnin_steps:
+        raise InputError(
+            f"num_burnin_steps: {sampler.name} is to tune itself, which it does during the burn-in only.",
+            received=0,
+            expected="some hundred, and fewer than num_steps",
+        )
     return _start(sim, options, objects, "sample", sampler)
 
 
 def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
     """Starts `Simulation.fit`."""
-    return _start(sim, options, objects, "fit", optimizer_of(sim, options, objects))
+    optimizer = optimizer_of(sim, options, objects)
+    _check_batches(f"optimizer: {optimizer.name} works on the full batch only.", "adam", optimizer, sim, options)
+    if getattr(optimizer, "validates", False) and sim.dataset.test_inputs is None:
+        raise InputError(
+            f"optimizer: {optimizer.name} stops by the loss on a test part, and the data have none.",
+            received=sim.dataset.name,
+            expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
+        )
+    return _start(sim, options, objects, "fit", optimizer)
+
+
+def sampler_of(sim, options: Options, objects: dict[str, Any]):
+    """The sampler of a run, with what the options wrap around it."""
+    flat = sim._system.flat
+    sampler = objects.get("sampler") or make_sampler(options.sampler, options)
+    sampler = wrapped(sampler, options, flat.tensor_names, flat.shapes, objects.get("mass"))
+    mixes = getattr(sampler, "mixes_parameters", False)
+    if mixes and not sampler.metropolis and (isinstance(objects.get("prior"), Box) or options.prior == "box"):
+        raise InputError(
+            "covariance_blending: walls reflect parameter by parameter, which a full matrix does not keep.",
+            received="prior box",
+            expected="another prior, or sampler HMC",
+        )
+    if options.control_variate and options.batch_size in (None, sim.dataset.num_examples):
+        raise InputError(
+            "control_variate: there is no noise to reduce.", received="the full batch", expected="a batch_size"
+        )
+    return sampler
+
+
+def adapts(sampler) -> bool:
+    """Whether the sampler, or one that it wraps, changes its own parameters during the burn-in."""
+    return getattr(sampler, "adapts", False) or (hasattr(sampler, "inner") and adapts(sampler.inner))
 
 
 def optimizer_of(sim, options: Options, objects: dict[str, Any]):
-    return make_optimizer(
-        objects.get("optimizer", options.optimizer), options.learning_rate, sim._system.flat.shapes, options.num_walkers
-    )
+    return make_optimizer(objects.get("optimizer", options.optimizer), options, sim._system.flat.shapes)
+
+
+def _check_batches(sentence: str, other: str, method, sim, options: Options) -> None:
+    """Refuses mini-batches for a method that is only right on all data."""
+    if method.full_batch and options.batch_size not in (None, sim.dataset.num_examples):
+        raise InputError(
+            sentence,
+            received=f"batch_size = {options.batch_size} of {sim.dataset.num_examples} examples",
+            expected=f"no batch_size, or a method for mini-batches such as {other}",
+        )
 
 
 def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) -> Run:
@@ -120,7 +165,15 @@ class Running:
             options.trajectory_every,
             burnin,
             directions,
+            *self._schedules(),
         )
+
+    def _schedules(self) -> tuple[Factor | None, Factor | None]:
+        """What step size and temperature are multiplied with."""
+        if self.kind != "sample":
+            return None, None
+        given = (self.objects.get(name) for name in ("step_schedule", "temperature_schedule"))
+        return step_factor(self.options, next(given)), temperature_factor(self.options, next(given))
 
     def say_start(self) -> None:
         """Says what is sampled, in words."""
@@ -141,7 +194,9 @@ class Running:
         names = (
             self.sim.parameter_names() if self.directions is None else [f"c{i}" for i in range(len(self.directions))]
         )
-        half = 0.5 * count * options.kT if self.kind == "sample" else float("nan")
+        known = self.kind == "sample" and "temperature_schedule" not in self.objects
+        known = known and options.temperature_schedule in TEMPERATURE_SCHEDULES
+        half = 0.5 * count * options.kT if known else float("nan")
         kinetic = half if self.method.has_momentum else float("nan")
         virial = (
             half
@@ -178,9 +233,7 @@ class Running:
             "tati_re": __version__,
             "versions": versions(),
             "options": self.options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}),
-            "objects": sorted(
-                {"data", "model", "loss", "prior", "optimizer", "sampler", "directions"} & set(self.objects)
-            ),
+            "objects": sorted(set(OBJECTS) & set(self.objects)),
             "observables": sorted(self.observables.extra),
             "seed": self.options.seed,
             "threads": threads(),

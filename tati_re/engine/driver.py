@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import signal
 import threading
 import time
@@ -237,10 +238,10 @@ class Driver:
         groups, walkers = self.loop.timeline.groups, np.arange(self.loop.walkers)
         if groups == 1:
             return [(slice(None), walkers)]
-        ends = [*np.flatnonzero(np.diff(group)) + 1, len(group)]
-        starts = [0, *ends[:-1]]
+        borders = [0, *np.flatnonzero(np.diff(group)) + 1, len(group)]
         size = len(walkers) // groups
-        return [(slice(a, b), walkers[group[a] * size : (group[a] + 1) * size]) for a, b in zip(starts, ends) if b > a]
+        runs = [slice(a, b) for a, b in itertools.pairwise(borders) if b > a]
+        return [(run, walkers[group[run.start] * size : (group[run.start] + 1) * size]) for run in runs]
 
     def _append(self, name: str, steps: np.ndarray, walkers: np.ndarray, values: np.ndarray) -> None:
         index = np.stack([np.repeat(steps, len(walkers)), np.tile(walkers, len(steps))], axis=-1)
@@ -254,7 +255,7 @@ class Driver:
         self._waiting = 0
 
     def _average(self, steps: np.ndarray, walkers: np.ndarray, rows: np.ndarray) -> None:
-        past = steps > self.loop.timeline.num_burnin_steps
+        past = self.loop.timeline.counted(steps)
         if not past.any():
             return
         steps, values = steps[past], rows[past][:, :, self._averaged]

@@ -82,6 +82,9 @@ class _SilentEvaluate:
 
     full = __call__
 
+    def validation(self, position):
+        return tf.zeros(position.shape[:1], tf.float64)
+
     def gradient_variance(self, position):
         return tf.zeros_like(position)
 

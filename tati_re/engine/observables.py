@@ -37,6 +37,7 @@ class Observables:
         conditional = [metric_name] if metric_name else []
         if method.metropolis:
             conditional.append("acceptance")
+        conditional += getattr(method, "shown", ())
         self.columns = [*ALWAYS, *conditional, *self.extra]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, "step", "walker"}
@@ -58,8 +59,8 @@ class Observables:
         else:
             kinetic, momentum_norm = undefined, undefined
         values = [
-            state.rung.temperature,
-            state.rung.step_size,
+            getattr(state, "temperature", state.rung.temperature),
+            getattr(state, "step_size", state.rung.step_size * getattr(state, "step_factor", 1.0)),
             state.loss,
             state.potential,
             state.log_prior,
@@ -72,6 +73,7 @@ class Observables:
             values.append(evaluate.metric(state.position))
         if self.method.metropolis:
             values.append(acceptance)
+        values += [getattr(state, name) for name in getattr(self.method, "shown", ())]
         values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
         return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
 

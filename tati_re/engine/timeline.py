@@ -21,7 +21,7 @@ class Due(NamedTuple):
     Attributes:
         stop: How many moves of the chunk are done when something is due next, or the chunk ends, int32.
         row: A row of run.csv, bool.
-        moments: A row past burn-in, bool.
+        moments: A row that counts for averages, bool.
         position: A position of the trajectory, bool.
         step: The step that the moving walkers take, int64.
         adapting: That step belongs to the burn-in, bool.
@@ -89,7 +89,12 @@ class Timeline:
         """Whether a position is due after each of these steps."""
         if not self.trajectory_every:
             return np.zeros(len(steps), bool)
-        return (steps % self.trajectory_every == 0) & (steps > self.num_burnin_steps)
+        return (steps % self.trajectory_every == 0) & self.counted(steps)
+
+    def counted(self, steps: np.ndarray) -> np.ndarray:
+        """Whether each of these steps counts for averages: past the burn-in, and not in a descent at temperature 0."""
+        past = steps > self.num_burnin_steps
+        return past if self.temperature_factor is None else past & (self.temperature_factor(steps) > 0)
 
     def factors(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What step size and temperature are multiplied with at these steps."""
@@ -104,7 +109,8 @@ class Timeline:
         places = np.arange(1, capacity + 1)
         events = np.where(row | position, places, capacity + 1)
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
-        past = steps > self.num_burnin_steps
+        adapting = steps <= self.num_burnin_steps
+        moments = row & self.counted(steps)
         return Due(
-            stop.astype(np.int32), row, row & past, position, steps, ~past, group.astype(np.int32), *self.factors(steps)
+            stop.astype(np.int32), row, moments, position, steps, adapting, group.astype(np.int32), *self.factors(steps)
         )

@@ -54,6 +54,8 @@ class ControlVariate:
             setattr(self, name, getattr(self.inner, name))
         self.gradients_per_step = 2.0 * self.inner.gradients_per_step
         self.groups, self.group_steps = groups_of(self.inner)
+        self.mixes_parameters = getattr(self.inner, "mixes_parameters", False)
+        self.shown = getattr(self.inner, "shown", ())
 
     def init(self, position, evaluate, noise):
         """The centre is the start."""

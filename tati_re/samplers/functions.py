@@ -82,6 +82,31 @@ def zeros_like(x):
     return np.zeros_like(x) if _is_numpy(x) else _tf().zeros_like(x)
 
 
+def reshape(x, shape: tuple[int, ...]):
+    """The same numbers in another shape."""
+    return np.reshape(x, shape) if _is_numpy(x) else _tf().reshape(x, shape)
+
+
+def transpose(x):
+    """The last two axes exchanged."""
+    return np.swapaxes(x, -1, -2) if _is_numpy(x) else _tf().linalg.matrix_transpose(x)
+
+
+def eigh(x):
+    """Eigenvalues in rising order and eigenvectors (as columns) of symmetric matrices."""
+    return tuple(np.linalg.eigh(x)) if _is_numpy(x) else _tf().linalg.eigh(x)
+
+
+def sum_over(x, axis: int):
+    """Sum over one axis, kept with length 1."""
+    return np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
+
+
+def largest(x, axis: int):
+    """Largest entry along one axis, which disappears."""
+    return np.max(x, axis) if _is_numpy(x) else _tf().reduce_max(x, axis)
+
+
 def mean(x):
     """Mean over the parameters, `(walkers, parameters)` to `(walkers, 1)`."""
     return np.mean(x, axis=-1, keepdims=True) if _is_numpy(x) else _tf().reduce_mean(x, axis=-1, keepdims=True)
@@ -92,6 +117,16 @@ def constant(values, like):
     if _is_numpy(like):
         return np.asarray(values, like.dtype)
     return _tf().constant(np.asarray(values, like.dtype.as_numpy_dtype))
+
+
+def stack(values: list):
+    """Arrays of one shape along a new first axis."""
+    return np.stack(values) if _is_numpy(*values) else _tf().stack(values)
+
+
+def as_type(x, like):
+    """An array in the type of another."""
+    return np.asarray(x, like.dtype) if _is_numpy(x) else _tf().cast(x, like.dtype)
 
 
 def as_float64(x):

@@ -76,6 +76,7 @@ class Massive:
         self.name = self.inner.name
         for name in FORWARDED:
             setattr(self, name, getattr(self.inner, name))
+        self.shown = getattr(self.inner, "shown", ())
 
     def init(self, position, evaluate, noise):
         """As the sampler inside; an adaptive mass starts at 1."""

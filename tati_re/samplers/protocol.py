@@ -67,6 +67,9 @@ class Energy(NamedTuple):
 class State(NamedTuple):
     """The least that a sampler carries from step to step.
 
+    A sampler that adapts its temperature or step size has them as fields of these names, `(walkers,)`, float64: in
+    run.csv they stand in place of the rung's.
+
     Attributes:
         position: θ, `(walkers, parameters)`.
         gradient: ∇U where it was evaluated last, `(walkers, parameters)`.
@@ -116,6 +119,9 @@ class Evaluate(Protocol):
     def full(self, position) -> Energy:
         """U and its gradient on all data, summed in float64."""
 
+    def validation(self, position):
+        """Mean loss on the test part of the data, `(walkers,)`, float64; an `InputError` where there is none."""
+
     def gradient_variance(self, position):
         """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`, estimated from the
         gradients of its examples; zero for the full batch."""
@@ -150,6 +156,9 @@ class Sampler(Protocol):
         current: At the end of a step, gradient and potential belong to the position (else they are evaluated anew for
             each recorded row).
         gradients_per_step: Cost.
+
+    A method may have `shown`, names of further fields of its state, `(walkers,)` each, that run.csv shows (thermostat,
+    ...).
 
     A method that moves one group of walkers while the others rest has two more: `groups`, how many groups of
     neighbouring walkers there are, and `group_steps`, how many steps one group moves before the next one does. Its

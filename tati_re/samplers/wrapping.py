@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from functools import lru_cache
+from functools import cache
 from typing import Any, Protocol
 
 from tati_re.samplers.protocol import Energy
@@ -12,7 +12,7 @@ FORWARDED = ("has_momentum", "metropolis", "full_batch", "current", "gradients_p
 """Attributes that a wrapper has from the sampler inside."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _extended(base: type, names: tuple[str, ...]) -> type:
     fields = [name for name in base._fields if name != "rung"]
     made = namedtuple("_".join((base.__name__, *names)), [*fields, *names, "rung"])

@@ -1,0 +1,78 @@
+"""From options to the sampler of a run: a family, and what wraps it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.samplers.control_variate import ControlVariate
+from tati_re.samplers.eqn import EnsembleQuasiNewton
+from tati_re.samplers.mass import Massive
+
+
+def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, ...]], mass=None):
+    """The sampler with the mass, the ensemble preconditioner and the control variate that the options ask for.
+
+    Args:
+        sampler: A sampler of any family.
+        options: `mass`, `covariance_blending` and `control_variate`, and what belongs to them.
+        names: Of the model's tensors, such as `dense/kernel`.
+        shapes: Of the model's tensors, in the order of the flat vector.
+        mass: Numbers in place of `options.mass`, one a parameter.
+
+    Raises:
+        InputError: The sampler has no momenta for a mass, cannot be preconditioned, or two of these exclude each other.
+    """
+    if mass is not None or options.mass != "unit":
+        if options.covariance_blending:
+            raise InputError(
+                "mass and covariance_blending both set the speed of directions.",
+                received=f"covariance_blending = {options.covariance_blending:g}",
+                expected="one of the two",
+            )
+        sampler = Massive(sampler, _masses(options.mass, names, shapes) if mass is None else _checked(mass, shapes))
+        if sampler.adapts and options.num_burnin_steps < 200:
+            raise InputError(
+                "mass: gradient_rms is measured during the burn-in.",
+                received=f"num_burnin_steps = {options.num_burnin_steps}",
+                expected="200 or more",
+            )
+    if options.covariance_blending:
+        sampler = EnsembleQuasiNewton(
+            sampler, options.covariance_blending, options.covariance_after_steps, options.ensemble_scheme
+        )
+        sampler.check_walkers(options.num_walkers)
+        if options.num_steps % sampler.group_steps:
+            raise InputError(
+                "num_steps: each half of the walkers moves covariance_after_steps at a time.",
+                received=options.num_steps,
+                expected=f"a multiple of {sampler.group_steps}",
+            )
+    return ControlVariate(sampler, options.control_variate_every) if options.control_variate else sampler
+
+
+def _checked(mass, shapes) -> np.ndarray:
+    mass = np.asarray(mass, np.float64)
+    wanted = (sum(math.prod(shape) for shape in shapes),)
+    if mass.shape != wanted:
+        raise InputError("mass: wrong shape.", received=mass.shape, expected=f"{wanted}, one a parameter")
+    return mass
+
+
+def _masses(which: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray | str:
+    """Fan-in + 1 for the weights of a layer, and for the biases beside them (Baldock and Marzari 2019)."""
+    if which != "fan_in":
+        return which
+    fans = {
+        name.rsplit("/", 1)[0]: math.prod(shape[:-1])
+        for name, shape in zip(names, shapes, strict=True)
+        if len(shape) > 1
+    }
+    one_each = [
+        np.full(math.prod(shape), fans.get(name.rsplit("/", 1)[0], 0) + 1.0)
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+    return np.concatenate(one_each)

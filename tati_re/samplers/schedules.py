@@ -1,0 +1,171 @@
+"""Step sizes and temperatures that change over a run, as factors of the step number.
+
+A schedule is a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it where it was.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+Factor = Callable[[np.ndarray], np.ndarray]
+
+STEP_SCHEDULES = ("constant", "polynomial", "cyclical")
+TEMPERATURE_SCHEDULES = ("constant", "annealing")
+
+
+def polynomial(delay: float, power: float) -> Factor:
+    """(1 + t/b)^-a: Welling and Teh's a(b + t)^-γ (ICML 2011), scaled to 1 at the start; t = 0 at the first step.
+
+    Args:
+        delay: b, steps, above 0.
+        power: a; from 0.5 (exclusive) to 1 the averages converge to the law without bias.
+    """
+    return lambda steps: (1.0 + (steps - 1) / delay) ** -power
+
+
+def cyclical(length: int) -> Factor:
+    """½ (cos(π mod(t - 1, n) / n) + 1): cycles from the full step size towards 0 (Zhang et al., ICLR 2020, eq. 1).
+
+    Args:
+        length: n, steps of a cycle; theirs is ⌈K/M⌉ for M cycles in K steps.
+    """
+    return lambda steps: 0.5 * (np.cos(np.pi * ((steps - 1) % length) / length) + 1.0)
+
+
+def exploring(length: int, fraction: float) -> Factor:
+    """Temperature 0 in the first part of each cycle, where a cyclical method descends, and 1 in the rest.
+
+    Args:
+        length: n, steps of a cycle.
+        fraction: β of Zhang et al., the part that explores, from 0 to below 1.
+    """
+    return lambda steps: np.where(((steps - 1) % length) < fraction * length, 0.0, 1.0)
+
+
+def annealing(ratio: float, num_steps: int) -> Factor:
+    """ratio^(1 - t/n): geometrically from `ratio` at the first step to 1 after `num_steps`, and 1 from there on."""
+    return lambda steps: ratio ** np.clip(1.0 - (steps - 1) / max(num_steps, 1), 0.0, 1.0)
+
+
+def table(pairs: Sequence[tuple[int, float]], unit: float, name: str) -> Factor:
+    """Values that hold from their step on.
+
+    Args:
+        pairs: Steps, rising, and values above 0; the first one also holds before its step.
+        unit: What a value is divided by to become a factor.
+        name: The option, for errors.
+
+    Raises:
+        InputError: No pairs, steps that do not rise, or values that are not above 0.
+    """
+    try:
+        steps, values = (np.asarray(column, np.float64) for column in zip(*pairs, strict=True))
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: not a table.", pairs, "pairs (step, value)") from None
+    if (np.diff(steps) <= 0).any() or not (np.isfinite(values) & (values > 0)).all():
+        raise InputError(f"{name}: a bad table.", list(pairs), "rising steps, and values above 0")
+    return lambda t: values[np.clip(np.searchsorted(steps, t, side="right") - 1, 0, None)] / unit
+
+
+def read_table(path: str, name: str) -> list[tuple[int, float]]:
+    """Reads pairs from a CSV file with the header `step,value`.
+
+    Raises:
+        InputError: No such file, or not such a file.
+    """
+    try:
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+        return [(int(row["step"]), float(row["value"])) for row in rows]
+    except OSError as error:
+        raise InputError(f"{name}: {path} cannot be read: {error.strerror}.", expected="a CSV file") from None
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{name}: {path} is not a table.", expected="columns step and value, a number each") from None
+
+
+def keras_schedule(schedule, unit: float) -> Factor:
+    """A Keras learning rate schedule as a factor: its value at step t - 1 (Keras counts from 0), divided by `unit`."""
+    from tati_re.models.backend import tf
+
+    @tf.function(autograph=False)
+    def values(steps):
+        return tf.map_fn(lambda step: tf.cast(schedule(step), tf.float64), steps, fn_output_signature=tf.float64)
+
+    return lambda steps: values(tf.constant(steps - 1, tf.int64)).numpy() / unit
+
+
+def step_factor(options, given=None) -> Factor | None:
+    """What the step size is multiplied with, or `None` where it stays.
+
+    Args:
+        options: `step_schedule` and what belongs to it.
+        given: A Keras schedule, or pairs (step, value), in place of `options.step_schedule`.
+
+    Raises:
+        InputError: There is no such schedule, or its table is bad.
+    """
+    if given is None and options.step_schedule == "polynomial":
+        return polynomial(options.schedule_delay, options.schedule_power)
+    if given is None and options.step_schedule == "cyclical":
+        return cyclical(options.cycle_steps)
+    return _given("step_schedule", options.step_schedule, STEP_SCHEDULES, given, options.step_size)
+
+
+def temperature_factor(options, given=None) -> Factor | None:
+    """What the temperature is multiplied with, or `None` where it stays.
+
+    Args:
+        options: `temperature_schedule` and what belongs to it.
+        given: A Keras schedule, or pairs (step, value), in place of `options.temperature_schedule`.
+
+    Raises:
+        InputError: There is no such schedule, its table is bad, annealing has no burn-in to cool in, or exploration
+            has no cycles.
+    """
+    explores = options.exploration_fraction > 0
+    if explores and options.step_schedule != "cyclical":
+        raise InputError(
+            "exploration_fraction is a part of each cycle.",
+            received=f"step_schedule = {options.step_schedule}",
+            expected="step_schedule cyclical",
+        )
+    if explores and (given is not None or options.temperature_schedule != "constant"):
+        raise InputError(
+            "exploration_fraction and temperature_schedule exclude each other.",
+            received=f"temperature_schedule = {options.temperature_schedule}",
+            expected="one of the two",
+        )
+    if explores:
+        return exploring(options.cycle_steps, options.exploration_fraction)
+    if given is None and options.temperature_schedule == "annealing":
+        if not options.num_burnin_steps or options.temperature_start is None:
+            raise InputError(
+                "temperature_schedule: annealing cools during the burn-in.",
+                received=f"num_burnin_steps = {options.num_burnin_steps}, "
+                f"temperature_start = {options.temperature_start}",
+                expected="both given",
+            )
+        return annealing(options.temperature_start / options.kT, options.num_burnin_steps)
+    return _given("temperature_schedule", options.temperature_schedule, TEMPERATURE_SCHEDULES, given, options.kT)
+
+
+def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> Factor | None:
+    if given is None:
+        if said == "constant":
+            return None
+        if not os.path.exists(said):
+            raise InputError(
+                f"{name}: there is none of this name.",
+                received=repr(said),
+                expected=f"{', '.join(known)}, or a CSV file with the columns step and value",
+            )
+        given = read_table(said, name)
+    if callable(given):
+        return keras_schedule(given, unit)
+    return table(given, unit, name)
