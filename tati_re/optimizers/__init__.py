@@ -1,39 +1,78 @@
 """Optimizers: they have the form of a sampler, `init` and `step`, and run in the same engine.
 
 Every walker descends on U divided by the scale of L (N, or 1 under `mean_loss`): the mean loss that Keras users know,
-plus V/N, so that
-learning rates keep their usual size. The minimum is that of U: the mode of the posterior.
+plus V/N, so that learning rates keep their usual size. The minimum is that of U: the mode of the posterior. Adding an
+optimizer touches one new file and one line of `OPTIMIZERS`.
 """
 
 from __future__ import annotations
 
 from tati_re.errors import InputError, nearest
+from tati_re.optimizers.annealing import Annealing
+from tati_re.optimizers.barzilai_borwein import BarzilaiBorwein
+from tati_re.optimizers.fire import Fire
 from tati_re.optimizers.gradient_descent import GradientDescent
-from tati_re.optimizers.keras_optimizer import KerasOptimizer, keras_optimizers
+from tati_re.optimizers.keras_optimizer import KerasOptimizer, keras_optimizers, with_momentum
 
-__all__ = ["GradientDescent", "KerasOptimizer", "make_optimizer"]
+__all__ = [
+    "Annealing",
+    "BarzilaiBorwein",
+    "Fire",
+    "GradientDescent",
+    "KerasOptimizer",
+    "make_optimizer",
+]
+
+OPTIMIZERS = {
+    "gradient_descent": lambda options: GradientDescent(),
+    "barzilai_borwein": lambda options: BarzilaiBorwein(options.barzilai_borwein_step),
+    "fire": lambda options: Fire(),
+    "annealing": lambda options: Annealing(
+        options.annealing_start_temperature,
+        options.annealing_cooling,
+        options.annealing_stage_steps,
+        options.annealing_validations,
+        options.momentum,
+    ),
+}
+_TAKE_MOMENTUM = ("annealing",)
 
 
-def make_optimizer(name, learning_rate: float, shapes: list[tuple[int, ...]], num_walkers: int):
+def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     """The optimizer that an option names.
 
     Args:
-        name: "gradient_descent", the name of a Keras optimizer, or a Keras optimizer (then its own learning rate
-            counts).
-        learning_rate: Above 0.
+        name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras optimizer, or a Keras
+            optimizer (then its own learning rate and momentum count).
+        options: Where `learning_rate`, `num_walkers`, `momentum` and the tuning parameters are looked up.
         shapes: Of the model's weights, in the order of the flat vector.
-        num_walkers: How many descend at once.
 
     Raises:
-        InputError: There is no such optimizer (with the nearest name).
+        InputError: There is no such optimizer (with the nearest name), or it takes no momentum.
     """
-    if isinstance(name, str) and name.lower() in ("gradient_descent", "gradientdescent"):
-        return GradientDescent()
-    if isinstance(name, str) and name.lower() not in keras_optimizers():
-        names = ["gradient_descent", *keras_optimizers()]
+    own = {known.replace("_", ""): known for known in OPTIMIZERS}
+    short = own.get(name.lower().replace("_", "")) if isinstance(name, str) else None
+    if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
+        names = [*OPTIMIZERS, *keras_optimizers()]
         raise InputError(
             f"optimizer: there is none of this name.{nearest(name, names)}",
             received=repr(name),
             expected=", ".join(names),
         )
-    return KerasOptimizer(name, learning_rate, shapes, num_walkers)
+    if options.momentum:
+        _check_momentum(short or name, options.momentum)
+    if short is not None:
+        return OPTIMIZERS[short](options)
+    return KerasOptimizer(name, options.learning_rate, shapes, options.num_walkers, options.momentum)
+
+
+def _check_momentum(name, momentum: float) -> None:
+    if not isinstance(name, str):
+        raise InputError(
+            "momentum: an optimizer object keeps its own.", received=momentum, expected="no momentum beside the object"
+        )
+    takers = [*with_momentum(), *_TAKE_MOMENTUM]
+    if name.lower() not in takers:
+        raise InputError(
+            f"momentum: {name.lower()} does not take it.", received=momentum, expected=f"optimizer {', '.join(takers)}"
+        )

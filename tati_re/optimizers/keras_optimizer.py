@@ -35,6 +35,10 @@ class KerasOptimizer:
         learning_rate: For a name; an object keeps its own.
         shapes: Of the model's weights, in the order of the flat vector.
         num_walkers: W.
+        momentum: For a name of an optimizer that takes it, such as "sgd". Default: 0.
+
+    Raises:
+        InputError: A momentum for an optimizer that takes none, or a global norm over several walkers.
     """
 
     has_momentum = False
@@ -43,9 +47,17 @@ class KerasOptimizer:
     current = True
     gradients_per_step = 1.0
 
-    def __init__(self, optimizer, learning_rate: float, shapes: list[tuple[int, ...]], num_walkers: int) -> None:
+    def __init__(
+        self,
+        optimizer,
+        learning_rate: float,
+        shapes: list[tuple[int, ...]],
+        num_walkers: int,
+        momentum: float = 0.0,
+    ) -> None:
         if isinstance(optimizer, str):
-            optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate)
+            extra = {"momentum": momentum} if momentum else {}
+            optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate, **extra)
         else:
             optimizer = type(optimizer).from_config(optimizer.get_config())
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
@@ -124,3 +136,10 @@ def keras_optimizers() -> dict[str, type]:
         ):
             found[name.lower()] = value
     return dict(sorted(found.items()))
+
+
+def with_momentum() -> list[str]:
+    """Names of the Keras optimizers that take a momentum."""
+    return [
+        name for name, optimizer in keras_optimizers().items() if "momentum" in inspect.signature(optimizer).parameters
+    ]

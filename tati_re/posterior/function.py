@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tati_re.errors import InputError
 from tati_re.models.backend import tf
 from tati_re.posterior.priors import Flat, Prior
 from tati_re.samplers.functions import rows
@@ -19,6 +20,7 @@ class FunctionPotential:
         prior: V. Default: none.
         dtype: "float32" or "float64". Default: "float64".
         parameter_names: Default: `x[0]`, `x[1]`, ...
+        validation: What stands for the mean loss on a test part, a function like the first. Default: there is none.
 
     Example:
         >>> well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), num_parameters=1)
@@ -39,8 +41,9 @@ class FunctionPotential:
         prior: Prior | None = None,
         dtype: str = "float64",
         parameter_names: Sequence[str] | None = None,
+        validation: Callable | None = None,
     ) -> None:
-        self.function = function
+        self.function, self.validation = function, validation
         self.num_parameters = int(num_parameters)
         self.prior = prior or Flat()
         self.dtype = tf.as_dtype(dtype)
@@ -73,6 +76,11 @@ class FunctionEvaluate:
         return combine(loss, slope, self.potential.prior, position, self.rung, 1.0)
 
     full = __call__
+
+    def validation(self, position):
+        if self.potential.validation is None:
+            raise InputError("validation: there is no test part.", expected="FunctionPotential(..., validation=...)")
+        return tf.cast(self.potential.validation(position), tf.float64)
 
     def gradient_variance(self, position):
         return tf.zeros_like(position)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.errors import InputError
 from tati_re.models.backend import tf
 from tati_re.posterior.function import combine, no_clock, part_of_rung
 from tati_re.posterior.losses import Loss
@@ -263,6 +265,37 @@ class ModelPotential:
             return evaluated(*inputs)
         return once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
 
+    @cached_property
+    def _test(self) -> tuple:
+        """Inputs and labels of the test part, as stored."""
+        dataset = self.dataset
+        if dataset.test_inputs is None:
+            raise InputError(
+                "data: there is no test part to validate on.",
+                received=dataset.name,
+                expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
+            )
+        with tf.init_scope():
+            x = tf.constant(stored_inputs(dataset.test_inputs, dataset.input_scale, self.flat.input_dtype))
+            return x, tf.constant(stored_targets(dataset.test_targets, self.loss, self.dtype))
+
+    def validation(self, position, auxiliary: tuple):
+        """Mean loss of each walker on the test part of the data, layers as in prediction, `(walkers,)`, float64."""
+        x, y = self._test
+        piece, count = max(1, _FULL_CHUNK // self.num_walkers), x.shape[0]
+        how = "looped" if self._full_evaluation == "vectorized" else self._full_evaluation
+
+        def part(inputs, labels):
+            def total(weights, extra, inputs, labels):
+                outputs, _ = self.flat.call(weights, extra, inputs)
+                return tf.reduce_sum(tf.cast(self.loss.per_example(labels, outputs), tf.float64))
+
+            weights = self.flat.split(position)
+            return map_walkers(how, total, weights, auxiliary, self.prepared(inputs), labels, True)
+
+        sums = [part(x[start : start + piece], y[start : start + piece]) for start in range(0, count, piece)]
+        return tf.add_n(sums) / count
+
     def describe(self) -> str:
         """What U means, in words, for the start of a run."""
         count = f"{self.num_examples} * the mean loss"
@@ -313,7 +346,13 @@ class ModelEvaluate:
         return energy
 
     def full(self, position) -> Energy:
+        if self.potential.training and self.batch is None:
+            # Batch normalisation learns its moving statistics in this pass, as in one on a mini-batch.
+            return self(position)
         return self.potential.full(position, self.rung, self.auxiliary)
+
+    def validation(self, position):
+        return self.potential.validation(position, self.auxiliary)
 
     def gradient_variance(self, position):
         return self.potential.gradient_variance(position, self.rung, self.batch, self.auxiliary)

@@ -1,0 +1,204 @@
+"""Simulated annealing that stops where the validation loss rises."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import column, cond, sqrt, where, zeros_like
+from tati_re.samplers.protocol import Info, Rung
+from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
+
+
+class Best(NamedTuple):
+    """Each walker where its validation loss, the mean loss on the test part, was lowest so far: `validation` is this
+    loss, `(walkers,)`, float64, infinite before the first."""
+
+    position: Any
+    gradient: Any
+    potential: Any
+    loss: Any
+    log_prior: Any
+    temperature: Any
+    validation: Any
+
+
+class AnnealingState(NamedTuple):
+    """Fields as in :class:`tati_re.samplers.splitting.LangevinState`, and `(walkers,)` each: the temperature, the sum
+    of this stage's validation losses and the average of the last one's, float64; whether the walker stopped, bool."""
+
+    position: Any
+    momentum: Any
+    gradient: Any
+    potential: Any
+    loss: Any
+    log_prior: Any
+    temperature: Any
+    validation_sum: Any
+    last_validation: Any
+    stopped: Any
+    best: Best
+    rung: Rung
+
+
+class Annealing:
+    """Langevin dynamics, cooled in stages until the loss on the test part rises; then back to the best parameters.
+
+    Targets small U in a region of much volume, chosen by the test part: what is reported on it afterwards is no longer
+    an independent test. While it runs, a stage samples exp(-U/T).
+
+    Rule, for each walker on its own, with h = sqrt(learning_rate/scale):
+        BAOAB steps with time step h at temperature T; the O step keeps the part `momentum` of the momentum
+        `validations` times in a stage, evenly, the last at its end: the validation loss, the mean loss on the test part
+        after each `stage_steps` steps, with the average of the stage's validation losses:
+            if it is not above that of the stage before:  T <- cooling * T
+            else (also where it is not finite):  θ as it was at the lowest validation loss so far, momentum 0, stopped
+
+    With this h the gradient moves θ by learning_rate ∇U/scale times (1 + momentum)/2 in a step. A stopped walker stays:
+    further steps do nothing. A run that ends before its walkers stop leaves them where they are.
+
+    Cost: one gradient per step, on a mini-batch or on all data, and the losses of the test part `validations` times a
+    stage. A single validation loss scatters by about T sqrt(P/2)/N: take many, or long stages, where P is small.
+
+    Source: Baldock and Marzari (arXiv 1904.04154), who cool until the average validation error rises and then take the
+    parameters of the lowest; letters and word: Leimkuhler and Matthews (2013).
+
+    Args:
+        start_temperature: T of the first stage, above 0. Default: 1.
+        cooling: Factor of T from stage to stage, in (0, 1). Default: 0.8.
+        stage_steps: Steps of a stage, at least 1. Default: 100.
+        validations: In a stage, at least 1; one after each step of a stage with fewer steps. Default: 10.
+        momentum: c = exp(-γh) of the O step, in [0, 1). Default: 0, the limit of large friction.
+
+    Raises:
+        InputError: A value out of its range; a run on data without a test part.
+
+    Example:
+        >>> Annealing(cooling=0.5).temperature(3)
+        0.25
+    """
+
+    name = "annealing"
+    has_momentum = True
+    metropolis = False
+    full_batch = False
+    current = True
+    gradients_per_step = 1.0
+    validates = True
+
+    def __init__(
+        self,
+        start_temperature: float = 1.0,
+        cooling: float = 0.8,
+        stage_steps: int = 100,
+        validations: int = 10,
+        momentum: float = 0.0,
+    ) -> None:
+        if not start_temperature > 0:
+            raise InputError(
+                "annealing_start_temperature is out of range.", received=start_temperature, expected="above 0"
+            )
+        if not 0 < cooling < 1:
+            raise InputError("annealing_cooling is out of range.", received=cooling, expected="above 0 and below 1")
+        if stage_steps < 1:
+            raise InputError("annealing_stage_steps: too few.", received=stage_steps, expected="at least 1")
+        if validations < 1:
+            raise InputError("annealing_validations: too few.", received=validations, expected="at least 1")
+        if not 0 <= momentum < 1:
+            raise InputError("momentum is out of range.", received=momentum, expected="at least 0 and below 1")
+        self.start_temperature, self.cooling = float(start_temperature), float(cooling)
+        self.stage_steps, self.validations, self.momentum = int(stage_steps), int(validations), float(momentum)
+        self._every = max(1, self.stage_steps // self.validations)
+        self._count = (self.stage_steps - 1) // self._every + 1
+        self._friction_time = -math.log(momentum) if momentum > 0 else math.inf
+
+    def temperature(self, stage: int) -> float:
+        """T of a stage, counted from 1."""
+        return self.start_temperature * self.cooling ** (stage - 1)
+
+    def init(self, position, evaluate, noise) -> AnnealingState:
+        """Momenta from N(0, T), the gradient at the given positions."""
+        energy = evaluate(position)
+        zeros = zeros_like(energy.potential)
+        temperature = zeros + self.start_temperature
+        return AnnealingState(
+            position,
+            sqrt(column(temperature, position)) * noise.normal(position.shape),
+            energy.gradient,
+            energy.potential,
+            energy.loss,
+            energy.log_prior,
+            temperature,
+            zeros,
+            zeros + math.inf,
+            zeros > 0,
+            Best(
+                position,
+                energy.gradient,
+                energy.potential,
+                energy.loss,
+                energy.log_prior,
+                temperature,
+                zeros + math.inf,
+            ),
+            evaluate.rung,
+        )
+
+    def step(self, state: AnnealingState, evaluate, noise) -> tuple[AnnealingState, Info]:
+        """One BAOAB step of the walkers that have not stopped, and what the end of a stage asks for."""
+        step_size = sqrt(state.rung.step_size / evaluate.scale)
+        rung = state.rung._replace(inverse_temperature=1.0 / state.temperature, step_size=step_size)
+        t = column(0.5 * step_size, state.position)
+        moved = LangevinState(**{name: getattr(state, name) for name in LangevinState._fields[:-1]}, rung=rung)
+        moved = drift(kick(moved, t), evaluate, t)
+        moved = ornstein_uhlenbeck(moved, noise, 0.0 * t + self._friction_time)
+        moved = drift(moved, evaluate, t)
+        # Walkers that stopped are evaluated where they are: batch normalisation then learns what belongs there.
+        moved = moved._replace(position=where(state.stopped[:, None], state.position, moved.position))
+        moved = kick(evaluated(moved, evaluate), t)
+        state = state._replace(**_chosen(state.stopped, state, moved, LangevinState._fields[:-1]))
+        left = -evaluate.clock.step % self.stage_steps
+        new = cond(left % self._every == 0, lambda: self._validated(state, evaluate, left == 0), lambda: state)
+        return new._replace(rung=state.rung), Info()
+
+    def _validated(self, state: AnnealingState, evaluate, ended) -> AnnealingState:
+        """The state after a validation; `ended` tells whether it is the last of its stage."""
+        validation = evaluate.validation(state.position)
+        running = ~state.stopped
+        names = Best._fields[:-1]
+        now = Best(*(getattr(state, name) for name in names), validation=validation)
+        best = Best(**_chosen(running & (validation <= state.best.validation), now, state.best, Best._fields))
+        total = state.validation_sum + validation
+        average = total / self._count
+        # A comparison with nan is false, so that a walker whose validation loss is not finite stops.
+        falls = average <= state.last_validation
+        cools, stops = ended & running & falls, ended & running & ~falls
+        back = state._replace(**_chosen(stops, best, state, names))
+        return back._replace(
+            momentum=where(stops[:, None], zeros_like(state.momentum), state.momentum),
+            temperature=where(cools, self.cooling * state.temperature, back.temperature),
+            validation_sum=where(ended, zeros_like(total), total),
+            last_validation=where(cools, average, state.last_validation),
+            stopped=state.stopped | stops,
+            best=best,
+        )
+
+    def get_config(self) -> dict:
+        return {
+            "optimizer": self.name,
+            "start_temperature": self.start_temperature,
+            "cooling": self.cooling,
+            "stage_steps": self.stage_steps,
+            "validations": self.validations,
+            "momentum": self.momentum,
+        }
+
+
+def _chosen(condition, first, second, names) -> dict:
+    """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the second's."""
+    found = {}
+    for name in names:
+        value = getattr(first, name)
+        found[name] = where(condition[:, None] if len(value.shape) == 2 else condition, value, getattr(second, name))
+    return found

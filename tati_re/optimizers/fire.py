@@ -1,0 +1,107 @@
+"""Descent by molecular dynamics that starts again at rest whenever it goes uphill."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import column, minimum, where, zeros_like
+from tati_re.samplers.protocol import Info, Rung
+
+
+class FireState(NamedTuple):
+    """Fields as in :class:`tati_re.samplers.protocol.State`; `velocity` is `(walkers, parameters)`, `step_size`
+    `(walkers,)`, float64, the time step of the next step."""
+
+    position: Any
+    velocity: Any
+    gradient: Any
+    potential: Any
+    loss: Any
+    log_prior: Any
+    step_size: Any
+    rung: Rung
+
+
+class Fire:
+    """Velocity Verlet from rest; if U rises, the step is taken back, the walker halts, and the time step shrinks; needs
+    the full batch.
+
+    Targets the minimum of U, and U never rises.
+
+    Rule, for each walker on its own, from v = 0, with the learning rate as the first time step t:
+        v' = v - (t/2) ∇U(θ)/scale;  θ' = θ + t v';  v' <- v' - (t/2) ∇U(θ')/scale
+        if U(θ') <= U(θ):  θ <- θ', v <- v', t <- t + increase * min(t, learning_rate)
+        else (also where U is not finite):  θ stays, v <- 0, t <- decrease * t
+
+    t is a time: near a minimum of curvature k of U/scale a step is stable below 2/sqrt(k). t grows to there from a
+    smaller learning rate r in about 2 / (increase r sqrt(k)) steps, and shrinks from a larger one by 5 % a step.
+
+    Cost: one gradient of all data per step.
+
+    Source: the descent with which Baldock and Marzari (arXiv 1904.04154) start their walkers, where t <- t + 0.05; here
+    the increment is relative to the first t, or to the present one where that is smaller, so that it has no unit. It is
+    simpler than the FIRE of Bitzek et al., Phys. Rev. Lett. 97, 170201 (2006), which also turns v towards the force.
+
+    Args:
+        increase: At least 0. Default: 0.05.
+        decrease: In (0, 1). Default: 0.95.
+
+    Raises:
+        InputError: A value out of its range.
+
+    Example:
+        >>> Fire().get_config()["decrease"]
+        0.95
+    """
+
+    name = "fire"
+    has_momentum = False
+    metropolis = False
+    full_batch = True
+    current = True
+    gradients_per_step = 1.0
+
+    def __init__(self, increase: float = 0.05, decrease: float = 0.95) -> None:
+        if not increase >= 0:
+            raise InputError("fire: increase is out of range.", received=increase, expected="at least 0")
+        if not 0 < decrease < 1:
+            raise InputError("fire: decrease is out of range.", received=decrease, expected="above 0 and below 1")
+        self.increase, self.decrease = float(increase), float(decrease)
+
+    def init(self, position, evaluate, noise) -> FireState:
+        energy = evaluate.full(position)
+        return FireState(
+            position,
+            zeros_like(position),
+            energy.gradient,
+            energy.potential,
+            energy.loss,
+            energy.log_prior,
+            evaluate.rung.step_size,
+            evaluate.rung,
+        )
+
+    def step(self, state: FireState, evaluate, noise) -> tuple[FireState, Info]:
+        t = column(state.step_size, state.position)
+        half = state.velocity - 0.5 * t / evaluate.scale * state.gradient
+        position, half = evaluate.confine(state.position + t * half, half)
+        energy = evaluate.full(position)
+        velocity = half - 0.5 * t / evaluate.scale * energy.gradient
+        # A comparison with nan is false, so that a step that blew up is taken back.
+        falls = energy.potential <= state.potential
+        least = minimum(state.step_size, state.rung.step_size)
+        new = FireState(
+            where(falls[:, None], position, state.position),
+            where(falls[:, None], velocity, zeros_like(velocity)),
+            where(falls[:, None], energy.gradient, state.gradient),
+            where(falls, energy.potential, state.potential),
+            where(falls, energy.loss, state.loss),
+            where(falls, energy.log_prior, state.log_prior),
+            where(falls, state.step_size + self.increase * least, self.decrease * state.step_size),
+            state.rung,
+        )
+        return new, Info()
+
+    def get_config(self) -> dict:
+        return {"optimizer": self.name, "increase": self.increase, "decrease": self.decrease}
