@@ -289,7 +289,7 @@ class Simulation:
         """Descends to a minimum of U with every walker; the walkers stay where they arrive.
 
         Args:
-            **overrides: Options for this call, such as `optimizer` (a Keras name or object, or "gradient_descent"),
+            **overrides: Options for this call, such as `optimizer` (a name or a Keras object),
                 `learning_rate`, `num_steps`, `batch_size`, `output`; and `observables`, `callbacks` as in `sample`.
 
         Returns:
