@@ -16,6 +16,7 @@ from scipy.special import betainc
 
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
 from tati_re.models.backend import tf
+from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
 from tati_re.samplers.protocol import Clock, Energy, Rung
 
 # Two-sided probability 4e-8 for one comparison with a normal law: a suite of a thousand comparisons fails by chance
@@ -59,9 +60,17 @@ def law_of_linear_step(matrix: np.ndarray, noise: np.ndarray) -> Law:
 
 
 def splitting_law(
-    word: str, step_size: float, stiffness: float = 1.0, friction: float = 1.0, temperature: float = 1.0
+    word: str,
+    step_size: float,
+    stiffness: float = 1.0,
+    friction: float = 1.0,
+    temperature: float = 1.0,
+    gradient_variance: float = 0.0,
 ) -> Law:
     """The law of (q, p) at the end of a step of a splitting word on U = stiffness q²/2.
+
+    Each B draws gradient noise of its own: a word whose B at the end of a step and at the beginning of the next share
+    one gradient is given with one B, BAOA in place of BAOAB, which has the same q.
 
     BAOAB has Var q = T/k and Var p = T (1 - h²k/4), as Leimkuhler and Matthews (2013) show; the other words follow in
     the same way.
@@ -70,16 +79,28 @@ def splitting_law(
     for letter in word:
         t = step_size / word.count(letter)
         c = math.exp(-friction * t)
-        part = {"A": [[1, t], [0, 1]], "B": [[1, 0], [-t * stiffness, 1]], "O": [[1, 0], [0, c]]}[letter]
+        damped = math.exp(-t * step_size * gradient_variance / (2 * temperature))
+        part = {
+            "A": [[1, t], [0, 1]],
+            "B": [[1, 0], [-t * stiffness, 1]],
+            "O": [[1, 0], [0, c]],
+            "C": [[1, 0], [0, damped]],
+        }[letter]
         matrix, noise = np.array(part) @ matrix, np.array(part) @ noise @ np.array(part).T
         if letter == "O":
             noise[1, 1] += (1 - c * c) * temperature
+        elif letter == "B":
+            noise[1, 1] += t * t * gradient_variance
     return law_of_linear_step(matrix, noise)
 
 
-def overdamped_law(step_size: float, stiffness: float = 1.0, temperature: float = 1.0) -> Law:
-    """The law of q under q' = (1 - hk) q + sqrt(2hT) R: a first-order autoregression, Var q = (T/k) / (1 - hk/2)."""
-    return law_of_linear_step(np.array([[1 - step_size * stiffness]]), np.array([[2 * step_size * temperature]]))
+def overdamped_law(
+    step_size: float, stiffness: float = 1.0, temperature: float = 1.0, gradient_variance: float = 0.0
+) -> Law:
+    """The law of q under q' = (1 - hk) q + sqrt(2hT) R + h sqrt(V) R': a first-order autoregression, Var q = (T/k) (1 +
+    hV/(2T)) / (1 - hk/2)."""
+    noise = 2 * step_size * temperature + step_size**2 * gradient_variance
+    return law_of_linear_step(np.array([[1 - step_size * stiffness]]), np.array([[noise]]))
 
 
 def hmc_acceptance(dimensions: int, step_size: float, lengths, frequency: float = 1.0) -> np.ndarray:
@@ -146,6 +167,42 @@ class NumpyEvaluate:
         return position, momentum
 
 
+class NoisyPotential(FunctionPotential):
+    """A potential whose gradient has normal noise of known variance: the same noise for each evaluation within a step,
+    as with one mini-batch, and a function of seed and step alone.
+
+    Args:
+        function: U, as of a `FunctionPotential`.
+        num_parameters: P.
+        variance: Of each entry of the gradient, `(walkers, parameters)` to the same shape, or a number.
+        seed: Of the noise.
+    """
+
+    def __init__(self, function: Callable, num_parameters: int, variance: Callable | float, seed: int = 0) -> None:
+        super().__init__(function, num_parameters)
+        self.seed = seed
+        self.variance = variance if callable(variance) else lambda position: variance * tf.ones_like(position)
+
+    def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None) -> NoisyEvaluate:
+        return NoisyEvaluate(self, rung, clock)
+
+
+class NoisyEvaluate(FunctionEvaluate):
+    """A :class:`NoisyPotential` bound to the walkers' rungs and to the step of its clock."""
+
+    def __call__(self, position) -> Energy:
+        energy, potential = super().__call__(position), self.potential
+        seed = tf.stack([tf.constant(potential.seed, tf.int64), tf.cast(self.clock.step, tf.int64)])
+        noise = tf.random.stateless_normal(position.shape, seed, dtype=position.dtype, alg="philox")
+        return energy._replace(gradient=energy.gradient + tf.sqrt(potential.variance(position)) * noise)
+
+    def full(self, position) -> Energy:
+        return super().__call__(position)
+
+    def gradient_variance(self, position):
+        return self.potential.variance(position)
+
+
 class NumpyNoise:
     """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was given."""
 
@@ -183,6 +240,7 @@ def averages(
     momentum: np.ndarray | None = None,
     seed: int = 0,
     change_noise: Callable = lambda noise: noise,
+    num_burnin_steps: int = 0,
 ) -> np.ndarray:
     """Runs a sampler, all walkers at once in one function compiled by XLA, and averages over its steps.
 
@@ -191,16 +249,18 @@ def averages(
         potential: A `FunctionPotential`.
         rung: Step size and temperature of each walker.
         position: `(walkers, parameters)` to start from.
-        num_steps: Steps taken, all of them averaged over.
+        num_steps: Steps averaged over.
         observe: `observe(old_state, state, info)` gives a list of `(walkers,)` float64 tensors.
         momentum: `(walkers, parameters)`, in place of the ones that `init` draws.
         seed: Of the random numbers.
         change_noise: Wraps the noise of each step; for wrong variants.
+        num_burnin_steps: Steps before, in which what adapts may do so.
 
     Returns:
         `(observables, walkers)`.
     """
     evaluate, position = potential.bind(rung), tf.constant(position, potential.dtype)
+    taken = num_burnin_steps + num_steps
     recording = RecordingNoise(potential.dtype)
     sampler.init(position, evaluate, recording)
     bits = draw_bits(recording.draws, seed, "init", 0, 1)
@@ -210,24 +270,27 @@ def averages(
     recording = RecordingNoise(potential.dtype)
     size = len(observe(state, *sampler.step(state, evaluate, recording)))
     draws = recording.draws
-    chunk = max(1, min(num_steps, _BITS_BYTES // sum(draw.bytes() for draw in draws)))
+    chunk = max(1, min(taken, _BITS_BYTES // sum(draw.bytes() for draw in draws)))
 
-    def one_step(i, state, sums, bits):
+    def one_step(i, state, sums, bits, first):
         noise = change_noise(StepNoise(draws, [values[i] for values in bits]))
-        new, info = sampler.step(state, evaluate, noise)
-        return i + 1, new, sums + tf.stack(observe(state, new, info)), bits
+        step = first + tf.cast(i, tf.int64)
+        adapting = step <= num_burnin_steps
+        new, info = sampler.step(state, potential.bind(rung, clock=Clock(step, adapting, tf.constant(0))), noise)
+        counted = tf.cast(tf.logical_not(adapting), tf.float64)
+        return i + 1, new, sums + counted * tf.stack(observe(state, new, info)), bits, first
 
     @tf.function(autograph=False, jit_compile=True)
-    def steps(state, sums, bits, count):
-        return tf.while_loop(lambda i, *_: i < count, one_step, (tf.constant(0), state, sums, bits))[1:3]
+    def steps(state, sums, bits, count, first):
+        return tf.while_loop(lambda i, *_: i < count, one_step, (tf.constant(0), state, sums, bits, first))[1:3]
 
     @tf.function(autograph=False)
     def run(state, sums, first, count):
-        return steps(state, sums, draw_bits(draws, seed, "step", first, chunk), count)
+        return steps(state, sums, draw_bits(draws, seed, "step", first, chunk), count, first)
 
     sums = tf.zeros((size, position.shape[0]), tf.float64)
-    for done in range(0, num_steps, chunk):
-        state, sums = run(state, sums, tf.constant(1 + done, tf.int64), tf.constant(min(chunk, num_steps - done)))
+    for done in range(0, taken, chunk):
+        state, sums = run(state, sums, tf.constant(1 + done, tf.int64), tf.constant(min(chunk, taken - done)))
     return sums.numpy() / num_steps
 
 

@@ -18,8 +18,19 @@ import pytest
 import tati_re.samplers
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
 from tati_re.models.backend import tf
+from tati_re.options import make_options
 from tati_re.posterior.function import FunctionPotential
-from tati_re.samplers import FAMILIES, HamiltonianMonteCarlo, Info, Sampler, Splitting, State, make_sampler
+from tati_re.samplers import (
+    FAMILIES,
+    SGHMC,
+    CCAdL,
+    HamiltonianMonteCarlo,
+    Info,
+    Sampler,
+    Splitting,
+    State,
+    make_sampler,
+)
 from tati_re.samplers.skeleton import Skeleton
 from tests.scenarios import NumpyEvaluate, NumpyNoise, quartic, rung_of
 
@@ -39,6 +50,7 @@ def sampler_classes() -> list[type]:
 
 
 SAMPLERS = [cls() for cls in sampler_classes()]
+SAMPLERS += [Splitting("BADODAB", 0.5, 2.0), Splitting("mCCAdL"), SGHMC(1.0, "estimate"), CCAdL(2.0, None, 3)]
 SAMPLERS += [Splitting("ABOBA", 0.7), Splitting("GLA1"), HamiltonianMonteCarlo(3, 0.0), Skeleton(0.5)]
 EVERY = pytest.mark.parametrize(
     "sampler", SAMPLERS, ids=lambda sampler: "-".join(map(str, sampler.get_config().values()))
@@ -73,8 +85,7 @@ def same(first, second) -> bool:
 def test_every_family_and_the_skeleton_are_found():
     names = {cls.__name__ for cls in sampler_classes()}
     assert {"Splitting", "SGLD", "HamiltonianMonteCarlo", "Skeleton"} <= names
-    options = SimpleNamespace(num_leapfrog_steps=10, leapfrog_jitter=0.5, friction=1.0)
-    made = {type(make(options)) for make in FAMILIES.values()}
+    made = {type(make(make_options())) for make in FAMILIES.values()}
     assert made <= set(sampler_classes())
     assert Skeleton not in made
 
@@ -218,7 +229,8 @@ def test_numpy_and_tensorflow_agree(sampler):
     state, evaluate = started(sampler)
     potential = FunctionPotential(quartic, PARAMETERS)
     tensor_rung = type(evaluate.rung)(*map(tf.constant, evaluate.rung))
-    bound = potential.bind(tensor_rung)
+    bound = potential.bind(tensor_rung, clock=type(evaluate.clock)(*map(tf.constant, evaluate.clock)))
+    bound.gradient_variance = evaluate.gradient_variance
     recording = RecordingNoise(tf.float64)
     tensors = type(state)(*(tf.constant(value) for value in state[:-1]), rung=tensor_rung)
     sampler.step(tensors, bound, recording)

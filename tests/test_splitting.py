@@ -11,6 +11,8 @@ import pytest
 from tati_re.errors import InputError
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting, make_sampler, parse_word
 from tati_re.samplers.splitting import LangevinState, drift, kick, ornstein_uhlenbeck
+from tati_re.samplers.thermostat import damp, heat_up, thermostatted_bath
+from tati_re.samplers.wrapping import extend
 from tests.scenarios import NumpyEvaluate, NumpyNoise, rung_of
 
 WALKERS, PARAMETERS, FRICTION = 4, 3, 1.3
@@ -46,7 +48,22 @@ def start_of(sampler, seed=1):
 
 
 @pytest.mark.parametrize(
-    "word", ["BAOAB", "ABOBA", "OBABO", "BAO", "ABO", "OABAO", "BAOA", "AOBOA", "BABO", "ABAO", "BAOABAO"]
+    "word",
+    [
+        "BAOAB",
+        "ABOBA",
+        "OBABO",
+        "BAO",
+        "ABO",
+        "OABAO",
+        "BAOA",
+        "AOBOA",
+        "BABO",
+        "ABAO",
+        "BAOABAO",
+        "BADODAB",
+        "BACOCAB",
+    ],
 )
 def test_valid_words_come_back_as_they_are(word):
     assert parse_word(word) == parse_word(word.lower()) == word
@@ -54,7 +71,8 @@ def test_valid_words_come_back_as_they_are(word):
 
 def test_aliases_are_expanded():
     assert (parse_word("GLA1"), parse_word("gla2")) == ("BAO", "BABO")
-    assert Splitting("gla2").name == "GLA2"
+    assert parse_word("MCCADL") == "BACDODCAB"
+    assert (Splitting("gla2").name, Splitting("mccadl").name) == ("GLA2", "mCCAdL")
 
 
 def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
@@ -73,12 +91,14 @@ def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
         (
             "BAXAB",
             "sampler: a splitting word has no letter 'X'. Received: 'BAXAB'. "
-            "Expected: letters A (drift), B (kick) and O (Ornstein-Uhlenbeck), such as BAOAB.",
+            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), D (thermostat) and C (damping by the "
+            "covariance), such as BAOAB or BADODAB.",
         ),
         (
-            "BA-D",
-            "sampler: a splitting word has no letter '-', 'D'. Received: 'BA-D'. "
-            "Expected: letters A (drift), B (kick) and O (Ornstein-Uhlenbeck), such as BAOAB.",
+            "BA-X",
+            "sampler: a splitting word has no letter '-', 'X'. Received: 'BA-X'. "
+            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), D (thermostat) and C (damping by the "
+            "covariance), such as BAOAB or BADODAB.",
         ),
         (
             "BOB",
@@ -93,6 +113,21 @@ def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
             "BAB",
             "sampler: without O no heat bath sets the temperature (HMC is the method without one). Received: 'BAB'. "
             "Expected: each of A, B, O at least once.",
+        ),
+        (
+            "BADAB",
+            "sampler: without O nothing uses the friction that the thermostat D adapts. Received: 'BADAB'. "
+            "Expected: each of A, B, O at least once.",
+        ),
+        (
+            "BACAB",
+            "sampler: without O nothing warms what C damps. Received: 'BACAB'. Expected: each of A, B, O at least "
+            "once.",
+        ),
+        (
+            "BADDOAB",
+            "sampler: DD is one D written twice, which spends its time step for nothing. Received: 'BADDOAB'. "
+            "Expected: BADOAB.",
         ),
         (
             "BAAOB",
@@ -124,13 +159,23 @@ def test_a_bath_without_friction_is_refused(friction):
         Splitting("BAOAB", friction)
 
 
+@pytest.mark.parametrize("mass", [0.0, -1.0, float("nan")])
+def test_a_thermal_mass_is_above_0_and_needs_a_thermostat(mass):
+    with pytest.raises(InputError, match=r"^thermal_mass: too light\. Received: .* Expected: a number above 0"):
+        Splitting("BADODAB", thermal_mass=mass)
+    with pytest.raises(InputError, match=r"^thermal_mass: the word has no thermostat\. Received: BAOAB\."):
+        Splitting("BAOAB", thermal_mass=1.0)
+
+
 def test_names_become_samplers():
-    options = SimpleNamespace(friction=2.0, num_leapfrog_steps=7, leapfrog_jitter=0.0)
+    options = SimpleNamespace(friction=2.0, num_leapfrog_steps=7, leapfrog_jitter=0.0, thermal_mass=5.0)
     assert isinstance(make_sampler("sgld", options), SGLD)
     assert make_sampler("HMC", options).lengths == (7, 7)
     assert make_sampler("hmc", options).name == HamiltonianMonteCarlo.name
     assert make_sampler("oabao", options).word == "OABAO"
     assert make_sampler("GLA1", options).friction == 2.0
+    assert make_sampler("badodab", options).thermal_mass == make_sampler("MCCADL", options).thermal_mass == 5.0
+    assert make_sampler("BACOCAB", options).thermal_mass is None
     with pytest.raises(InputError, match="without O no heat bath"):
         make_sampler("BAB", options)
     with pytest.raises(InputError, match=r"none of this name.*'SGLD'.*Received: 'SGDL'"):
@@ -168,6 +213,40 @@ def test_a_tiny_friction_keeps_the_digits_of_the_noise():
     np.testing.assert_allclose(state.momentum, np.sqrt(2e-9) * noise.drawn[0], rtol=1e-6)
 
 
+def test_thermostat_and_damping_are_their_formulas():
+    random = np.random.default_rng(6)
+    q, p, g, v = random.normal(size=(4, WALKERS, PARAMETERS))
+    evaluate, noise = evaluate_and_noise()
+    zeros, xi = np.zeros(WALKERS), np.array([-0.7, 0.0, 1e-9, 2.0])
+    state = extend(LangevinState(q, p, g, zeros, zeros, zeros, evaluate.rung), thermostat=xi, gradient_variance=v**2)
+    time = 0.5 * STEP_SIZE
+    for given, mass in ((None, PARAMETERS), (2.5, 2.5)):
+        warmer = heat_up(state, time, given)
+        change = time * ((p**2).sum(1) - PARAMETERS * TEMPERATURE) / mass
+        np.testing.assert_allclose(warmer.thermostat, xi + change, rtol=1e-13)
+        assert warmer.momentum is p
+    damped = damp(state, time)
+    np.testing.assert_allclose(damped.momentum, np.exp(-0.5 * H * H * v**2 / (2 * T)) * p, rtol=1e-13)
+    bathed = thermostatted_bath(state, noise, FRICTION, time)
+    variance = [(1 - np.exp(-2 * x * t)) / x if abs(x) > 1e-3 else 2 * t for x, t in zip(xi, time, strict=True)]
+    spread = np.sqrt(FRICTION * TEMPERATURE * variance)[:, None]
+    expected = np.exp(-xi * time)[:, None] * p + spread * noise.drawn[0]
+    np.testing.assert_allclose(bathed.momentum, expected, rtol=1e-8)
+
+
+def test_a_thermostat_at_the_friction_is_the_plain_bath():
+    """Words without C and D keep their state; with an infinitely heavy thermostat BADODAB is BAOAB, step by step."""
+    plain, heavy = Splitting("BAOAB", FRICTION), Splitting("BADODAB", FRICTION, 1e30)
+    (state, evaluate), (other, _) = start_of(plain), start_of(heavy)
+    assert type(state) is LangevinState
+    for seed in range(3):
+        state, _ = plain.step(state, evaluate, NumpyNoise(seed))
+        other, _ = heavy.step(other, evaluate, NumpyNoise(seed))
+    np.testing.assert_allclose(other.position, state.position, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(other.momentum, state.momentum, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(other.thermostat, FRICTION, rtol=1e-12)
+
+
 # ---------------------------------------------------------------------------------------------------------- whole steps
 
 
@@ -197,6 +276,29 @@ def obabo(q, p, r):
     return q, np.exp(-FRICTION * H / 2) * p + for_q
 
 
+class Thermostatted:
+    """BADODAB and mCCAdL written out, with the state of the thermostat between steps."""
+
+    def __init__(self, damped: bool) -> None:
+        self.xi, self.damped = np.full(WALKERS, FRICTION), damped
+
+    def thermostat(self, p):
+        self.xi = self.xi + STEP_SIZE / 2 * ((p**2).sum(1) / PARAMETERS - TEMPERATURE)
+
+    def __call__(self, q, p, r):
+        damping = np.exp(-H / 2 * H / (2 * T) * (0.1 + 0.05 * q**2)) if self.damped else 1.0
+        p = p - H / 2 * gradient(q)
+        q = q + H / 2 * p
+        p = damping * p
+        self.thermostat(p)
+        xi = self.xi[:, None]
+        p = np.exp(-xi * H) * p + np.sqrt(FRICTION * T * (1 - np.exp(-2 * xi * H)) / xi) * r[0]
+        self.thermostat(p)
+        p = damping * p
+        q = q + H / 2 * p
+        return q, p - H / 2 * gradient(q)
+
+
 def aboba(q, p, r):
     q = q + H / 2 * p
     force = -gradient(q)
@@ -204,7 +306,17 @@ def aboba(q, p, r):
     return q + H / 2 * p, p
 
 
-@pytest.mark.parametrize(("word", "formula"), [("BAOAB", baoab), ("BAO", bao), ("OBABO", obabo), ("ABOBA", aboba)])
+@pytest.mark.parametrize(
+    ("word", "formula"),
+    [
+        ("BAOAB", baoab),
+        ("BAO", bao),
+        ("OBABO", obabo),
+        ("ABOBA", aboba),
+        ("BADODAB", Thermostatted(False)),
+        ("mCCAdL", Thermostatted(True)),
+    ],
+)
 def test_three_steps_equal_the_formula_written_out(word, formula):
     """To 1e-12 in numpy; three steps, so that a gradient carried over from the wrong place is seen."""
     sampler = Splitting(word, FRICTION)
@@ -268,4 +380,5 @@ def test_every_word_is_its_letters_and_costs_what_it_says(length):
         without_baths = word.replace("O", "")
         needed = sum(pair == ("A", "B") for pair in pairwise(without_baths[-1] + without_baths))
         assert evaluate.calls == 3 * sampler.gradients_per_step == 3 * needed, word
-    assert {Splitting(word).gradients_per_step for word in ("BAOAB", "ABOBA", "OBABO", "BAO", "GLA2")} == {1.0}
+    cheap = ("BAOAB", "ABOBA", "OBABO", "BAO", "GLA2", "BADODAB", "mCCAdL", "ABDODBA")
+    assert {Splitting(word).gradients_per_step for word in cheap} == {1.0}

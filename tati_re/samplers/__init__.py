@@ -1,58 +1,99 @@
 """Samplers: pure-Python steps, one scheme or family a file.
 
-`make_sampler(name, ...)` turns an option into a sampler: a splitting word (BAOAB, OBABO, GLA2, ...), SGLD or HMC.
-Adding a family touches
-one new file (copy `skeleton.py`) and one line of `FAMILIES`.
+`make_sampler(name, ...)` turns an option into a sampler: a splitting word (BAOAB, OBABO, GLA2, ...), SGLD, or one with
+a Metropolis test (HMC, GHMC, MALA, ...). Adding a family touches one new file (copy `skeleton.py`) and one line of
+`FAMILIES`.
 """
 
 from __future__ import annotations
 
 from tati_re.errors import InputError, nearest
+from tati_re.samplers.ccadl import CCAdL
+from tati_re.samplers.first_order_hmc import FirstOrderHMC
+from tati_re.samplers.ghmc import GeneralizedHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
+from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
+from tati_re.samplers.mala import MALA
 from tati_re.samplers.protocol import Energy, Info, Rung, Sampler, State
+from tati_re.samplers.psgld import PreconditionedSGLD
+from tati_re.samplers.rwmh import RandomWalkMetropolis
+from tati_re.samplers.sghmc import SGHMC
 from tati_re.samplers.sgld import SGLD
-from tati_re.samplers.splitting import ALIASES, LETTERS, LangevinState, Splitting, parse_word
+from tati_re.samplers.sgnht import SGNHT
+from tati_re.samplers.splitting import ALIASES, LETTERS, LangevinState, Splitting, expand, parse_word
+from tati_re.samplers.step_size_tuning import StepSizeTuning
 
 __all__ = [
+    "MALA",
+    "SGHMC",
     "SGLD",
+    "SGNHT",
+    "CCAdL",
     "Energy",
+    "FirstOrderHMC",
+    "GeneralizedHMC",
     "HamiltonianMonteCarlo",
     "Info",
     "LangevinState",
+    "LeimkuhlerMatthews",
+    "PreconditionedSGLD",
+    "RandomWalkMetropolis",
     "Rung",
     "Sampler",
     "Splitting",
     "State",
+    "StepSizeTuning",
     "make_sampler",
     "parse_word",
 ]
 
 FAMILIES = {
     "SGLD": lambda options: SGLD(),
+    "LM": lambda options: LeimkuhlerMatthews(),
+    "pSGLD": lambda options: PreconditionedSGLD(
+        options.preconditioner,
+        options.preconditioner_decay,
+        options.preconditioner_offset,
+        options.preconditioner_correction,
+    ),
+    "SGHMC": lambda options: SGHMC(options.friction, options.gradient_noise),
+    "SGNHT": lambda options: SGNHT(options.friction, options.thermal_mass),
+    "CCAdL": lambda options: CCAdL(options.friction, options.thermal_mass, options.covariance_window),
     "HMC": lambda options: HamiltonianMonteCarlo(options.num_leapfrog_steps, options.leapfrog_jitter),
+    "HMC1": lambda options: FirstOrderHMC(options.num_leapfrog_steps, options.leapfrog_jitter),
+    "GHMC": lambda options: GeneralizedHMC(options.friction, options.num_leapfrog_steps),
+    "MALA": lambda options: MALA(),
+    "RWMH": lambda options: RandomWalkMetropolis(),
 }
-NAMED_WORDS = ("BAOAB", "ABOBA", "OBABO", "OABAO", *ALIASES)
+NAMED_WORDS = ("BAOAB", "ABOBA", "OBABO", "OABAO", "BADODAB", *ALIASES)
 
 
 def make_sampler(name: str, options) -> Sampler:
-    """Returns the sampler that an option names.
+    """Returns the sampler that an option names, with its step size tuned where `options.target_acceptance` is given.
 
     Args:
-        name: A splitting word in any case, GLA1, GLA2, SGLD or HMC.
-        options: Where `friction`, `num_leapfrog_steps` and `leapfrog_jitter` are looked up.
+        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `FAMILIES`, in any case.
+        options: Where the options of the sampler are looked up.
 
     Raises:
         InputError: No such sampler (with the nearest names), or a word that is no method (with the reason).
     """
+    sampler = _of_name(name, options)
+    target = getattr(options, "target_acceptance", None)
+    return sampler if target is None else StepSizeTuning(sampler, target, options.step_size_tuning)
+
+
+def _of_name(name: str, options) -> Sampler:
     upper = name.upper()
-    if upper in FAMILIES:
-        return FAMILIES[upper](options)
+    families = {family.upper(): make for family, make in FAMILIES.items()}
+    if upper in families:
+        return families[upper](options)
     looks_like_word = len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
-    if upper in ALIASES or (looks_like_word and not nearest(name, FAMILIES)):
-        return Splitting(name, options.friction)
+    if upper in map(str.upper, ALIASES) or (looks_like_word and not nearest(name, FAMILIES)):
+        return Splitting(name, options.friction, options.thermal_mass if "D" in expand(name) else None)
     names = [*FAMILIES, *NAMED_WORDS]
     raise InputError(
         f"sampler: there is none of this name.{nearest(name, names)}",
         received=repr(name),
-        expected=f"{', '.join(names)}, or another splitting word over A, B, O",
+        expected=f"{', '.join(names)}, or another splitting word over A, B, O, C, D",
     )

@@ -1,4 +1,4 @@
-"""Langevin dynamics by splitting: every word over the letters A, B, O is a sampler.
+"""Langevin dynamics by splitting: every word over the letters A, B, O, C, D is a sampler.
 
 Underdamped Langevin dynamics with unit mass,
 
@@ -10,6 +10,11 @@ Matthews, 2013):
     A(t)  drift    θ <- θ + t p
     B(t)  kick     p <- p - t ∇U(θ)
     O(t)  bath     p <- c p + sqrt((1 - c²) T) R,   c = exp(-γ t),  R ~ N(0, 1)
+
+Two more are for the noise of mini-batches; :mod:`tati_re.samplers.thermostat` has their equations:
+
+    D(t)  thermostat   a friction ξ in place of γ that adapts to the kinetic energy
+    C(t)  damping      friction of the strength at which the gradient's noise heats
 
 A letter that appears k times in the word gets t = h/k.
 """
@@ -23,9 +28,18 @@ from typing import Any, NamedTuple
 from tati_re.errors import InputError
 from tati_re.samplers.functions import column, exp, expm1, sqrt
 from tati_re.samplers.protocol import Info, Rung
+from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
+from tati_re.samplers.wrapping import extend
 
-ALIASES = {"GLA1": "BAO", "GLA2": "BABO"}
-LETTERS = {"A": "drift", "B": "kick", "O": "Ornstein-Uhlenbeck"}
+ALIASES = {"GLA1": "BAO", "GLA2": "BABO", "mCCAdL": "BACDODCAB"}
+LETTERS = {
+    "A": "drift",
+    "B": "kick",
+    "O": "Ornstein-Uhlenbeck",
+    "C": "damping by the covariance",
+    "D": "thermostat",
+}
+_ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 
 class LangevinState(NamedTuple):
@@ -41,29 +55,36 @@ class LangevinState(NamedTuple):
     rung: Rung
 
 
+def expand(word: str) -> str:
+    """The word in capitals; for an alias, what it stands for."""
+    return ALIASES[_ALIAS_OF[word.upper()]] if word.upper() in _ALIAS_OF else word.upper()
+
+
 def parse_word(word: str) -> str:
     """Returns the splitting word in capitals, aliases expanded.
 
     Args:
-        word: Letters A, B, O in any order and case, or GLA1, GLA2.
+        word: Letters A, B, O, C, D in any order and case, or GLA1, GLA2, mCCAdL.
 
     Raises:
         InputError: One sentence that says why the word is no method.
     """
-    letters = ALIASES.get(word.upper(), word.upper())
+    letters = expand(word)
     unknown = sorted(set(letters) - set(LETTERS))
     if unknown or not letters:
         which = f"has no letter {', '.join(map(repr, unknown))}" if unknown else "needs letters"
         raise InputError(
             f"sampler: a splitting word {which}.",
             received=repr(word),
-            expected="letters A (drift), B (kick) and O (Ornstein-Uhlenbeck), such as BAOAB",
+            expected="letters A (drift), B (kick), O (Ornstein-Uhlenbeck), D (thermostat) and C (damping by the "
+            "covariance), such as BAOAB or BADODAB",
         )
-    lost = {
-        "A": "nothing moves the parameters",
-        "B": "nothing feels the potential",
-        "O": "no heat bath sets the temperature (HMC is the method without one)",
-    }
+    bath = "no heat bath sets the temperature (HMC is the method without one)"
+    if "D" in letters:
+        bath = "nothing uses the friction that the thermostat D adapts"
+    elif "C" in letters:
+        bath = "nothing warms what C damps"
+    lost = {"A": "nothing moves the parameters", "B": "nothing feels the potential", "O": bath}
     for letter, why in lost.items():
         if letter not in letters:
             raise InputError(
@@ -82,25 +103,33 @@ class Splitting:
     """Langevin dynamics by a splitting word.
 
     Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for palindromes (BAOAB, ABOBA,
-    OBABO) and their
-    cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency ω BAOAB has the exact
-    variance of the
-    positions at every stable step, while its kinetic temperature is low by the factor 1 - h²ω²/4. Stable while hω < 2
-    (BAO: h²ω² < 2 (1 + exp(-γh))).
-    A mini-batch of gradient variance s² heats by about h s²/(2γT).
+    OBABO) and their cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency ω
+    BAOAB has the exact variance of the positions at every stable step, while its kinetic temperature is low by the
+    factor 1 - h²ω²/4. Stable while hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). A mini-batch of gradient variance s² heats by
+    about h s²/(2γT).
+
+    A word with D (BADODAB) holds the temperature against gradient noise of one constant variance Σ, which it need not
+    know: ξ is N(γ + hΣ/(2T), T/μ). A word with C damps the noise of each parameter by its own variance, wherever the
+    walker is; with D beside it (mCCAdL = BACDODCAB) the rest is left to ξ. The state of such words has the further
+    fields `thermostat`, ξ, `(walkers,)`, float64, and `gradient_variance`, Σ where the gradient was evaluated last,
+    `(walkers, parameters)`.
 
     Rule: the letters of the word from left to right, see the module. One gradient per step for the words above; it is
-    carried over to
-    the next step where the word begins and ends at the same position.
+    carried over to the next step where the word begins and ends at the same position. C also costs the gradients of
+    the single examples of a mini-batch.
 
     Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102 (2013).
+    BADODAB: Leimkuhler and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang (2025), who
+    approximate C by a Taylor series; here Σ is diagonal and C exact, and the order of the letters is ours.
 
     Args:
-        word: The splitting word, or GLA1, GLA2. Default: BAOAB.
-        friction: γ, rate of the O step, 1/time, above 0. Default: 1.
+        word: The splitting word, or GLA1, GLA2, mCCAdL. Default: BAOAB.
+        friction: γ, rate of the O step, 1/time, above 0; with D where ξ starts, and γT the strength of the bath's
+            noise. Default: 1.
+        thermal_mass: μ of D, above 0: ξ adapts the faster the lighter. Default: the number of parameters.
 
     Raises:
-        InputError: The word is no method, or the friction is not above 0.
+        InputError: The word is no method, the friction or thermal mass is not above 0, or a mass without D.
 
     Example:
         >>> Splitting("obabo", friction=2.0).word
@@ -111,14 +140,20 @@ class Splitting:
     metropolis = False
     full_batch = False
 
-    def __init__(self, word: str = "BAOAB", friction: float = 1.0) -> None:
+    def __init__(self, word: str = "BAOAB", friction: float = 1.0, thermal_mass: float | None = None) -> None:
         self.word = parse_word(word)
         if not friction > 0:
             raise InputError(
                 "friction: a Langevin sampler needs a heat bath.", received=friction, expected="a number above 0"
             )
         self.friction = float(friction)
-        self.name = word.upper()
+        self.thermostatted, self.damped = "D" in self.word, "C" in self.word
+        self.thermal_mass = checked_mass(thermal_mass)
+        if thermal_mass is not None and not self.thermostatted:
+            raise InputError(
+                "thermal_mass: the word has no thermostat.", received=word, expected="a word with D, such as BADODAB"
+            )
+        self.name = _ALIAS_OF.get(word.upper(), word.upper())
         self.fraction = {letter: 1.0 / times for letter, times in Counter(self.word).items()}
         # The gradient at the end of a step serves the next one where that one kicks before it drifts.
         self.current = "A" not in self.word[: self.word.index("B")] or self.word.rindex("A") < self.word.rindex("B")
@@ -135,12 +170,17 @@ class Splitting:
         return count + (self._carries and not fresh)
 
     def init(self, position, evaluate, noise) -> LangevinState:
-        """Momenta from N(0, T), the gradient at the given positions."""
+        """Momenta from N(0, T), the gradient at the given positions; ξ = γ."""
         momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
         energy = evaluate(position)
-        return LangevinState(
+        state = LangevinState(
             position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
         )
+        if self.thermostatted:
+            state = extend(state, thermostat=first_thermostat(self.friction, energy.potential))
+        if self.damped:
+            state = extend(state, gradient_variance=evaluate.gradient_variance(position))
+        return state
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
         """One pass through the word."""
@@ -154,22 +194,36 @@ class Splitting:
                 if not fresh:
                     state, fresh = evaluated(state, evaluate), True
                 state = kick(state, t)
-            else:
+            elif letter == "O" and not self.thermostatted:
                 state = ornstein_uhlenbeck(state, noise, self.friction * t)
+            else:
+                state = self._adaptive(letter, state, noise)
         if self._carries and not fresh:
             state = evaluated(state, evaluate)
         return state, Info()
 
+    def _adaptive(self, letter: str, state, noise):
+        time = self.fraction[letter] * state.rung.step_size
+        if letter == "C":
+            return damp(state, time)
+        if letter == "D":
+            return heat_up(state, time, self.thermal_mass)
+        return thermostatted_bath(state, noise, self.friction, time)
+
     def get_config(self) -> dict:
-        return {"sampler": self.name, "friction": self.friction}
+        config = {"sampler": self.name, "friction": self.friction}
+        return {**config, "thermal_mass": self.thermal_mass} if self.thermostatted else config
 
 
 def evaluated(state, evaluate):
-    """The state with potential and gradient at its position."""
+    """The state with potential and gradient at its position, and the gradient's variance where it has that field."""
     energy = evaluate(state.position)
-    return state._replace(
+    state = state._replace(
         gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
     )
+    if "gradient_variance" in state._fields:
+        state = state._replace(gradient_variance=evaluate.gradient_variance(state.position))
+    return state
 
 
 def drift(state, evaluate, t):

@@ -1,0 +1,98 @@
+"""The covariance-controlled adaptive Langevin thermostat, as it was published: one explicit Euler step."""
+
+from __future__ import annotations
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import as_float64, as_type, column, maximum
+from tati_re.samplers.protocol import Info
+from tati_re.samplers.sgnht import push, start
+from tati_re.samplers.splitting import drift
+from tati_re.samplers.thermostat import checked_mass, heat_up
+from tati_re.samplers.wrapping import extend
+
+
+class CCAdL:
+    """A thermostat and, for each parameter, friction of the strength at which the mini-batch's noise heats.
+
+    Targets exp(-β U) under gradient noise of another variance in each parameter, up to a bias of order h: the positions
+    have the temperature T (1 - s/2), s = hξ + h²Σ/(2T) the friction per step. The published average over all steps
+    forgets where the walker is: it settles at the mean of Σ and leaves noise that depends on the position uncorrected.
+    Average over one step, or use mCCAdL, which is also of second order.
+
+    Rule:
+        p <- p - h ∇U(θ) - (h²/(2T)) Σ p - h ξ p + sqrt(2 γ T h) R
+        θ <- θ + h p
+        Σ <- (1 - κ) Σ + κ V(θ),   κ = max(1/t, 1/w) at step t
+        ξ <- ξ + h (p'p - P T) / μ
+
+    with V the variance of each entry of this mini-batch's estimate of ∇U, (N²/n) (1 - n/N) times that of one example
+    (the last factor is absent for batches drawn with replacement); the published Σ is the whole matrix.
+
+    Cost: one gradient, and the gradients of the single examples of a mini-batch. Stable while hω < 2 and hξ +
+    h²Σ/(2T) < 2.
+
+    Source: Shang, Zhu, Leimkuhler and Storkey, NeurIPS 2015, algorithm 1 (there T = 1, μ = P and w without end).
+
+    Args:
+        friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added. Default: 1.
+        thermal_mass: μ above 0. Default: the number of parameters, as published.
+        covariance_window: w, how many steps the variance is averaged over; 1: no average. Default: all, as published.
+
+    Raises:
+        InputError: A value out of its range.
+
+    Example:
+        >>> CCAdL(covariance_window=1).get_config()
+        {'sampler': 'CCAdL', 'friction': 1.0, 'thermal_mass': None, 'covariance_window': 1}
+    """
+
+    name = "CCAdL"
+    has_momentum = True
+    metropolis = False
+    full_batch = False
+    current = True
+    gradients_per_step = 1.0
+
+    def __init__(
+        self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None
+    ) -> None:
+        if not friction > 0:
+            raise InputError("friction: CCAdL needs noise of its own.", received=friction, expected="a number above 0")
+        if covariance_window is not None and not covariance_window >= 1:
+            raise InputError("covariance_window: empty.", received=covariance_window, expected="1 or more, or none")
+        self.friction = float(friction)
+        self.thermal_mass = checked_mass(thermal_mass)
+        self.covariance_window = covariance_window
+
+    def init(self, position, evaluate, noise):
+        """Momenta from N(0, T), gradient and its variance at the given positions, ξ = γ."""
+        state = start(self.friction, position, evaluate, noise)
+        return extend(state, gradient_variance=evaluate.gradient_variance(position))
+
+    def step(self, state, evaluate, noise):
+        """One step; gradient and variance of the new position are kept for the next."""
+        time = column(state.rung.step_size, state.momentum)
+        damping = column(0.5 * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
+        rate = column(state.thermostat, state.momentum) + damping * state.gradient_variance
+        state = drift(push(state, noise, self.friction, rate), evaluate, time)
+        energy, variance = evaluate(state.position), evaluate.gradient_variance(state.position)
+        gain = 1.0 / maximum(as_float64(evaluate.clock.step), as_float64(1.0))
+        if self.covariance_window is not None:
+            gain = maximum(gain, as_float64(1.0 / self.covariance_window))
+        gain = as_type(gain, variance)
+        state = state._replace(
+            gradient=energy.gradient,
+            potential=energy.potential,
+            loss=energy.loss,
+            log_prior=energy.log_prior,
+            gradient_variance=state.gradient_variance + gain * (variance - state.gradient_variance),
+        )
+        return heat_up(state, state.rung.step_size, self.thermal_mass), Info()
+
+    def get_config(self) -> dict:
+        return {
+            "sampler": self.name,
+            "friction": self.friction,
+            "thermal_mass": self.thermal_mass,
+            "covariance_window": self.covariance_window,
+        }

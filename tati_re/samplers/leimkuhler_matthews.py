@@ -1,0 +1,62 @@
+"""The Leimkuhler-Matthews method: overdamped Langevin dynamics of second order."""
+
+from __future__ import annotations
+
+from tati_re.samplers.functions import column, sqrt
+from tati_re.samplers.protocol import Info, State
+from tati_re.samplers.wrapping import extend
+
+
+class LeimkuhlerMatthews:
+    """Overdamped Langevin dynamics in which each random number serves two steps: the limit of BAOAB at large friction.
+
+    Targets exp(-β U) up to a bias of order h² in the long run (SGLD: order h). On a harmonic well of stiffness k the
+    variance is T/k at every stable step; a mini-batch of gradient variance s² heats it as it heats SGLD. Stable while
+    hk < 2. One gradient per step.
+
+    Rule:
+        θ <- θ - h ∇U(θ) + sqrt(h T / 2) (R + R')
+
+    R' is drawn anew and takes the place of R, which the state carries as `random`. The walls of a prior turn R' around
+    with the walker, so that the law in a box without forces is uniform.
+
+    Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56, section 4.
+
+    Example:
+        >>> LeimkuhlerMatthews().gradients_per_step
+        1.0
+    """
+
+    name = "LM"
+    has_momentum = False
+    metropolis = False
+    full_batch = False
+    current = True
+    gradients_per_step = 1.0
+
+    def init(self, position, evaluate, noise):
+        """The gradient at the given positions, and the first R."""
+        energy = evaluate(position)
+        state = State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+        return extend(state, random=noise.normal(position.shape))
+
+    def step(self, state, evaluate, noise):
+        """One step; gradient and random numbers are kept for the next."""
+        time = column(state.rung.step_size, state.position)
+        spread = sqrt(0.5 * time * column(state.rung.temperature, state.position))
+        random = noise.normal(state.position.shape)
+        position = state.position - time * state.gradient + spread * (state.random + random)
+        position, random = evaluate.confine(position, random)
+        energy = evaluate(position)
+        new = state._replace(
+            position=position,
+            gradient=energy.gradient,
+            potential=energy.potential,
+            loss=energy.loss,
+            log_prior=energy.log_prior,
+            random=random,
+        )
+        return new, Info()
+
+    def get_config(self) -> dict:
+        return {"sampler": self.name}

@@ -1,0 +1,107 @@
+"""Stochastic gradient Hamiltonian Monte Carlo."""
+
+from __future__ import annotations
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import as_float64, as_type, column, cond, maximum, sqrt, zeros_like
+from tati_re.samplers.protocol import Info
+from tati_re.samplers.splitting import LangevinState, drift, evaluated
+from tati_re.samplers.wrapping import extend
+
+
+class SGHMC:
+    """Langevin dynamics that adds the less noise the more the gradient brings: no Metropolis test, despite the name.
+
+    Targets exp(-β U) up to a bias of order h², where the estimate V̂ is the variance V of the mini-batch's gradient. On
+    a harmonic well the variance of the positions is (T/k) (1 + h (V - V̂) / (2γT)) times the scheme's own 1 + O(h²): an
+    estimate of 0 leaves all of the noise in.
+
+    Rule:
+        p <- (1 - α) p - h ∇U(θ) + N(0, 2 α T - h² V̂),   α = γ h
+        θ <- θ + h p
+
+    With "estimate" V̂ is, for each parameter and walker, the mean of the gradient's variance over the steps of the
+    burn-in, kept as `noise_estimate` in the state and frozen afterwards; without a burn-in it is the variance at the
+    start. Where h² V̂ would take more than the 2αT there are, no noise is added, and the rest of V heats: take a smaller
+    step or a larger friction.
+
+    One gradient per step, and during the burn-in with "estimate" the gradients of the single examples of a mini-batch.
+    Stable while h²ω² < 4 - 2α. The kinetic temperature is T / (1 - α/2). A published learning rate η is h², the
+    published V̂ twice theirs (B̂ = h V̂ / 2).
+
+    Source: Chen, Fox and Guestrin, ICML 2014, eq. (13) to (15).
+
+    Args:
+        friction: γ above 0. Default: 1.
+        gradient_noise: V̂, a number for all parameters (0: no estimate), or "estimate". Default: 0.
+
+    Raises:
+        InputError: The friction is not above 0, or the noise negative.
+
+    Example:
+        >>> SGHMC(friction=1.0, gradient_noise=4.0).get_config()
+        {'sampler': 'SGHMC', 'friction': 1.0, 'gradient_noise': 4.0}
+    """
+
+    name = "SGHMC"
+    has_momentum = True
+    metropolis = False
+    full_batch = False
+    current = True
+    gradients_per_step = 1.0
+
+    def __init__(self, friction: float = 1.0, gradient_noise: float | str = 0.0) -> None:
+        if not friction > 0:
+            raise InputError("friction: SGHMC needs a heat bath.", received=friction, expected="a number above 0")
+        self.estimates = isinstance(gradient_noise, str)
+        if gradient_noise != "estimate" if self.estimates else not gradient_noise >= 0:
+            raise InputError(
+                "gradient_noise: no variance.", received=repr(gradient_noise), expected="0 or more, or 'estimate'"
+            )
+        self.friction = float(friction)
+        self.gradient_noise = gradient_noise if self.estimates else float(gradient_noise)
+
+    def check(self, step_size: float, temperature: float) -> None:
+        """Refuses, before a run, a gradient noise above what friction takes out.
+
+        Raises:
+            InputError: h² V̂ > 2 α T.
+        """
+        most = 2.0 * self.friction * temperature / step_size
+        if not self.estimates and self.gradient_noise > most:
+            raise InputError(
+                "gradient_noise: the friction takes out less than this noise brings.",
+                received=f"{self.gradient_noise:g} at friction {self.friction:g} and step_size {step_size:g}",
+                expected=f"at most 2 friction T / step_size = {most:.4g}",
+            )
+
+    def init(self, position, evaluate, noise):
+        """Momenta from N(0, T), the gradient at the given positions."""
+        momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
+        energy = evaluate(position)
+        state = LangevinState(
+            position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
+        )
+        return extend(state, noise_estimate=evaluate.gradient_variance(position)) if self.estimates else state
+
+    def step(self, state, evaluate, noise):
+        """One step; the gradient of the new position is kept for the next."""
+        time, temperature = (column(value, state.momentum) for value in (state.rung.step_size, state.rung.temperature))
+        known = state.noise_estimate if self.estimates else self.gradient_noise
+        left = 2.0 * self.friction * time * temperature - time * time * known
+        random = sqrt(maximum(left, zeros_like(left))) * noise.normal(state.momentum.shape)
+        momentum = (1.0 - self.friction * time) * state.momentum - time * state.gradient + random
+        state = evaluated(drift(state._replace(momentum=momentum), evaluate, time), evaluate)
+        return (self._learned(state, evaluate) if self.estimates else state), Info()
+
+    @staticmethod
+    def _learned(state, evaluate):
+        def learned():
+            gain = as_type(1.0 / maximum(as_float64(evaluate.clock.step), as_float64(1.0)), old)
+            return old + gain * (evaluate.gradient_variance(state.position) - old)
+
+        old = state.noise_estimate
+        return state._replace(noise_estimate=cond(evaluate.clock.adapting, learned, lambda: old))
+
+    def get_config(self) -> dict:
+        return {"sampler": self.name, "friction": self.friction, "gradient_noise": self.gradient_noise}
