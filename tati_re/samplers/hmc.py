@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from tati_re.errors import InputError
-from tati_re.samplers.functions import column, exp, floor, log, minimum, repeat, sqrt, sum_of_products, where
+from tati_re.samplers.functions import column, floor, minimum, repeat, sqrt, sum_of_products
+from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.protocol import Info
 from tati_re.samplers.splitting import LangevinState
 
@@ -45,14 +46,9 @@ class HamiltonianMonteCarlo:
     current = True
 
     def __init__(self, num_leapfrog_steps: int = 10, leapfrog_jitter: float = 0.5) -> None:
-        if num_leapfrog_steps < 1:
-            raise InputError("num_leapfrog_steps: too few.", received=num_leapfrog_steps, expected="at least 1")
-        if not 0 <= leapfrog_jitter <= 1:
-            raise InputError("leapfrog_jitter: out of range.", received=leapfrog_jitter, expected="0 to 1")
+        self.lengths = trajectory_lengths(num_leapfrog_steps, leapfrog_jitter)
         self.num_leapfrog_steps = int(num_leapfrog_steps)
         self.leapfrog_jitter = float(leapfrog_jitter)
-        low = max(1, math.ceil((1 - leapfrog_jitter) * num_leapfrog_steps - 1e-9))
-        self.lengths = (low, max(low, math.floor((1 + leapfrog_jitter) * num_leapfrog_steps + 1e-9)))
         self.gradients_per_step = sum(self.lengths) / 2
 
     def init(self, position, evaluate, noise) -> LangevinState:
@@ -65,25 +61,7 @@ class HamiltonianMonteCarlo:
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
         """One trajectory and its Metropolis test."""
-        low, high = self.lengths
-        momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)
-        length = minimum(floor(low + (high - low + 1) * noise.uniform(())), float(high))
-        end = leapfrog(state._replace(momentum=momentum), evaluate, length)
-        change = (
-            end.potential
-            - state.potential
-            + 0.5 * (sum_of_products(end.momentum, end.momentum) - sum_of_products(momentum, momentum))
-        )
-        # A comparison with nan is false, so that a trajectory that blew up is rejected.
-        accepted = log(noise.uniform(state.potential.shape)) < -state.rung.inverse_temperature * change
-        kept = state._replace(momentum=-momentum)
-        chosen = [
-            where(accepted[:, None] if len(new.shape) == 2 else accepted, new, old)
-            for new, old in zip(end[:-1], kept[:-1], strict=True)
-        ]
-        rate = exp(minimum(-state.rung.inverse_temperature * change, 0.0 * change))
-        rate = where(rate == rate, rate, 0.0 * state.potential)
-        return LangevinState(*chosen, rung=state.rung), Info(acceptance=rate, energy_change=change)
+        return trajectory(state, evaluate, noise, self.lengths)
 
     def get_config(self) -> dict:
         return {
@@ -93,8 +71,55 @@ class HamiltonianMonteCarlo:
         }
 
 
-def leapfrog(state: LangevinState, evaluate, length) -> LangevinState:
-    """`length` velocity Verlet steps on the full potential; reversible and volume preserving."""
+def trajectory_lengths(num_leapfrog_steps: int, leapfrog_jitter: float) -> tuple[int, int]:
+    """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1.
+
+    Raises:
+        InputError: L₀ is below 1, or j not in [0, 1].
+    """
+    if num_leapfrog_steps < 1:
+        raise InputError("num_leapfrog_steps: too few.", received=num_leapfrog_steps, expected="at least 1")
+    if not 0 <= leapfrog_jitter <= 1:
+        raise InputError("leapfrog_jitter: out of range.", received=leapfrog_jitter, expected="0 to 1")
+    low = max(1, math.ceil((1 - leapfrog_jitter) * num_leapfrog_steps - 1e-9))
+    return low, max(low, math.floor((1 + leapfrog_jitter) * num_leapfrog_steps + 1e-9))
+
+
+def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[int, int], **split):
+    """A trajectory of random length with fresh momenta, and its Metropolis test.
+
+    Args:
+        state: Where it starts.
+        evaluate: The potential.
+        noise: Draws the momenta, one uniform number for the length, and one a walker for the test.
+        lengths: Least and largest number of leapfrog steps.
+        **split: `before` of :func:`leapfrog`.
+    """
+    low, high = lengths
+    momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)
+    length = minimum(floor(low + (high - low + 1) * noise.uniform(())), float(high))
+    start = state._replace(momentum=momentum)
+    end = leapfrog(start, evaluate, length, **split)
+    return accept_or_keep(end, state._replace(momentum=-momentum), energy_change(start, end), noise)
+
+
+def energy_change(start: LangevinState, end: LangevinState):
+    """ΔH with H = U + p'p/2, `(walkers,)`, float64."""
+    kinetic = sum_of_products(end.momentum, end.momentum) - sum_of_products(start.momentum, start.momentum)
+    return end.potential - start.potential + 0.5 * kinetic
+
+
+def leapfrog(state: LangevinState, evaluate, length, before=0.5) -> LangevinState:
+    """`length` steps on the full potential, each a kick of u h, a drift of h, and a kick of (1 - u) h.
+
+    Volume preserving; with u = 1/2, which is velocity Verlet, reversible. The reverse of u is 1 - u.
+
+    Args:
+        state: Where it starts.
+        evaluate: The potential.
+        length: Number of steps; may be known only while the step runs.
+        before: u, a number or `(walkers, 1)`. Default: 1/2.
+    """
     t = column(state.rung.step_size, state.position)
 
     def body(position, momentum, gradient, potential, loss, log_prior):
@@ -111,11 +136,11 @@ def leapfrog(state: LangevinState, evaluate, length) -> LangevinState:
 
     start = (
         state.position,
-        state.momentum - 0.5 * t * state.gradient,
+        state.momentum - before * t * state.gradient,
         state.gradient,
         state.potential,
         state.loss,
         state.log_prior,
     )
     position, momentum, gradient, potential, loss, log_prior = repeat(length, body, start)
-    return LangevinState(position, momentum + 0.5 * t * gradient, gradient, potential, loss, log_prior, state.rung)
+    return LangevinState(position, momentum + before * t * gradient, gradient, potential, loss, log_prior, state.rung)

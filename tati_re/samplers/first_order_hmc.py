@@ -1,0 +1,69 @@
+"""Hamiltonian Monte Carlo with the symplectic Euler scheme."""
+
+from __future__ import annotations
+
+from tati_re.samplers.functions import column, where
+from tati_re.samplers.hmc import HamiltonianMonteCarlo, trajectory, trajectory_lengths
+from tati_re.samplers.protocol import Info
+from tati_re.samplers.splitting import LangevinState
+
+
+class FirstOrderHMC:
+    """Hamiltonian Monte Carlo with symplectic Euler trajectories, the order of whose two maps is drawn at random.
+
+    Targets exp(-β U) exactly, at every stable step size; needs the full batch. For comparison with published runs: at
+    the same cost velocity Verlet (`HMC`) has a smaller ΔH and accepts more.
+
+    Rule, each step:
+        p ~ N(0, T);  L as in HMC;  for each walker one of two orders, with probability 1/2 each
+        L times drift first: θ <- θ + h p;  p <- p - h ∇U(θ)
+        or      kick first:  p <- p - h ∇U(θ);  θ <- θ + h p
+        accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
+
+    One order alone is not exact: backwards in time drift-first is kick-first, so that a proposal could not be undone.
+    On a harmonic well at hω = 0.9, L = 3, the variance then falls to 0.28 (drift first) or grows without end (kick
+    first) in place of 1. Drawn at random, each order undoes the other with the same probability.
+
+    Cost: L gradients per step. Stable while hω < 2.
+
+    Source: the first order scheme of the Thermodynamic Analytics ToolkIt, Heber et al. 2019; the random order is a
+    mixture of a map and its inverse, Tierney, Annals of Applied Probability 8, 1 (1998).
+
+    Args:
+        num_leapfrog_steps: L₀, at least 1. Default: 10.
+        leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
+
+    Raises:
+        InputError: A value out of its range.
+
+    Example:
+        >>> FirstOrderHMC(3, 0.0).gradients_per_step
+        3.0
+    """
+
+    name = "HMC1"
+    has_momentum = True
+    metropolis = True
+    full_batch = True
+    current = True
+
+    def __init__(self, num_leapfrog_steps: int = 10, leapfrog_jitter: float = 0.5) -> None:
+        self.lengths = trajectory_lengths(num_leapfrog_steps, leapfrog_jitter)
+        self.num_leapfrog_steps = int(num_leapfrog_steps)
+        self.leapfrog_jitter = float(leapfrog_jitter)
+        self.gradients_per_step = sum(self.lengths) / 2
+
+    init = HamiltonianMonteCarlo.init
+
+    def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
+        """One trajectory and its Metropolis test."""
+        drift_first = noise.uniform(state.potential.shape) < 0.5
+        kick_before = where(drift_first, 0.0 * state.potential, 0.0 * state.potential + 1.0)
+        return trajectory(state, evaluate, noise, self.lengths, before=column(kick_before, state.position))
+
+    def get_config(self) -> dict:
+        return {
+            "sampler": self.name,
+            "num_leapfrog_steps": self.num_leapfrog_steps,
+            "leapfrog_jitter": self.leapfrog_jitter,
+        }

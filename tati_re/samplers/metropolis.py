@@ -1,0 +1,29 @@
+"""The Metropolis test, the same for every method that has one."""
+
+from __future__ import annotations
+
+from tati_re.samplers.functions import exp, log, minimum, where
+from tati_re.samplers.protocol import Info
+
+
+def accept_or_keep(proposal, kept, change, noise):
+    """The proposal of each walker with probability min(1, exp(-β ΔH)), else what is kept.
+
+    Args:
+        proposal: The state to go to.
+        kept: The state where the proposal is rejected; its rung is that of the result.
+        change: ΔH of the proposal, `(walkers,)`, float64. Not a number means rejected.
+        noise: One uniform number a walker is drawn.
+
+    Returns:
+        The state and :class:`Info`.
+    """
+    # A comparison with nan is false, so that a trajectory that blew up is rejected.
+    accepted = log(noise.uniform(kept.potential.shape)) < -kept.rung.inverse_temperature * change
+    chosen = [
+        where(accepted[:, None] if len(new.shape) == 2 else accepted, new, old)
+        for new, old in zip(proposal[:-1], kept[:-1], strict=True)
+    ]
+    rate = exp(minimum(-kept.rung.inverse_temperature * change, 0.0 * change))
+    rate = where(rate == rate, rate, 0.0 * kept.potential)
+    return type(kept)(*chosen, rung=kept.rung), Info(acceptance=rate, energy_change=change)

@@ -1,0 +1,158 @@
+"""The step size that gives a wanted acceptance, found during the burn-in."""
+
+from __future__ import annotations
+
+import math
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import as_float64, exp, sqrt, sum_of_products, where
+from tati_re.samplers.hmc import HamiltonianMonteCarlo
+from tati_re.samplers.protocol import groups_of
+from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+
+
+class DualAveraging:
+    """Nesterov's dual averaging with the constants of Hoffman and Gelman (2014): γ = 0.05, t₀ = 10, κ = 0.75.
+
+    Rule, m the number of the step, α its acceptance, δ the wanted one, x the logarithm of the factor, x₀ = ln 10:
+        E <- (1 - 1/(m + t₀)) E + (δ - α)/(m + t₀)
+        x <- x₀ - E sqrt(m)/γ
+        mean <- (1 - m^-κ) mean + m^-κ x
+    The burn-in moves with x, what follows with its mean.
+    """
+
+    fields = ("tuning_error", "tuning_mean")
+
+    def update(self, factor, memory: tuple, acceptance, target: float, number):
+        """The factor of the next step and the memory, from the acceptance of this one."""
+        error, mean = memory
+        error = error + (target - acceptance - error) / (number + 10.0)
+        logarithm = math.log(10.0) - error * sqrt(number) / 0.05
+        mean = mean + number**-0.75 * (logarithm - mean)
+        return exp(logarithm), (error, mean)
+
+    def frozen(self, factor, memory: tuple):
+        """The factor after the burn-in."""
+        return exp(memory[1])
+
+
+class Windowed:
+    """The rule of Baldock and Marzari (2019): every 10 steps the mean acceptance of these is held against a window.
+
+    Below the wanted acceptance less 0.05 the step size is multiplied by 0.9, above it and 0.05 it is divided by 0.9.
+    The burn-in ends with the last one.
+    """
+
+    fields = ("tuning_sum",)
+    every, half_width, change = 10, 0.05, 0.9
+
+    def update(self, factor, memory: tuple, acceptance, target: float, number):
+        """The factor of the next step and the memory, from the acceptance of this one."""
+        total = memory[0] + acceptance
+        mean = total / self.every
+        changed = where(mean < target - self.half_width, factor * self.change, factor)
+        changed = where(mean > target + self.half_width, factor / self.change, changed)
+        due = number % self.every == 0.0 * total
+        return where(due, changed, factor), (where(due, 0.0 * total, total),)
+
+    def frozen(self, factor, memory: tuple):
+        """The factor after the burn-in."""
+        return factor
+
+
+RULES = {"dual_averaging": DualAveraging, "baldock": Windowed}
+
+
+class StepSizeTuning:
+    """A Metropolis method whose step size is tuned during the burn-in for a wanted acceptance, and then frozen.
+
+    Targets exp(-β U) as the sampler inside does, once the burn-in is over; the burn-in itself has no exact law.
+
+    Rule: the step size is h f, h that of the rung. f starts at 1 and follows the acceptance probability, averaged over
+    all walkers of the same rung (the same temperature, likelihood weight and step size), which share it:
+    "dual_averaging" (:class:`DualAveraging`) or "baldock" (:class:`Windowed`).
+
+    f is the field `step_factor` of the state; it belongs to the rung. With random trajectory lengths, those of HMC, the
+    acceptance is the mean over the lengths.
+
+    Cost: that of the sampler inside. The number of burn-in steps has to be above 0; some hundred are needed to start
+    from a step size that is wrong by a factor of 10, and a single walker needs more than many.
+
+    Source: Hoffman and Gelman, Journal of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock
+    and Marzari (2019).
+
+    Args:
+        inner: A sampler with a Metropolis test. Default: HMC.
+        target_acceptance: Between 0 and 1. Default: 0.8.
+        step_size_tuning: "dual_averaging" or "baldock". Default: "dual_averaging".
+
+    Raises:
+        InputError: The sampler has no Metropolis test, no such rule, or a value out of its range.
+
+    Example:
+        >>> StepSizeTuning(HamiltonianMonteCarlo(5), target_acceptance=0.65, step_size_tuning="baldock").name
+        'HMC'
+    """
+
+    wraps = True
+    adapts = True
+
+    def __init__(self, inner=None, target_acceptance: float = 0.8, step_size_tuning: str = "dual_averaging") -> None:
+        self.inner = inner or HamiltonianMonteCarlo()
+        if not self.inner.metropolis:
+            raise InputError(
+                "target_acceptance: the sampler has no Metropolis test.",
+                received=self.inner.name,
+                expected="such as HMC, GHMC or MALA",
+            )
+        if not 0 < target_acceptance < 1:
+            raise InputError("target_acceptance: out of range.", received=target_acceptance, expected="between 0 and 1")
+        if step_size_tuning not in RULES:
+            raise InputError(
+                "step_size_tuning: not known.", received=repr(step_size_tuning), expected=" or ".join(RULES)
+            )
+        self.target_acceptance = float(target_acceptance)
+        self.step_size_tuning = step_size_tuning
+        self.rule = RULES[step_size_tuning]()
+        self.name = self.inner.name
+        for name in FORWARDED:
+            setattr(self, name, getattr(self.inner, name))
+        self.groups, self.group_steps = groups_of(self.inner)
+
+    def init(self, position, evaluate, noise):
+        """As the sampler inside, with the step size as it was given."""
+        state = self.inner.init(position, evaluate, noise)
+        zeros = 0.0 * state.potential
+        own = dict.fromkeys(self.rule.fields, zeros)
+        return extend(state, step_factor=zeros + 1.0, next_factor=zeros + 1.0, **own)
+
+    def step(self, state, evaluate, noise):
+        """One step of the sampler inside; in the burn-in, what its acceptance means for the next one."""
+        adapting, number = evaluate.clock.adapting, as_float64(evaluate.clock.step)
+        memory = tuple(getattr(state, name) for name in self.rule.fields)
+        factor = where(adapting, state.next_factor, self.rule.frozen(state.next_factor, memory))
+        rung = state.rung._replace(step_size=state.rung.step_size * factor)
+        new, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate, noise)
+        shared = shared_among(state.rung, info.acceptance)
+        following, learnt = self.rule.update(factor, memory, shared, self.target_acceptance, number)
+        own = {
+            name: where(adapting, changed, old)
+            for name, changed, old in zip(self.rule.fields, learnt, memory, strict=True)
+        }
+        own |= {"step_factor": factor, "next_factor": where(adapting, following, state.next_factor)}
+        return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
+
+    def get_config(self) -> dict:
+        return {
+            **self.inner.get_config(),
+            "target_acceptance": self.target_acceptance,
+            "step_size_tuning": self.step_size_tuning,
+        }
+
+
+def shared_among(rung, values):
+    """The mean over all walkers of the same rung, `(walkers,)`."""
+    same = 1.0
+    for column in rung:
+        same = same * as_float64(column[:, None] == column[None, :])
+    return sum_of_products(same, values[None, :]) / sum_of_products(same, same)
