@@ -67,6 +67,8 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
     """The sampler of a run, with what the options wrap around it."""
     flat = sim._system.flat
     sampler = objects.get("sampler") or make_sampler(options.sampler, options)
+    if hasattr(sampler, "check"):
+        sampler.check(options.step_size, options.kT, options.num_burnin_steps)
     sampler = wrapped(sampler, options, flat.tensor_names, flat.shapes, objects.get("mass"))
     mixes = getattr(sampler, "mixes_parameters", False)
     if mixes and not sampler.metropolis and (isinstance(objects.get("prior"), Box) or options.prior == "box"):

@@ -79,6 +79,19 @@ class PreconditionedSGLD:
         self._corrects = self.adaptive and self.preconditioner_correction
         self.gradients_per_step = 2.0 if self._corrects else 1.0
 
+    def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
+        """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in.
+
+        Raises:
+            InputError: There is none.
+        """
+        if not self.adaptive and not num_burnin_steps:
+            raise InputError(
+                "preconditioner: frozen, it is learned during the burn-in.",
+                received="num_burnin_steps = 0",
+                expected=f"num_burnin_steps such as {round(10 / (1 - self.preconditioner_decay))}",
+            )
+
     def init(self, position, evaluate, noise):
         """The gradient at the given positions, V = 1: until something is learned this is SGLD."""
         energy = evaluate(position)

@@ -21,8 +21,7 @@ class SGHMC:
         θ <- θ + h p
 
     With "estimate" V̂ is, for each parameter and walker, the mean of the gradient's variance over the steps of the
-    burn-in, kept as `noise_estimate` in the state and frozen afterwards; without a burn-in it is the variance at the
-    start. Where h² V̂ would take more than the 2αT there are, no noise is added, and the rest of V heats: take a smaller
+    burn-in, kept as `noise_estimate` in the state and frozen afterwards. Where h² V̂ would take more than the 2αT there are, no noise is added, and the rest of V heats: take a smaller
     step or a larger friction.
 
     One gradient per step, and during the burn-in with "estimate" the gradients of the single examples of a mini-batch.
@@ -61,12 +60,18 @@ class SGHMC:
         self.friction = float(friction)
         self.gradient_noise = gradient_noise if self.estimates else float(gradient_noise)
 
-    def check(self, step_size: float, temperature: float) -> None:
-        """Refuses, before a run, a gradient noise above what friction takes out.
+    def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
+        """Refuses, before a run, a gradient noise above what friction takes out, and an estimate without a burn-in.
 
         Raises:
-            InputError: h² V̂ > 2 α T.
+            InputError: h² V̂ > 2 α T, or no steps to estimate V̂ in.
         """
+        if self.estimates and not num_burnin_steps:
+            raise InputError(
+                "gradient_noise: it is estimated during the burn-in.",
+                received="num_burnin_steps = 0",
+                expected="num_burnin_steps above 0, or a number",
+            )
         most = 2.0 * self.friction * temperature / step_size
         if not self.estimates and self.gradient_noise > most:
             raise InputError(
