@@ -92,9 +92,16 @@ def transpose(x):
     return np.swapaxes(x, -1, -2) if _is_numpy(x) else _tf().linalg.matrix_transpose(x)
 
 
-def eigh(x):
-    """Eigenvalues in rising order and eigenvectors (as columns) of symmetric matrices."""
-    return tuple(np.linalg.eigh(x)) if _is_numpy(x) else _tf().linalg.eigh(x)
+def cholesky(x):
+    """Lower triangular M with M M' = x, of symmetric positive matrices."""
+    return np.linalg.cholesky(x) if _is_numpy(x) else _tf().linalg.cholesky(x)
+
+
+def solve_lower(matrix, right, transposed: bool = False):
+    """`matrix`⁻¹ `right`, or `matrix`'⁻¹ `right`, of lower triangular matrices."""
+    if _is_numpy(matrix, right):
+        return np.linalg.solve(np.swapaxes(matrix, -1, -2) if transposed else matrix, right)
+    return _tf().linalg.triangular_solve(matrix, right, lower=True, adjoint=transposed)
 
 
 def sum_over(x, axis: int):
@@ -138,10 +145,9 @@ def rows(values, first, count: int):
     """`count` rows of `(walkers, ...)` values from `first` on, which may be known only while the step runs."""
     if _is_numpy(values, first):
         return values[int(first) : int(first) + count]
+    # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would compile every chunk anew.
     tf = _tf()
-    values = tf.convert_to_tensor(values)
-    begin = tf.concat([[tf.cast(first, tf.int32)], tf.zeros((values.shape.rank - 1,), tf.int32)], 0)
-    return tf.ensure_shape(tf.slice(values, begin, (count, *values.shape[1:])), (count, *values.shape[1:]))
+    return tf.gather(values, tf.cast(first, tf.int32) + tf.range(count))
 
 
 def with_rows(values, first, new):

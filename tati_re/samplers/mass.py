@@ -28,7 +28,9 @@ class Diagonal:
     def forward(self, vectors):
         return self.scale * vectors
 
-    def backward(self, vectors):
+    transposed = forward
+
+    def untransposed(self, vectors):
         return vectors / self.scale
 
 

@@ -37,17 +37,23 @@ def inner_of(state):
 
 
 class Coordinates(Protocol):
-    """A linear map B between the walkers' parameters and the coordinates in which a sampler works: θ = θ₀ + B x."""
+    """A linear map B between the walkers' parameters and the coordinates in which a sampler works: θ = θ₀ + B x.
+
+    Each takes and gives one vector a walker, `(walkers, parameters)`.
+    """
 
     def forward(self, vectors: Any):
-        """B v for each walker, `(walkers, parameters)`; B is symmetric."""
+        """B v: from x to θ."""
 
-    def backward(self, vectors: Any):
-        """B⁻¹ v for each walker."""
+    def transposed(self, vectors: Any):
+        """B' v: gradients from θ to x."""
+
+    def untransposed(self, vectors: Any):
+        """B'⁻¹ v: gradients from x to θ."""
 
 
 class InCoordinates:
-    """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B ∇U.
+    """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U.
 
     Args:
         evaluate: The potential of θ.
@@ -63,7 +69,7 @@ class InCoordinates:
         return self.origin + self.coordinates.forward(x)
 
     def _here(self, energy: Energy) -> Energy:
-        return energy._replace(gradient=self.coordinates.forward(energy.gradient))
+        return energy._replace(gradient=self.coordinates.transposed(energy.gradient))
 
     def __call__(self, x) -> Energy:
         return self._here(self.evaluate(self._there(x)))
@@ -82,7 +88,7 @@ class InCoordinates:
         inside, turned = self.evaluate.confine(position, momentum)
         if inside is position:
             return x, momentum
-        return x + self.coordinates.backward(inside - position), turned
+        return x + self.coordinates.untransposed(inside - position), turned
 
 
 def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates):
@@ -92,7 +98,7 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     Returns:
         The state, position and gradient in θ again, and the info.
     """
-    inside = state._replace(position=0.0 * state.position, gradient=coordinates.forward(state.gradient))
+    inside = state._replace(position=0.0 * state.position, gradient=coordinates.transposed(state.gradient))
     new, info = sampler.step(inside, InCoordinates(evaluate, state.position, coordinates), noise)
     position = state.position + coordinates.forward(new.position)
-    return new._replace(position=position, gradient=coordinates.backward(new.gradient)), info
+    return new._replace(position=position, gradient=coordinates.untransposed(new.gradient)), info
