@@ -43,6 +43,23 @@ CASES = {
     "ABOBA, shared batches, h5": {"sampler": "ABOBA", "walker_batches": "shared", "trajectory_format": "h5"},
     "SGLD, with replacement": {"sampler": "SGLD", "batch_sampling": "replacement"},
     "HMC, all examples": {"sampler": "HMC", "batch_size": None, "num_leapfrog_steps": 3, "trajectory_format": "h5"},
+    "HMC1, all examples": {"sampler": "HMC1", "batch_size": None, "num_leapfrog_steps": 3},
+    "GHMC, all examples": {"sampler": "GHMC", "batch_size": None, "num_leapfrog_steps": 2},
+    "MALA, all examples": {"sampler": "MALA", "batch_size": None},
+    "RWMH, all examples": {"sampler": "RWMH", "batch_size": None, "step_size": 0.3},
+    "HMC, tuned until the stop": {
+        "sampler": "HMC",
+        "batch_size": None,
+        "num_leapfrog_steps": 2,
+        "target_acceptance": 0.8,
+        "num_burnin_steps": 22,
+    },
+    "MALA, tuned by a window": {
+        "sampler": "MALA",
+        "batch_size": None,
+        "target_acceptance": 0.574,
+        "step_size_tuning": "baldock",
+    },
     "adam": {"optimizer": "adam"},
     "OBABO, xla": {"sampler": "OBABO", "execution": "xla", "num_walkers": 1},
 }
