@@ -21,8 +21,8 @@ class SGHMC:
         θ <- θ + h p
 
     With "estimate" V̂ is, for each parameter and walker, the mean of the gradient's variance over the steps of the
-    burn-in, kept as `noise_estimate` in the state and frozen afterwards. Where h² V̂ would take more than the 2αT there are, no noise is added, and the rest of V heats: take a smaller
-    step or a larger friction.
+    burn-in, kept as `noise_estimate` in the state and frozen afterwards. Where h² V̂ would take more than the 2αT there
+    are, no noise is added, and the rest of V heats: take a smaller step or a larger friction.
 
     One gradient per step, and during the burn-in with "estimate" the gradients of the single examples of a mini-batch.
     Stable while h²ω² < 4 - 2α. The kinetic temperature is T / (1 - α/2). A published learning rate η is h², the
