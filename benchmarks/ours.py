@@ -1,4 +1,4 @@
-"""Steps of BAOAB as a run of tati_re takes them: batches drawn, rows every 100th step brought back; no files."""
+"""Steps of a sampler as a run of tati_re takes them: batches drawn, rows every 100th step brought back; no files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ class Steps:
         row: Network, walkers, batches.
         execution: "auto", "xla" or "graph".
         walker_evaluation: As the option.
+        method: The sampler. Default: BAOAB.
 
     Attributes:
         execution: What "auto" came to.
         walker_evaluation: Likewise.
-        chunk_steps: Steps of one call.
+        chunk_steps: Moves of one call; a method whose walkers take turns makes several for one step of all.
         xla_safe: XLA can compile the network.
     """
 
-    def __init__(self, row: Row, execution: str = "auto", walker_evaluation: str = "auto") -> None:
+    def __init__(self, row: Row, execution: str = "auto", walker_evaluation: str = "auto", method=None) -> None:
         from tati_re.engine.environment import deterministic
         from tati_re.engine.loop import Loop
         from tati_re.engine.observables import Observables
@@ -36,8 +37,9 @@ class Steps:
         potential, position, options, self.execution = measured(row, execution, walker_evaluation)
         self.xla_safe = potential.flat.xla_safe
         self.walker_evaluation = potential.walker_evaluation
-        method = Splitting("BAOAB", options.friction)
-        values = (1.0, 1.0, options.step_size)
+        method = method or Splitting("BAOAB", options.friction)
+        # Methods without momenta are stable up to 2/k, those with momenta up to 2/sqrt(k).
+        values = (1.0, 1.0, options.step_size if method.has_momentum else options.step_size**2)
         rung = Rung(*(tf.fill([row.walkers], tf.constant(value, tf.float64)) for value in values))
         observables = Observables(method, potential.metric_name)
         self._loop = Loop(potential, method, observables, rung, 0, self.execution, RECORD_EVERY)
@@ -48,14 +50,14 @@ class Steps:
             self._call()
 
     def measure(self, seconds: float) -> float:
-        """Milliseconds a step, under the op determinism that runs have."""
+        """Milliseconds a step of all walkers, under the op determinism that runs have."""
         with self._deterministic():
-            return milliseconds_per_step(self._call, seconds)
+            return self._loop.timeline.groups * milliseconds_per_step(self._call, seconds)
 
     def _call(self) -> int:
         chunk = self._loop.run(self._carry, self._step + 1, self.chunk_steps)
-        rows = chunk.rows.numpy()[: int(chunk.num_rows)]
-        if int(chunk.taken) != self.chunk_steps or not np.isfinite(rows).all():
+        potentials = chunk.rows.numpy()[: int(chunk.num_rows), :, self._loop.observables.columns.index("potential")]
+        if int(chunk.taken) != self.chunk_steps or not np.isfinite(potentials).all():
             raise RuntimeError(f"The measured run is not stable in step {self._step + int(chunk.taken)}.")
         self._carry = chunk.carry
         self._step += self.chunk_steps

@@ -1,0 +1,148 @@
+"""Schedules of step size and temperature: their formulas, their columns, their resume, and bad input."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from tati_re import Simulation
+from tati_re.errors import InputError
+from tati_re.options import make_options
+from tati_re.samplers import schedules
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(40, 2))
+Y = X @ [1.0, -0.5] + 0.1 * RANDOM.normal(size=40)
+
+
+def simulation(**options) -> Simulation:
+    keras.utils.set_random_seed(0)
+    return Simulation(data=(X, Y), verbose=0, num_walkers=2, seed=1, execution="graph", **options)
+
+
+STEPS = np.arange(1, 2001)
+
+
+def test_polynomial_is_welling_and_tehs():
+    """a (b + t)^-γ scaled to 1 at the first step, where t counts from 0."""
+    factor = schedules.step_factor(make_options(step_schedule="polynomial", schedule_delay=50.0, schedule_power=0.7))
+    own = (50.0 + STEPS - 1) ** -0.7
+    np.testing.assert_allclose(factor(STEPS), own / own[0], rtol=1e-12)
+
+
+def test_cyclical_is_zhangs():
+    """Eq. 1 of Zhang et al. (2020): 4 cycles in 2,000 steps; each starts at 1 and ends near 0."""
+    factor = schedules.step_factor(make_options(step_schedule="cyclical", cycle_steps=500))(STEPS)
+    own = [0.5 * (np.cos(np.pi * ((k - 1) % 500) / 500) + 1) for k in STEPS]
+    np.testing.assert_allclose(factor, own, rtol=1e-12)
+    assert (factor[::500] == 1).all() and (factor[499::500] < 1e-4).all()
+
+
+def test_annealing_cools_geometrically_to_the_end_of_the_burn_in():
+    options = make_options(
+        temperature=2.0, temperature_schedule="annealing", temperature_start=32.0, num_burnin_steps=4, num_steps=9
+    )
+    factor = schedules.temperature_factor(options)
+    np.testing.assert_allclose(2.0 * factor(np.arange(1, 8)), [32, 16, 8, 4, 2, 2, 2], rtol=1e-12)
+
+
+def test_a_table_holds_each_value_from_its_step_on():
+    factor = schedules.table([(1, 0.1), (10, 0.05)], 0.2, "step_schedule")
+    np.testing.assert_allclose(0.2 * factor(np.array([1, 9, 10, 11])), [0.1, 0.1, 0.05, 0.05], rtol=1e-12)
+
+
+def test_keras_schedules_count_from_zero():
+    decay = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=10, decay_rate=0.5)
+    factor = schedules.keras_schedule(decay, 0.1)
+    np.testing.assert_allclose(factor(np.array([1, 11, 21])), [1, 0.5, 0.25], rtol=1e-6)
+
+
+def test_the_columns_show_what_was_used(tmp_path):
+    """Step size and temperature of each row are those of its step, also under a table from a file."""
+    table = tmp_path / "steps.csv"
+    table.write_text("step,value\n1,0.01\n21,0.005\n")
+    run = simulation().sample(
+        num_steps=40,
+        num_burnin_steps=20,
+        record_every=10,
+        step_schedule=str(table),
+        temperature_schedule="annealing",
+        temperature_start=16.0,
+    )
+    rows = run.run_info[run.run_info["walker"] == 0]
+    np.testing.assert_allclose(rows["step_size"], [0.01, 0.01, 0.005, 0.005])
+    np.testing.assert_allclose(rows["temperature"], [16 ** (1 - 9 / 20), 16 ** (1 - 19 / 20), 1, 1])
+
+
+def test_the_step_size_acts(tmp_path):
+    """A run under a table of one value equals the run at that step size, number by number."""
+    plain = simulation().sample(num_steps=20, step_size=0.02, record_every=5)
+    table = simulation().sample(num_steps=20, step_size=0.01, record_every=5, step_schedule=[(1, 0.02)])
+    np.testing.assert_allclose(plain.run_info["potential"], table.run_info["potential"], rtol=1e-6)
+
+
+def test_exploration_descends_and_is_left_out():
+    """The first half of each cycle of 20 steps runs at temperature 0: SGLD is gradient descent there, and averages and
+    the trajectory have the other half alone."""
+    options = {"sampler": "SGLD", "step_schedule": "cyclical", "cycle_steps": 20, "exploration_fraction": 0.5}
+    run = simulation().sample(num_steps=40, step_size=1e-3, record_every=5, trajectory_every=5, **options)
+    rows = run.run_info[run.run_info["walker"] == 0]
+    assert rows["temperature"].tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert sorted(set(run.trajectory["step"])) == [15, 20, 35, 40] == sorted(set(run.averages["step"]))
+    explored = simulation().sample(num_steps=10, step_size=1e-3, record_every=1, **options)
+    first = explored.run_info[explored.run_info["walker"] == 0]["potential"]
+    assert (np.diff(first) < 0).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"step_schedule": "polynomial", "schedule_delay": 7.0},
+        {"step_schedule": "cyclical", "cycle_steps": 8, "exploration_fraction": 0.25},
+        {"temperature_schedule": "annealing", "temperature_start": 9.0},
+    ],
+    ids=lambda options: next(iter(options.values())),
+)
+def test_a_resumed_run_goes_on_with_its_schedule(tmp_path, options):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    for folder, steps in ((whole, 60), (parts, 30)):
+        simulation(batch_size=10).sample(
+            output=str(folder), num_steps=steps, num_burnin_steps=12, record_every=3, trajectory_every=6, **options
+        )
+    Simulation.resume(str(parts), num_steps=60, data=(X, Y), verbose=0)
+    for name in ("run.csv", "averages.csv", "trajectory.csv"):
+        assert (whole / name).read_bytes() == (parts / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"step_schedule": "cyclic"}, "there is none of this name"),
+        ({"temperature_schedule": "annealing"}, "cools during the burn-in"),
+        ({"exploration_fraction": 0.5}, "part of each cycle"),
+        (
+            {
+                "exploration_fraction": 0.5,
+                "step_schedule": "cyclical",
+                "temperature_schedule": "annealing",
+                "temperature_start": 2.0,
+            },
+            "exclude each other",
+        ),
+        ({"step_schedule": [(1, -0.1)]}, "a bad table"),
+        ({"step_schedule": [(5, 0.1), (1, 0.1)]}, "a bad table"),
+        ({"step_schedule": [1, 2]}, "not a table"),
+    ],
+    ids=str,
+)
+def test_bad_schedules_get_one_sentence(options, words):
+    with pytest.raises(InputError, match=words):
+        simulation().sample(num_steps=20, **options)
+
+
+def test_a_file_that_is_no_table(tmp_path):
+    table = tmp_path / "steps.csv"
+    table.write_text("step,rate\n1,0.01\n")
+    with pytest.raises(InputError, match="is not a table"):
+        simulation().sample(num_steps=20, step_schedule=str(table))
