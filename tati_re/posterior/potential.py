@@ -193,9 +193,20 @@ class ModelPotential:
 
         Returns:
             `(walkers, parameters)`, in the type of the parameters.
+
+        Raises:
+            InputError: A batch, or the last one of an epoch, has one example, which has no variance.
         """
         if batch is None:
             return tf.zeros_like(position)
+        size = self.batches.batch_size
+        if size == 1 or (self.batches.sampling == "epochs" and self.num_examples % size == 1):
+            raise InputError(
+                "batch_size: a batch of one example does not tell the variance of the gradient, which this sampler "
+                "asks for.",
+                received=f"{size} of {self.num_examples} examples",
+                expected="two examples or more in each batch of an epoch",
+            )
         indices = tf.broadcast_to(batch.indices, (position.shape[0], batch.indices.shape[1]))
 
         def one(args):
