@@ -24,6 +24,7 @@ from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors import Box
 from tati_re.samplers import Rung, make_sampler
 from tati_re.samplers.choosing import wrapped
+from tati_re.samplers.importing import checked, made
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
 from tati_re.stored import read_directions, save_model
 
@@ -66,7 +67,11 @@ def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
 def sampler_of(sim, options: Options, objects: dict[str, Any]):
     """The sampler of a run, with what the options wrap around it."""
     flat = sim._system.flat
-    sampler = objects.get("sampler") or make_sampler(options.sampler, options)
+    given = objects.get("sampler")
+    if given is None:
+        sampler = make_sampler(options.sampler, options)
+    else:
+        sampler = made(given, options) if isinstance(given, type) else checked(given)
     if hasattr(sampler, "check"):
         sampler.check(options.step_size, options.kT, options.num_burnin_steps)
     sampler = wrapped(sampler, options, flat.tensor_names, flat.shapes, objects.get("mass"))

@@ -12,6 +12,7 @@ from tati_re.samplers.ccadl import CCAdL
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.ghmc import GeneralizedHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
+from tati_re.samplers.importing import imported
 from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
 from tati_re.samplers.mala import MALA
 from tati_re.samplers.protocol import Energy, Info, Rung, Sampler, State
@@ -72,11 +73,13 @@ def make_sampler(name: str, options) -> Sampler:
     """Returns the sampler that an option names, with its step size tuned where `options.target_acceptance` is given.
 
     Args:
-        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `FAMILIES`, in any case.
+        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `FAMILIES`, in any case; or `my_module:MySampler`,
+            see :mod:`tati_re.samplers.importing`.
         options: Where the options of the sampler are looked up.
 
     Raises:
-        InputError: No such sampler (with the nearest names), or a word that is no method (with the reason).
+        InputError: No such sampler (with the nearest names), a word that is no method (with the reason), or a module
+            that brings no sampler.
     """
     sampler = _of_name(name, options)
     target = getattr(options, "target_acceptance", None)
@@ -84,6 +87,8 @@ def make_sampler(name: str, options) -> Sampler:
 
 
 def _of_name(name: str, options) -> Sampler:
+    if ":" in name:
+        return imported(name, options)
     upper = name.upper()
     families = {family.upper(): make for family, make in FAMILIES.items()}
     if upper in families:
@@ -95,5 +100,5 @@ def _of_name(name: str, options) -> Sampler:
     raise InputError(
         f"sampler: there is none of this name.{nearest(name, names)}",
         received=repr(name),
-        expected=f"{', '.join(names)}, or another splitting word over A, B, O, C, D",
+        expected=f"{', '.join(names)}, another splitting word over A, B, O, C, D, or my_module:MySampler",
     )
