@@ -1,0 +1,109 @@
+"""What a step asks for, in plain numpy: a potential and random numbers that note what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tati_re.models.backend import tf
+from tati_re.samplers.protocol import Clock, Energy, Rung
+
+
+def quartic(position):
+    """U = sum of x⁴/4 + x²/2, `(walkers, parameters)` to `(walkers,)`, in numpy or TensorFlow: not harmonic, so that
+    nothing cancels."""
+    values = 0.25 * position**4 + 0.5 * position**2
+    return values.sum(-1) if isinstance(position, np.ndarray) else tf.reduce_sum(values, -1)
+
+
+def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
+    """Rungs at λ = 1 for walkers of the given step sizes and temperatures (numbers or arrays), as tensors or numpy
+    arrays."""
+    step_size, temperature = np.broadcast_arrays(np.asarray(step_size, np.float64), np.asarray(temperature, np.float64))
+    fields = (1 / temperature, np.ones_like(temperature), step_size.copy())
+    return Rung(*(fields if numpy else map(tf.constant, fields)))
+
+
+class NumpyEvaluate:
+    """:func:`quartic`, or another potential, in plain numpy; counts how often a step asks.
+
+    Args:
+        rung: Temperature and step size of each walker.
+        potential: `(walkers, parameters)` to `(walkers,)`.
+        gradient: Its gradient, in the type of the position.
+
+    Attributes:
+        calls: How often a step asked for a mini-batch.
+        full_calls: How often for all data.
+    """
+
+    scale = 1.0
+
+    def __init__(self, rung: Rung, potential: Callable = quartic, gradient: Callable = lambda x: x**3 + x) -> None:
+        self.rung, self.potential, self.gradient = rung, potential, gradient
+        self.clock = Clock(np.int64(1), np.bool_(False), np.int32(0))
+        self.calls = self.full_calls = 0
+
+    def __call__(self, position) -> Energy:
+        self.calls += 1
+        return self._energy(position)
+
+    def full(self, position) -> Energy:
+        self.full_calls += 1
+        return self._energy(position)
+
+    def _energy(self, position) -> Energy:
+        loss = self.potential(position).astype(np.float64)
+        return Energy(loss, self.gradient(position), loss, np.zeros_like(loss))
+
+    def validation(self, position):
+        return self.potential(position).astype(np.float64)
+
+    def gradient_variance(self, position):
+        """Of nothing but itself: some positive numbers, for the tests of the protocol."""
+        return 0.1 + 0.05 * position**2
+
+    def part(self, first, count: int) -> NumpyEvaluate:
+        rung = Rung(*(values[int(first) : int(first) + count] for values in self.rung))
+        return NumpyEvaluate(rung, self.potential, self.gradient)
+
+    def confine(self, position, momentum):
+        return position, momentum
+
+
+class NumpyNoise:
+    """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was given.
+
+    Args:
+        seed: Of the numbers.
+        dtype: Of normal numbers.
+    """
+
+    def __init__(self, seed: int, dtype=np.float64) -> None:
+        self.random, self.dtype = np.random.default_rng(seed), dtype
+        self.asked, self.drawn = [], []
+
+    def normal(self, shape):
+        return self._note("normal", shape, self.random.standard_normal(tuple(shape)).astype(self.dtype))
+
+    def uniform(self, shape):
+        return self._note("uniform", shape, np.float64(self.random.uniform(size=tuple(shape))))
+
+    def _note(self, kind, shape, values):
+        self.asked.append((kind, tuple(shape)))
+        self.drawn.append(values)
+        return values
+
+
+class GivenNoise:
+    """The numbers of another noise, tensors, as numpy arrays."""
+
+    def __init__(self, noise) -> None:
+        self.noise = noise
+
+    def normal(self, shape):
+        return self.noise.normal(shape).numpy()
+
+    def uniform(self, shape):
+        return self.noise.uniform(shape).numpy()

@@ -1,0 +1,133 @@
+"""Whether a sampler has the law of a harmonic well."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, rung_of
+
+TOLERANCE = 5.5
+"""Standard errors: two-sided probability 4e-8 for one comparison with a normal law."""
+
+RESOLUTION = 0.1
+"""The largest relative error of a variance that the check may leave open."""
+
+WALKERS, PARAMETERS = 500, 4
+TEMPERATURES = (0.5, 2.0)
+_FASTER = (1.0, 0.5)
+
+
+def check_law(
+    sampler: Any,
+    expected_variance: float | Callable | None = None,
+    stiffness: float = 1.0,
+    step_size: float | None = None,
+    order: int = 1,
+    num_steps: int = 1_500,
+) -> None:
+    """Compares the variances of positions and momenta on U = k θ'θ/2 with their law.
+
+    500 walkers of 4 parameters start in the law exp(-U/T) at each of T = 0.5 and 2 and of the step sizes h and h/2. The
+    first third of the steps is left out, and is the burn-in for methods that adapt. Standard errors are from the spread
+    over the walkers.
+
+    Law: with x = h sqrt(k) (h k without momenta) and v(h) the variance of θ in units of T/k or of p in units of T, a
+    bias of order n cancels in v₀ = (2ⁿ v(h/2) - v(h)) / (2ⁿ - 1), which is 1 within 5.5 standard errors and xⁿ⁺¹, for
+    what the next order may leave. A method with a Metropolis test has v(h) = v(h/2) = 1 within 5.5 standard errors. So
+    has θ where `expected_variance` is given, in units of T times that. Halved noise gives v₀ = 0.25, a T in the place
+    of its square root 0.5 and 2.
+
+    Args:
+        sampler: The sampler.
+        expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not known.
+        stiffness: k. Default: 1.
+        step_size: h. Default: x = 0.2.
+        order: n, 1 or 2. Default: 1.
+        num_steps: Steps of each walker. Default: 1,500.
+
+    Raises:
+        AssertionError: A variance is not that of the law, or the walkers move too slowly to tell it within 10 %.
+    """
+    unit = 1 / math.sqrt(stiffness) if sampler.has_momentum else 1 / stiffness
+    step_size = 0.2 * unit if step_size is None else step_size
+    steps = [factor * step_size for factor in _FASTER]
+    names = ["position", *(["momentum"] if sampler.has_momentum else [])]
+    # What is unstable is told by its result, not by the warnings on the way.
+    with np.errstate(all="ignore"):
+        squares = mean_squares(sampler, names, stiffness, steps, num_steps)
+    for name in names:
+        given = expected_variance if name == "position" else None
+        for i, temperature in enumerate(TEMPERATURES):
+            exact = temperature / stiffness if name == "position" else temperature
+            values = squares[name][i] / exact
+            if given is None and not sampler.metropolis:
+                weight = 2**order
+                _compare(
+                    f"variance of {name}, extrapolated from h = {steps[0]:.3g} and {steps[1]:.3g} to 0,",
+                    _combined(values, (-1 / (weight - 1), weight / (weight - 1))),
+                    1.0,
+                    (step_size / unit) ** (order + 1),
+                    temperature,
+                )
+                continue
+            for j, h in enumerate(steps):
+                wanted = 1.0 if given is None else (given(h) if callable(given) else given) * stiffness
+                _compare(
+                    f"variance of {name} at h = {h:.3g}", _combined(values[j : j + 1], (1.0,)), wanted, 0.0, temperature
+                )
+
+
+def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[float], num_steps: int) -> dict:
+    """Means of the squares of some fields over parameters and the last two thirds of the steps.
+
+    Returns:
+        By name, `(temperatures, step sizes, walkers)`.
+    """
+    groups = (len(TEMPERATURES), len(steps), WALKERS)
+    temperature = np.broadcast_to(np.array(TEMPERATURES)[:, None, None], groups).ravel()
+    step_size = np.broadcast_to(np.array(steps)[None, :, None], groups).ravel()
+    evaluate = NumpyEvaluate(
+        rung_of(step_size, temperature, numpy=True),
+        lambda x: 0.5 * stiffness * np.sum(x * x, axis=-1),
+        lambda x: stiffness * x,
+    )
+    evaluate.gradient_variance = np.zeros_like
+    noise = NumpyNoise(7)
+    start = np.random.default_rng(8).standard_normal((len(temperature), PARAMETERS))
+    state = sampler.init(np.sqrt(temperature / stiffness)[:, None] * start, evaluate, noise)
+    burnin = num_steps // 3
+    sums = dict.fromkeys(names, 0.0)
+    for step in range(1, num_steps + 1):
+        evaluate.clock = evaluate.clock._replace(step=np.int64(step), adapting=np.bool_(step <= burnin))
+        state, _ = sampler.step(state, evaluate, noise)
+        if step > burnin:
+            for name in names:
+                value = getattr(state, name)
+                sums[name] = sums[name] + np.einsum("wp,wp->w", value, value)
+    count = PARAMETERS * (num_steps - burnin)
+    return {name: (total / count).reshape(groups) for name, total in sums.items()}
+
+
+def _combined(values: np.ndarray, weights: tuple[float, ...]) -> tuple[float, float]:
+    """Weighted sum of the means of `(step sizes, walkers)`, and its standard error."""
+    means, errors = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+    return float(np.dot(weights, means)), float(np.sqrt(np.dot(np.square(weights), np.square(errors))))
+
+
+def _compare(what: str, found: tuple[float, float], wanted: float, bias: float, temperature: float) -> None:
+    value, error = found
+    at = f"the {what} on the harmonic well at T = {temperature:g}"
+    if not np.isfinite(value):
+        raise AssertionError(f"{at} is not finite; expected {wanted:.4g}, try a smaller step_size.")
+    if abs(value - wanted) > TOLERANCE * error + bias * wanted:
+        within = TOLERANCE * error + bias * wanted
+        raise AssertionError(f"{at} is {value:.4g} times that of exp(-U/T); expected {wanted:.4g} ± {within:.2g}.")
+    if TOLERANCE * error > RESOLUTION * wanted:
+        raise AssertionError(
+            f"{at} is known to {TOLERANCE * error / wanted:.0%} only, the walkers move too slowly; "
+            f"expected {RESOLUTION:.0%}, give more num_steps or a larger step_size."
+        )
