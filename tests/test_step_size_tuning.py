@@ -241,3 +241,26 @@ def test_run_csv_shows_the_step_size_in_use(tmp_path):
     shown = found.run_info["step_size"].to_numpy()
     assert shown[0] == 0.001 and len(np.unique(shown[40:])) == 1 and shown[-1] > 0.01
     assert found.manifest["method"]["target_acceptance"] == 0.8
+
+
+def test_an_ensemble_cannot_be_tuned_at_the_same_time():
+    sim = Simulation(data=DATA, verbose=0, num_walkers=4)
+    with pytest.raises(InputError, match=r"^covariance_blending: .* Expected: no target_acceptance\.$"):
+        sim.sample(sampler="HMC", target_acceptance=0.8, covariance_blending=1.0, num_burnin_steps=200, num_steps=400)
+
+
+def test_a_mass_and_a_tuned_step_size_go_together():
+    """HMC with masses, tuned to 0.8 in 400 steps of 4 walkers: the 400 after them accept 0.8 within 0.1."""
+    sim = Simulation(data=DATA, verbose=0, seed=3, num_walkers=4)
+    run = sim.sample(
+        sampler="HMC",
+        mass="fan_in",
+        target_acceptance=0.8,
+        step_size=0.01,
+        num_burnin_steps=400,
+        num_steps=800,
+        record_every=1,
+    )
+    table = run.run_info
+    assert abs(table["acceptance"][table["step"] > 400].mean() - 0.8) < 0.1
+    assert table["step_size"].iloc[-1] > 0.1

@@ -106,8 +106,8 @@ def test_the_potentials_are_one(simulation):
 
 @pytest.mark.parametrize("noise", [NOISE, 1.1 * NOISE], ids=["same", "wrong noise"])
 def test_predictions_agree(simulation, probability, noise):
-    """Means and variances at 9 points, resolved to 0.12 of the noise and of the variance; a likelihood that is 1.1 times
-    too wide must not pass."""
+    """Means and variances at 9 points, resolved to 0.12 of the noise and of the variance; a likelihood that is 1.1
+    times too wide must not pass."""
     found = []
     for sampled in (ours(simulation, noise_std=noise), theirs(probability)):
         means, squares = moments(sampled)

@@ -130,6 +130,12 @@ class EnsembleQuasiNewton:
         num_ensembles: int = 1,
     ) -> None:
         self.inner = inner or Splitting()
+        if getattr(self.inner, "adapts", False):
+            raise InputError(
+                "covariance_blending: the ensemble needs a step size that stays.",
+                received=f"{self.inner.name} that tunes itself",
+                expected="no target_acceptance",
+            )
         fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | Splitting)
         if not fits or "C" in getattr(self.inner, "word", ""):
             raise InputError(
