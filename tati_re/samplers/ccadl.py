@@ -50,6 +50,7 @@ class CCAdL:
     has_momentum = True
     metropolis = False
     full_batch = False
+    shown = ("thermostat",)
     current = True
     gradients_per_step = 1.0
 

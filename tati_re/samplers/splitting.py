@@ -149,6 +149,7 @@ class Splitting:
         self.friction = float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
         self.thermal_mass = checked_mass(thermal_mass)
+        self.shown = ("thermostat",) if self.thermostatted else ()
         if thermal_mass is not None and not self.thermostatted:
             raise InputError(
                 "thermal_mass: the word has no thermostat.", received=word, expected="a word with D, such as BADODAB"
