@@ -267,3 +267,28 @@ def test_refusals():
     sim = Simulation(data="digits", verbose=0)
     with pytest.raises(InputError, match="no noise to reduce"):
         sim.sample(control_variate=True, num_steps=10)
+
+
+# ---------------------------------------------------------------------------------------- options that nobody looks at
+
+
+def test_options_that_are_not_used_are_named(capsys):
+    """What was given and means nothing to this sampler is said at the start; what is used is not."""
+    sim = Simulation(data="two_clusters", execution="graph")
+    sim.sample(num_steps=10, friction=2.0, num_leapfrog_steps=3, cycle_steps=5, ensemble_scheme="simultaneous")
+    said = capsys.readouterr()
+    line = next(line for line in (said.out + said.err).splitlines() if "Not used" in line)
+    assert line.endswith("Not used by BAOAB as it is set up: num_leapfrog_steps, cycle_steps, ensemble_scheme.")
+    sim.sample(num_steps=10, friction=2.0)
+    said = capsys.readouterr()
+    assert "Not used" not in said.out + said.err
+
+
+def test_every_option_of_a_family_is_in_a_configuration():
+    """The list of options that belong to families and their configurations agree, so that the sentence can be true."""
+    from tati_re.options import make_options
+    from tati_re.samplers import FAMILIES, make_sampler
+    from tati_re.samplers.choosing import _OF_FAMILIES
+
+    seen = {key for name in [*FAMILIES, "BADODAB"] for key in make_sampler(name, make_options()).get_config()}
+    assert set(_OF_FAMILIES) == seen - {"sampler"}

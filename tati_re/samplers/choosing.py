@@ -54,6 +54,40 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
     return ControlVariate(sampler, options.control_variate_every) if options.control_variate else sampler
 
 
+_BELONG = {
+    "schedule_delay": lambda options: options.step_schedule == "polynomial",
+    "schedule_power": lambda options: options.step_schedule == "polynomial",
+    "cycle_steps": lambda options: options.step_schedule == "cyclical",
+    "temperature_start": lambda options: options.temperature_schedule == "annealing",
+    "control_variate_every": lambda options: options.control_variate,
+    "covariance_after_steps": lambda options: options.covariance_blending > 0,
+    "ensemble_scheme": lambda options: options.covariance_blending > 0,
+    "step_size_tuning": lambda options: options.target_acceptance is not None,
+}
+"""Options that only mean something beside another one."""
+
+_OF_FAMILIES = (
+    "friction",
+    "thermal_mass",
+    "covariance_window",
+    "gradient_noise",
+    "preconditioner",
+    "preconditioner_decay",
+    "preconditioner_offset",
+    "preconditioner_correction",
+    "num_leapfrog_steps",
+    "leapfrog_jitter",
+)
+"""Options that only mean something to samplers whose configuration has them."""
+
+
+def unused_options(options, sampler) -> list[str]:
+    """Options that were given and that a run with this sampler does not use."""
+    config = sampler.get_config()
+    beside = [name for name, used in _BELONG.items() if name in options.explicit and not used(options)]
+    return [*(name for name in _OF_FAMILIES if name in options.explicit and name not in config), *beside]
+
+
 def _checked(mass, shapes) -> np.ndarray:
     mass = np.asarray(mass, np.float64)
     wanted = (sum(math.prod(shape) for shape in shapes),)
