@@ -13,18 +13,19 @@ from tati_re._version import __version__
 from tati_re.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
-    from tati_re import samplers
+    from tati_re import samplers, testing
     from tati_re.engine.run_folder import load
     from tati_re.posterior import priors
     from tati_re.simulation import Simulation
 
-__all__ = ["InputError", "SamplingError", "Simulation", "__version__", "help", "load", "priors", "samplers"]
+__all__ = ["InputError", "SamplingError", "Simulation", "__version__", "help", "load", "priors", "samplers", "testing"]
 
 _LAZY = {
     "Simulation": ("tati_re.simulation", "Simulation"),
     "load": ("tati_re.engine.run_folder", "load"),
     "priors": ("tati_re.posterior.priors", None),
     "samplers": ("tati_re.samplers", None),
+    "testing": ("tati_re.testing", None),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
         )
     kind = said["kind"]
     method = sampler_of(sim, options, given) if kind == "sample" else optimizer_of(sim, options, given)
+    if kind == "sample" and (":" in options.sampler or "sampler" in given):
+        _check_own_sampler(method.get_config(), said["method"])
     potential = sim._system.potential(options, given, training=kind == "fit")
     directions = (
         np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None
@@ -66,8 +69,20 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
             "Other versions than the run was started with: it goes on with the same law, not byte for byte."
         )
     driver = run.driver()
-    carry = run.guard(lambda: driver.go_on(sim._position, sim._auxiliary))
+    try:
+        carry = run.guard(lambda: driver.go_on(sim._position, sim._auxiliary))
+    except KeyError as error:
+        raise InputError(
+            f"resume: the checkpoint lacks {error} of the sampler's state.", expected="the sampler as it was"
+        ) from None
     if driver.step >= options.num_steps:
         progress.message(f"All {driver.step} steps of this run are done; give a larger num_steps to go on.")
     manifest.write(folder, said | {"options": stored | {"num_steps": max(options.num_steps, driver.step)}})
     return run.finish(driver, carry, None)
+
+
+def _check_own_sampler(config: dict[str, Any], then: dict[str, Any]) -> None:
+    """Code that was imported or given may have changed since; what it says of itself must not."""
+    config = {name: value for name, value in config.items() if value is not None}
+    if json.loads(json.dumps(config)) != then:
+        raise InputError("resume: the sampler is not that of the run.", received=config, expected=then)

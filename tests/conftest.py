@@ -16,7 +16,7 @@ logging.getLogger("tensorflow").setLevel(logging.ERROR)
 def loop_run():
     """`loop_run(sampler, execution)`: 25 steps on an anharmonic potential, 5 walkers, 3 parameters, float64; each
     compiled once a session."""
-    from tati_re.testing.sampler import run_loop
+    from tati_re.testing.sampler_in_engine import run_loop
 
     done: dict = {}
 

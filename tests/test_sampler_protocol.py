@@ -29,7 +29,8 @@ from tati_re.samplers import (
 )
 from tati_re.samplers.skeleton import Skeleton
 from tati_re.testing import CHECKS, NumpyEvaluate, NumpyNoise, check_law, rung_of
-from tati_re.testing.sampler import PARAMETERS, WALKERS, check_execution
+from tati_re.testing.sampler_in_engine import check_execution
+from tati_re.testing.sampler_protocol import PARAMETERS, WALKERS
 
 
 def sampler_classes() -> list[type]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *sorted(f"userguide/{page.name}" for page in (ROOT / "userguide").glob("*.md"))]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```(python|console)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    """Language, the file that the reader is to save it as (or an empty text), and the text itself."""
     return BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
@@ -28,9 +30,13 @@ def run_command(line: str) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     names: dict = {"__name__": "__main__"}
-    for kind, text in blocks(page):
-        if kind == "python":
+    for kind, file, text in blocks(page):
+        if file:
+            Path(file).write_text(text, encoding="utf-8")
+            monkeypatch.delitem(sys.modules, Path(file).stem, raising=False)
+        elif kind == "python":
             exec(compile(text, page, "exec"), names)
         else:
             for line in text.splitlines():

@@ -1,10 +1,16 @@
 """A sampler to copy: the Euler-Maruyama scheme of overdamped Langevin dynamics, complete and working.
 
-To add a sampler:
+To have a sampler of your own:
 
-1. Copy this file to `samplers/<name>.py`, rename the class, and write the rule in its docstring before the code.
-2. Add one line to `FAMILIES` in `samplers/__init__.py`: the name as users type it, and how it is made from the options.
-3. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary law in closed form in
+1. Copy this file to any place, `my_file.py`, rename the class, and write the rule in its docstring before the code.
+2. Run `tati_re.testing.check_sampler(MySampler)`: it tries the protocol and the law, and says what is wrong.
+3. Sample: `sim.sample(sampler=MySampler())`, or `tati-sample --sampler my_file.py:MySampler`.
+
+To add it to the package:
+
+1. Move it to `samplers/<name>.py` and add one line to `FAMILIES` in `samplers/__init__.py`: the name as users type it,
+   and how it is made from the options.
+2. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary law in closed form in
    `tests/scenarios.py` and test it beside the others in `tests/test_sampler_law.py`, with a wrong variant that must
    fail.
 """

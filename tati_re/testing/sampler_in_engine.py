@@ -1,0 +1,176 @@
+"""What every sampler must do in TensorFlow and in the engine: the same numbers however its steps are executed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.engine import checkpoint
+from tati_re.engine.loop import Loop
+from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
+from tati_re.engine.observables import Observables
+from tati_re.models.backend import tf
+from tati_re.posterior.function import FunctionPotential
+from tati_re.posterior.priors import Box
+from tati_re.testing.numpy_parts import GivenNoise, NumpyNoise, quartic, rung_of
+from tati_re.testing.sampler_protocol import (
+    ENERGIES,
+    PARAMETERS,
+    STEP_SIZES,
+    TEMPERATURES,
+    WALKERS,
+    first_difference,
+    inputs,
+    require,
+    started,
+    stepped,
+)
+
+
+class LoopRun(NamedTuple):
+    """What 25 steps of the engine's loop gave: the number of traces, the recorded rows, and every field of the final
+    state but the rung."""
+
+    traces: int
+    rows: np.ndarray
+    fields: dict[str, np.ndarray]
+
+
+def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
+    """The same in TensorFlow: rungs are float64 and must not raise or change a type."""
+    potential = FunctionPotential(quartic, PARAMETERS, dtype=dtype)
+    evaluate, noise = potential.bind(rung_of(STEP_SIZES)), RecordingNoise(potential.dtype)
+    state = sampler.init(tf.ones((WALKERS, PARAMETERS), dtype), evaluate, noise)
+    after, _ = stepped(sampler, state, evaluate, noise)
+    for name, before, now in zip(state._fields, state, after, strict=True):
+        if name != "rung":
+            wanted = tf.float64 if name in ENERGIES else dtype if name in ("position", "gradient") else before.dtype
+            require(
+                before.dtype == now.dtype == wanted and before.shape == now.shape,
+                f"{name} is {before.dtype.name} {before.shape} after init and {now.dtype.name} {now.shape} after step, "
+                f"in TensorFlow. Expected: {tf.as_dtype(wanted).name} {before.shape} for parameters in {dtype}.",
+            )
+
+
+def check_walls(sampler: Any, bound: float = 0.1) -> None:
+    """Within 20 steps nobody leaves the support of a prior with walls."""
+    potential = FunctionPotential(quartic, PARAMETERS, prior=Box(bound))
+    evaluate, random = potential.bind(rung_of(STEP_SIZES, TEMPERATURES)), _Drawn(2)
+    state = sampler.init(tf.zeros((WALKERS, PARAMETERS), tf.float64), evaluate, random)
+    for _ in range(20):
+        state, _ = stepped(sampler, state, evaluate, random)
+        outside = float(tf.reduce_max(tf.abs(state.position)))
+        require(
+            outside <= bound,
+            f"a walker is at {outside:.3g} with walls at {bound:g}. Expected: position, momentum = "
+            "evaluate.confine(position, momentum) after each move.",
+        )
+
+
+class _Drawn:
+    """Random numbers of numpy as tensors."""
+
+    def __init__(self, seed: int) -> None:
+        self.noise = NumpyNoise(seed)
+
+    def normal(self, shape):
+        return tf.constant(self.noise.normal(shape))
+
+    def uniform(self, shape):
+        return tf.constant(self.noise.uniform(shape))
+
+
+def check_numpy_is_tensorflow(sampler: Any) -> None:
+    """Ten steps on the same numbers in numpy and eagerly, float64, to 1e-12."""
+    state, evaluate = started(sampler)
+    potential = FunctionPotential(quartic, PARAMETERS)
+    tensor_rung = type(evaluate.rung)(*map(tf.constant, evaluate.rung))
+    bound = potential.bind(tensor_rung, clock=type(evaluate.clock)(*map(tf.constant, evaluate.clock)))
+    bound.gradient_variance = evaluate.gradient_variance
+    recording = RecordingNoise(tf.float64)
+    tensors = _with_rung(state, tensor_rung, tf.constant)
+    stepped(sampler, tensors, bound, recording)
+    bits = draw_bits(recording.draws, 3, "step", 1, 10)
+    for i in range(10):
+        noise = StepNoise(recording.draws, [values[i] for values in bits])
+        tensors, _ = stepped(sampler, tensors, bound, noise)
+        given = GivenNoise(StepNoise(recording.draws, [values[i] for values in bits]))
+        state, _ = stepped(sampler, state, evaluate, given)
+    for name, here, there in zip(state._fields, state, tensors, strict=True):
+        close = name == "rung" or np.allclose(here, there, rtol=0, atol=1e-12)
+        require(close, f"{name} in numpy and in TensorFlow differ after 10 steps. Expected: less than 1e-12 apart.")
+
+
+def _with_rung(state, rung, convert: Callable):
+    fields = {name: convert(value) for name, value in state._asdict().items() if name != "rung"}
+    return type(state)(**fields, rung=rung)
+
+
+def run_loop(sampler: Any, execution: str) -> LoopRun:
+    """25 steps of the engine's loop on an anharmonic potential, 5 walkers, 3 parameters, float64.
+
+    Args:
+        sampler: The sampler.
+        execution: "eager", "graph" or "xla".
+    """
+    loop = Loop(
+        FunctionPotential(quartic, PARAMETERS),
+        sampler,
+        Observables(sampler, None),
+        rung_of(STEP_SIZES, TEMPERATURES),
+        seed=3,
+        execution=execution,
+        record_every=5,
+    )
+    carry = loop.start(np.linspace(-1, 1, WALKERS * PARAMETERS).reshape(WALKERS, PARAMETERS), ())
+    chunk = loop.run(carry, 1, 25)
+    fields = {name: value.numpy() for name, value in chunk.carry.state._asdict().items() if name != "rung"}
+    return LoopRun(loop.traces, chunk.rows.numpy()[: int(chunk.num_rows)], fields)
+
+
+def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop) -> None:
+    """A graph within 1e-12 of eager, XLA (its own erfinv) within 1e-9; one trace.
+
+    Args:
+        sampler: The sampler.
+        run: :func:`run_loop`, or something that remembers what it gave.
+    """
+    eager = run(sampler, "eager")
+    require(eager.traces == 0 and len(eager.rows) == 5, "25 eager steps do not give 5 rows.")
+    for execution, tolerance in (("graph", 1e-12), ("xla", 1e-9)):
+        compiled = run(sampler, execution)
+        require(compiled.traces == 1, f"{execution} traces the loop {compiled.traces} times. Expected: once.")
+        pairs = {"rows": (compiled.rows, eager.rows)}
+        pairs |= {name: (value, eager.fields[name]) for name, value in compiled.fields.items()}
+        for name, (found, wanted) in pairs.items():
+            require(
+                found.shape == wanted.shape and np.allclose(found, wanted, rtol=0, atol=tolerance, equal_nan=True),
+                f"{name} after 25 steps under {execution} differ from eager ones. Expected: less than {tolerance:g}.",
+            )
+
+
+def check_checkpoint(sampler: Any) -> None:
+    """A state that went through the arrays of a checkpoint into the structure that `init` makes goes on as before."""
+    potential = FunctionPotential(quartic, PARAMETERS)
+    evaluate = potential.bind(rung_of(STEP_SIZES, TEMPERATURES))
+    random, position = _Drawn(5), tf.constant(inputs()[0])
+    template = sampler.init(position, evaluate, random)
+    state = template
+    for _ in range(3):
+        state, _ = stepped(sampler, state, evaluate, random)
+    fields = [name for name in state._fields if name != "rung"]
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.save(folder, {name: np.asarray(getattr(state, name)) for name in fields}, {"step": 3})
+        arrays, _, _ = checkpoint.load(folder)
+    restored = template._replace(**{name: tf.constant(arrays[name]) for name in fields})
+    whole, _ = stepped(sampler, state, evaluate, _Drawn(6))
+    after, _ = stepped(sampler, restored, evaluate, _Drawn(6))
+    differs = first_difference(whole, after)
+    require(
+        differs is None,
+        f"{differs} after a checkpoint goes on from other numbers than without one. "
+        "Expected: what goes on from step to step are fields of the state.",
+    )

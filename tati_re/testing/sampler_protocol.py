@@ -1,0 +1,253 @@
+"""What every sampler must do on plain numpy arrays, one check a rule: shapes, types, purity, random numbers, cost."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from typing import Any
+
+import numpy as np
+
+from tati_re.samplers.importing import ATTRIBUTES
+from tati_re.samplers.protocol import Info, State
+from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, quartic, rung_of
+
+WALKERS, PARAMETERS = 5, 3
+STEP_SIZES, TEMPERATURES = np.linspace(0.05, 0.15, WALKERS), np.linspace(0.5, 1.5, WALKERS)
+ENERGIES = ("potential", "loss", "log_prior")
+
+
+def require(condition: Any, sentence: str) -> None:
+    """Raises an AssertionError with this sentence unless the condition holds."""
+    if not condition:
+        raise AssertionError(sentence)
+
+
+def check_attributes(sampler: Any) -> None:
+    """All attributes are there and of their types; the arguments have their names; the configuration is plain."""
+    missing = [name for name in ATTRIBUTES if not hasattr(sampler, name)]
+    require(not missing, f"the attributes {', '.join(missing)} are missing.")
+    for method, names in (
+        ("init", ["position", "evaluate", "noise"]),
+        ("step", ["state", "evaluate", "noise"]),
+    ):
+        found = list(inspect.signature(getattr(sampler, method)).parameters)
+        require(found == names, f"{method} takes {', '.join(found)}. Expected: {', '.join(names)}.")
+    require(isinstance(sampler.name, str) and sampler.name, f"name is {sampler.name!r}. Expected: a text.")
+    for flag in ("has_momentum", "metropolis", "full_batch", "current"):
+        value = getattr(sampler, flag)
+        require(isinstance(value, bool), f"{flag} is {value!r}. Expected: True or False.")
+    cost = sampler.gradients_per_step
+    require(isinstance(cost, float) and cost > 0, f"gradients_per_step is {cost!r}. Expected: a float above 0.")
+    config = sampler.get_config()
+    try:
+        again = json.loads(json.dumps(config))
+    except TypeError:
+        again = None
+    require(
+        again == config,
+        f"get_config gives {config}. Expected: texts, numbers, booleans, None and lists of them by name.",
+    )
+    require(
+        config.get("sampler") == sampler.name,
+        f"get_config says sampler = {config.get('sampler')!r}. Expected: the name, {sampler.name!r}.",
+    )
+
+
+def inputs(dtype=np.float64):
+    """Positions, the potential, and noise, all in numpy; the positions refuse to be written to."""
+    position = np.random.default_rng(0).normal(size=(WALKERS, PARAMETERS)).astype(dtype)
+    position.setflags(write=False)
+    return position, NumpyEvaluate(rung_of(STEP_SIZES, TEMPERATURES, numpy=True)), NumpyNoise(1, dtype)
+
+
+def locked(state):
+    """The state, its arrays protected against writing."""
+    for name, value in state._asdict().items():
+        for array in value if name == "rung" else [value]:
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+    return state
+
+
+def started(sampler: Any, dtype=np.float64):
+    """The state after `init` in numpy, and the potential."""
+    position, evaluate, noise = inputs(dtype)
+    state = sampler.init(position, evaluate, noise)
+    require(hasattr(state, "_fields"), f"init returns a {type(state).__name__}. Expected: a NamedTuple such as State.")
+    return locked(state), evaluate
+
+
+def stepped(sampler: Any, state, evaluate, noise):
+    """One step, whose result has to be a pair of a state of the same type and an Info."""
+    result = sampler.step(state, evaluate, noise)
+    pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Info)
+    require(pair, f"step returns a {type(result).__name__}. Expected: a pair of state and Info.")
+    require(
+        type(result[0]) is type(state),
+        f"step returns a {_fields_of(result[0])}, init a {_fields_of(state)}. Expected: the same type.",
+    )
+    return result
+
+
+def _fields_of(state) -> str:
+    return f"{type(state).__name__} of {', '.join(getattr(state, '_fields', ()))}"
+
+
+def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
+    """A NamedTuple with the fields of State, rung last; arrays of the parameters' type, energies in float64."""
+    state, evaluate = started(sampler, dtype)
+    after, info = stepped(sampler, state, evaluate, NumpyNoise(2, dtype))
+    wide, narrow = (WALKERS, PARAMETERS), (WALKERS,)
+    for where, now in (("init", state), ("step", after)):
+        lacking = [name for name in State._fields if name not in now._fields]
+        require(not lacking, f"the state of {where} has no {', '.join(lacking)}. Expected: all fields of State.")
+        require(now._fields[-1] == "rung", f"the state ends with {now._fields[-1]}. Expected: rung as its last field.")
+        require(
+            ("momentum" in now._fields) == sampler.has_momentum,
+            f"has_momentum is {sampler.has_momentum}, the fields are {', '.join(now._fields)}. Expected: both alike.",
+        )
+        vectors = ("position", "gradient", *(["momentum"] if sampler.has_momentum else []))
+        for names, shape, wanted in ((vectors, wide, dtype), (ENERGIES, narrow, np.float64)):
+            for name in names:
+                value = np.asarray(getattr(now, name))
+                require(
+                    value.shape == shape and value.dtype == wanted,
+                    f"{name} after {where} is {value.dtype} of shape {value.shape}. "
+                    f"Expected: {np.dtype(wanted)} of shape {shape} for parameters in {np.dtype(dtype)}.",
+                )
+        require(now.rung is evaluate.rung, f"{where} changes the rung. Expected: the one it got, as it is.")
+    for name, before, now in zip(state._fields, state, after, strict=True):
+        if name != "rung":
+            before, now = np.asarray(before), np.asarray(now)
+            require(
+                (before.dtype, before.shape) == (now.dtype, now.shape) and before.dtype.kind in "biuf",
+                f"{name} is {before.dtype} {before.shape} after init and {now.dtype} {now.shape} after step. "
+                "Expected: numbers of the same type and shape.",
+            )
+    for name in getattr(sampler, "shown", ()):
+        fits = np.shape(getattr(after, name, None)) == narrow
+        require(fits, f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.")
+    told = [value is not None for value in info]
+    require(
+        told == [sampler.metropolis] * 2,
+        f"metropolis is {sampler.metropolis}, and step returns {_told(info)}. Expected: both of Info, or neither.",
+    )
+    if sampler.metropolis:
+        fits = info.acceptance.shape == info.energy_change.shape == narrow
+        require(fits, f"Info has the shapes {[np.shape(value) for value in info]}. Expected: {narrow}.")
+        require(
+            ((info.acceptance >= 0) & (info.acceptance <= 1)).all(),
+            f"acceptance reaches {info.acceptance.min():.3g} to {info.acceptance.max():.3g}. Expected: 0 to 1.",
+        )
+
+
+def _told(info: Info) -> str:
+    return ", ".join(name for name, value in info._asdict().items() if value is not None) or "an empty Info"
+
+
+def first_difference(first, second) -> str | None:
+    """The name of the first field, the rung apart, that is not the same bit for bit."""
+    for name, a, b in zip(first._fields, first, second, strict=True):
+        if name != "rung" and not np.array_equal(a, b):
+            return name
+    return None
+
+
+def check_pure(sampler: Any) -> None:
+    """Inputs are unchanged, the same inputs give the same outputs, and nothing is kept in the sampler."""
+    before = {name: (value, _copied(value)) for name, value in vars(sampler).items()}
+    state, evaluate = started(sampler)
+    copies = state._replace(**{name: np.copy(value) for name, value in state._asdict().items() if name != "rung"})
+    first, _ = stepped(sampler, state, evaluate, NumpyNoise(2))
+    stepped(sampler, first, evaluate, NumpyNoise(3))
+    again, _ = stepped(sampler, state, evaluate, NumpyNoise(2))
+    other, _ = stepped(sampler, state, evaluate, NumpyNoise(4))
+    changed = [name for name, value in vars(sampler).items() if name not in before or not _kept(value, *before[name])]
+    require(
+        not changed,
+        f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state.",
+    )
+    written = first_difference(copies, state)
+    require(written is None, f"a step writes into {written} of the state it got. Expected: a new array.")
+    differs = first_difference(first, again)
+    require(differs is None, f"{differs} differs when a step is repeated. Expected: the same for the same inputs.")
+    require(first_difference(first, other), "other random numbers give the same step. Expected: another one.")
+    differs = first_difference(sampler.init(*inputs()), sampler.init(*inputs()))
+    require(differs is None, f"{differs} differs when init is repeated. Expected: the same for the same inputs.")
+
+
+def _copied(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, list | dict | set | np.ndarray) else value
+
+
+def _kept(value: Any, before: Any, copied: Any) -> bool:
+    return value is before and (value is copied or bool(np.all(value == copied)))
+
+
+def check_noise_asked_alike(sampler: Any) -> None:
+    """The same kinds and shapes each time, `(walkers, ...)` or `()`, whatever the state."""
+    state, evaluate = started(sampler)
+    requests = []
+    for seed in range(20):
+        noise = NumpyNoise(seed)
+        state, _ = stepped(sampler, state, evaluate, noise)
+        requests.append(noise.asked)
+    require(requests[0], "a step asks for no random numbers. Expected: noise.normal or noise.uniform.")
+    odd = next((asked for asked in requests if asked != requests[0]), None)
+    require(odd is None, f"one step draws {requests[0]}, another {odd}. Expected: the same each time.")
+    for kind, shape in requests[0]:
+        require(
+            shape == () or shape[0] == WALKERS,
+            f"a step draws {kind} numbers of shape {shape}. Expected: () or the {WALKERS} walkers first.",
+        )
+
+
+def check_walkers_alone(sampler: Any) -> None:
+    """Another start of walker 0 changes nothing of the others."""
+    position, evaluate, _ = inputs()
+    moved = position.copy()
+    moved[0] += 0.3
+    ends = []
+    for start in (position, moved):
+        state = sampler.init(start, evaluate, NumpyNoise(1))
+        for seed in range(3):
+            state, _ = stepped(sampler, state, evaluate, NumpyNoise(seed))
+        ends.append(state)
+    for name, first, second in zip(ends[0]._fields, *ends, strict=True):
+        alone = name == "rung" or np.array_equal(first[1:], second[1:])
+        require(alone, f"{name} of the other walkers changes when walker 0 starts elsewhere. Expected: no change.")
+    require((ends[0].position[0] != ends[1].position[0]).any(), "the walkers forget where they start within 3 steps.")
+
+
+def check_gradients(sampler: Any) -> None:
+    """The count over steps is `gradients_per_step`, of mini-batches or, for `full_batch`, of all data alone; they
+    belong to the position where `current` says so."""
+    state, evaluate = started(sampler)
+    own, other = ("full_calls", "calls") if sampler.full_batch else ("calls", "full_calls")
+    wrong = "evaluate(position)" if sampler.full_batch else "evaluate.full(position)"
+    before = getattr(evaluate, own)
+    # Random trajectory lengths: 400 of them give the mean within 8 % (5.5 standard errors); fixed counts agree exactly.
+    num_steps = 400 if sampler.metropolis else 10
+    for seed in range(num_steps):
+        state, _ = stepped(sampler, state, evaluate, NumpyNoise(seed))
+        if sampler.current:
+            for name, wanted in (
+                ("gradient", state.position**3 + state.position),
+                ("potential", quartic(state.position)),
+            ):
+                require(
+                    np.allclose(getattr(state, name), wanted, rtol=0, atol=1e-12),
+                    f"{name} after a step is not that of the position. Expected: so, or current = False.",
+                )
+    require(
+        getattr(evaluate, other) == 0,
+        f"full_batch is {sampler.full_batch}, and {wrong} is asked. Expected: one kind of evaluation, as it says.",
+    )
+    found = (getattr(evaluate, own) - before) / num_steps
+    said = sampler.gradients_per_step
+    require(
+        abs(found - said) <= (0.09 * said if sampler.metropolis else 0),
+        f"a step asks for {found:g} gradients. Expected: {said:g}, as gradients_per_step says.",
+    )
