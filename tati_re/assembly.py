@@ -95,14 +95,7 @@ class System:
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
-        batches = Batches(
-            dataset.num_examples,
-            options.batch_size,
-            options.num_walkers,
-            options.seed,
-            sampling=options.batch_sampling,
-            shared=options.walker_batches == "shared",
-        )
+        batches = self.batches(options, options.batch_size)
         prior = objects.get("prior") or make_prior(options)
         return ModelPotential(
             self.flat,
@@ -115,6 +108,22 @@ class System:
             options.walker_evaluation,
             training,
             under_xla=self.execution(options) == "xla",
+        )
+
+    def batches(self, options: Options, batch_size: int | None, stage: int = 0) -> Batches:
+        """The mini-batches of a stage under these options.
+
+        Raises:
+            InputError: The batch is larger than the data.
+        """
+        return Batches(
+            self.dataset.num_examples,
+            batch_size,
+            options.num_walkers,
+            options.seed,
+            sampling=options.batch_sampling,
+            shared=options.walker_batches == "shared",
+            stage=stage,
         )
 
     def execution(self, options: Options) -> str:

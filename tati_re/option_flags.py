@@ -9,6 +9,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from tati_re.stages import METAVAR, Stage, toml
+
 _METAVARS = {str: "TEXT", int: "N", float: "X"}
 
 
@@ -38,6 +40,10 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
         return " or ".join(_words(part, metadata) for part in arguments).replace("'auto' or true", "'auto', true")
     if origin is list:
         element, limits = arguments[0], ()
+        if element is Stage:
+            return "a list of stages"
+        if element is str:
+            return "a list of texts"
         if hasattr(element, "__metadata__"):
             limits = [c for m in element.__metadata__ for c in getattr(m, "metadata", [m])]
             element = element.__origin__
@@ -89,7 +95,8 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
     names = choices(field)
     base = next((t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str)
     if get_origin(field.annotation) is list:
-        group.add_argument(flag(name), dest=name, nargs="*", metavar="N", default=argparse.SUPPRESS, help=text)
+        shown = {Stage: METAVAR, str: _METAVARS[str]}.get(get_args(field.annotation)[0], "N")
+        group.add_argument(flag(name), dest=name, nargs="*", metavar=shown, default=argparse.SUPPRESS, help=text)
     else:
         metavar = "NAME" if names else _METAVARS[base]
         group.add_argument(flag(name), dest=name, metavar=metavar, default=argparse.SUPPRESS, help=text)
@@ -100,6 +107,8 @@ def toml_line(name: str, value: Any) -> str:
     if value is None:
         return f"# {name} is not set"
     if isinstance(value, list):
+        if value and isinstance(value[0], Stage):
+            return f"{name} = {toml(value)}"
         return f"{name} = {value}"
     import tomli_w
 

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from tati_re.stages import ALL, FORM, Stage
+
 GROUPS = {
     "data": "the examples and how they are drawn",
     "model": "the network",
@@ -157,6 +159,11 @@ class Options(BaseModel):
     )
     momentum: float = _training(
         0.0, "part of the momentum that a step of sgd, rmsprop or annealing keeps; 0 leaves Keras' default", ge=0, lt=1
+    )
+    stages: list[Stage] = _training(
+        [],
+        f"stages of fit, {FORM} each, as 3000:0.5:550 3000:0.05:{ALL}: steps, rate, batch size ({ALL}: all examples); "
+        "what a stage leaves out is the run's; num_steps is their sum",
     )
     barzilai_borwein_step: Literal["long", "short"] = _training(
         "short", "step of barzilai_borwein: long is s's/s'y, short is s'y/y'y"

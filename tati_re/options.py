@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from tati_re.errors import InputError, nearest
 from tati_re.option_flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
 from tati_re.option_table import COMMANDS_ONLY, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
+from tati_re.stages import sentence as stage_sentence
 
 __all__ = [
     "GROUPS",
@@ -53,6 +54,8 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
         what = f"{spell('temperature')} and {spell('inverse_temperature')} say the same thing twice."
         return InputError(what, " and ".join(both), "one of the two")
     name, value = str(first["loc"][0]), first["input"]
+    if name == "stages" and len(first["loc"]) > 1:
+        return stage_sentence(first, spell, OPTIONS)
     if first["type"] == "extra_forbidden":
         return InputError(f"{spell(name)} is not a known option.{nearest(name, OPTIONS)}")
     field = OPTIONS[name]
@@ -77,13 +80,16 @@ def _checked(values: Mapping[str, Any], spell: Callable[[str], str] = str, stric
 
 
 def _merged(values: Mapping[str, Any] | Options | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns both together; a temperature among the overrides replaces the one before it, however that was written."""
+    """Returns both together; a temperature among the overrides replaces the one before it, however that was written,
+    and stages replace the number of steps, which is theirs."""
     if isinstance(values, Options):
         values = {name: getattr(values, name) for name in OPTIONS if name in values.explicit}
     merged = dict(values or {})
     for name, other in (("temperature", "inverse_temperature"), ("inverse_temperature", "temperature")):
         if overrides.get(name) is not None and other not in overrides:
             merged.pop(other, None)
+    if overrides.get("stages") and "num_steps" not in overrides:
+        merged.pop("num_steps", None)
     return merged | dict(overrides)
 
 
@@ -168,7 +174,12 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS) -> str:
     parts = []
     for group in groups:
         names = [name for name in options_of([group]) if name not in COMMANDS_ONLY]
-        lines = [toml_line(name, getattr(options, name)) for name in names]
+        lines = [
+            "# num_steps is the sum of the stages"
+            if name == "num_steps" and options.stages and name not in options.explicit
+            else toml_line(name, getattr(options, name))
+            for name in names
+        ]
         parts.append("\n".join([f"# {group}: {GROUPS[group]}", *lines]))
     return "\n\n".join(parts) + "\n"
 

@@ -16,6 +16,7 @@ from tati_re.engine.run import Run
 from tati_re.errors import InputError
 from tati_re.options import OPTIONS, make_options
 from tati_re.running import Running, optimizer_of, sampler_of
+from tati_re.stages import extended
 from tati_re.stored import stored_model
 
 
@@ -77,7 +78,9 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
         ) from None
     if driver.step >= options.num_steps:
         progress.message(f"All {driver.step} steps of this run are done; give a larger num_steps to go on.")
-    manifest.write(folder, said | {"options": stored | {"num_steps": max(options.num_steps, driver.step)}})
+    steps = max(options.num_steps, driver.step)
+    longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and kind == "fit" else {}
+    manifest.write(folder, said | {"options": stored | {"num_steps": steps} | longer})
     return run.finish(driver, carry, None)
 
 

@@ -19,13 +19,14 @@ from tati_re.engine.storage import storing
 from tati_re.errors import InputError, SamplingError
 from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
-from tati_re.options import Options
+from tati_re.options import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors import Box
 from tati_re.samplers import Rung, make_sampler
-from tati_re.samplers.choosing import wrapped
+from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
+from tati_re.stages import Planned, check_num_steps, check_stages, planned
 from tati_re.stored import read_directions, save_model
 
 SCHEMA_VERSION = 1
@@ -53,7 +54,9 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
 
 def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
     """Starts `Simulation.fit`."""
+    options = make_options(options, num_steps=check_num_steps(options))
     optimizer = optimizer_of(sim, options, objects)
+    check_stages(options, optimizer, sim.dataset.num_examples)
     _check_batches(f"optimizer: {optimizer.name} works on the full batch only.", "adam", optimizer, sim, options)
     if getattr(optimizer, "validates", False) and sim.dataset.test_inputs is None:
         raise InputError(
@@ -95,6 +98,8 @@ def adapts(sampler) -> bool:
 
 
 def optimizer_of(sim, options: Options, objects: dict[str, Any]):
+    if (first := planned(options)[0].learning_rate) is not None:
+        options = make_options(options, learning_rate=first)
     return make_optimizer(objects.get("optimizer", options.optimizer), options, sim._system.flat.shapes)
 
 
@@ -155,25 +160,41 @@ class Running:
         self.potential, self.directions, self.folder, self.progress = potential, directions, folder, progress
         self.execution = execution or sim._system.execution(options)
         self.observables = Observables(method, potential.metric_name, objects.get("observables"))
-        beta, step_size = (
-            (options.beta, options.step_size) if kind == "sample" else (float("inf"), options.learning_rate)
-        )
-        walkers = options.num_walkers
-        self.rung = Rung(*(tf.fill([walkers], tf.constant(value, tf.float64)) for value in (beta, 1.0, step_size)))
-        burnin = options.num_burnin_steps if kind == "sample" else 0
-        self.loop = Loop(
+        if kind == "fit" and options.stages:
+            self.stages = planned(options)
+            parts = [sim._system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
+            potentials = [potential.with_batches(batches) for batches in parts]
+        else:
+            self.stages = [Planned(0, options.num_steps, None, options.batch_size)]
+            potentials = [potential]
+        self.loops = [self._loop(*pair) for pair in zip(potentials, self.stages, strict=True)]
+        self.loop, self.potential = self.loops[0], potentials[0]
+        self.meaning = self.potential.describe("the examples of each stage" if len(self.stages) > 1 else None)
+
+    def _loop(self, potential, stage: Planned) -> Loop:
+        options, sampling = self.options, self.kind == "sample"
+        beta = options.beta if sampling else float("inf")
+        values = (beta, 1.0, options.step_size if sampling else self._rate(stage))
+        rung = Rung(*(tf.fill([options.num_walkers], tf.constant(value, tf.float64)) for value in values))
+        return Loop(
             potential,
-            method,
+            self.method,
             self.observables,
-            self.rung,
+            rung,
             options.seed,
             self.execution,
             options.record_every,
             options.trajectory_every,
-            burnin,
-            directions,
+            options.num_burnin_steps if sampling else 0,
+            self.directions,
             *self._schedules(),
+            first_step=stage.first_step,
         )
+
+    def _rate(self, stage: Planned) -> float:
+        """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
+        rates = (stage.learning_rate, getattr(self.method, "learning_rate", None), self.options.learning_rate)
+        return next(rate for rate in rates if rate is not None)
 
     def _schedules(self) -> tuple[Factor | None, Factor | None]:
         """What step size and temperature are multiplied with."""
@@ -190,9 +211,18 @@ class Running:
             f"{self.method.name} on {self.sim.dataset.name}: {flat.num_parameters} parameters, "
             f"{options.num_walkers} walker(s), {target}."
         )
-        self.progress.message(self.potential.describe() + ".")
+        self.progress.message(self.meaning + ".")
         for sentence in self.potential.notices():
             self.progress.message(sentence)
+        for number, (stage, loop) in enumerate(zip(self.stages, self.loops, strict=True), 1):
+            if len(self.stages) > 1:
+                batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"
+                self.progress.message(
+                    f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, "
+                    f"learning rate {self._rate(stage):g}, {batch}."
+                )
+        if self.kind == "sample" and (unused := unused_options(options, self.method)):
+            self.progress.message(f"Not used by {self.method.name} as it is set up: {', '.join(unused)}.")
         if flat.has_training_state and self.kind == "sample":
             self.progress.message("Sampling keeps batch normalisation at its moving statistics and dropout off.")
 
@@ -221,7 +251,7 @@ class Running:
             expected=(np.full(walkers, kinetic), np.full(walkers, virial)),
             callbacks=tuple(self.objects.get("callbacks", ())),
         )
-        driver = Driver(self.folder, self.loop, plan, self.progress)
+        driver = Driver(self.folder, self.loops, plan, self.progress)
         driver.say_size()
         return driver
 
@@ -245,9 +275,9 @@ class Running:
             "seed": self.options.seed,
             "threads": threads(),
             "execution": self.execution,
-            "walker_evaluation": self.potential.walker_evaluation,
+            "walker_evaluation": ", ".join(dict.fromkeys(each.potential.walker_evaluation for each in self.loops)),
             "chunk_steps": loop.chunk_steps,
-            "meaning": self.potential.describe(),
+            "meaning": self.meaning,
             "temperature": self.options.kT,
             "method": self.method.get_config(),
             "loss": self.potential.loss.get_config(),
@@ -292,7 +322,9 @@ class Running:
             return True
         try:
             with deterministic():
-                self.loop.run(carry, 1, 0)
+                for loop in self.loops:
+                    loop.prepare(carry.state)
+                    loop.run(carry, loop.first_step + 1, 0)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             if self.execution != "xla":
                 raise

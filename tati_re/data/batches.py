@@ -52,6 +52,7 @@ class Batches:
         seed: Integer in [0, 2**63).
         sampling: "epochs" (default) or "replacement".
         shared: All walkers see the same batches, those of walker 0. Default False.
+        stage: Number of the stage of a fit, a part of the key: stages share no random number. Default 0.
 
     Attributes:
         full: True where every batch is the whole data set in order, so that nothing needs to be gathered.
@@ -76,6 +77,7 @@ class Batches:
         seed: int,
         sampling: str = "epochs",
         shared: bool = False,
+        stage: int = 0,
     ) -> None:
         if num_examples < 1:
             raise InputError("The data set has no examples.", num_examples, "at least 1 example")
@@ -96,7 +98,7 @@ class Batches:
         self.full = batch_size is None or (self.batch_size == self.num_examples and sampling == "epochs")
         self.steps_per_epoch = -(-self.num_examples // self.batch_size)
         self._rows = 1 if self.shared else self.num_walkers
-        self._philox = stream(seed, BATCHES).bit_generator
+        self._philox = stream(seed, BATCHES, stage=stage).bit_generator
         self._state = self._philox.state
         self._generator = np.random.Generator(self._philox)
         if sampling == "epochs":

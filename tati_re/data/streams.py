@@ -10,7 +10,7 @@ SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
 """What a stream is for: the second word of its key, so that no two purposes ever share numbers."""
 
 
-def stream(seed: int, purpose: int, *counter: int) -> np.random.Generator:
+def stream(seed: int, purpose: int, *counter: int, stage: int = 0) -> np.random.Generator:
     """Returns the generator that belongs to a seed, a purpose and up to two counters.
 
     Philox 4x64 (Salmon et al. 2011) with key (seed, purpose). The counters fill the two high words of its 256-bit
@@ -20,6 +20,7 @@ def stream(seed: int, purpose: int, *counter: int) -> np.random.Generator:
         seed: Integer in [0, 2**63).
         purpose: One of the constants of this module.
         *counter: At most two integers >= 0, such as (epoch, walker). Default: zeros.
+        stage: In [0, 2**32), the upper half of the key's second word: the stage of a fit. Default: 0.
 
     Returns:
         A `numpy.random.Generator` at the start of its stream.
@@ -31,4 +32,6 @@ def stream(seed: int, purpose: int, *counter: int) -> np.random.Generator:
         raise InputError("seed is not valid.", seed, "an integer from 0 to 2**63 - 1")
     words = np.zeros(4, np.uint64)
     words[2 : 2 + len(counter)] = counter
-    return np.random.Generator(np.random.Philox(key=np.array([seed, purpose], np.uint64), counter=words))
+    return np.random.Generator(
+        np.random.Philox(key=np.array([seed, purpose + (stage << 32)], np.uint64), counter=words)
+    )

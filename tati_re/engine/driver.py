@@ -62,13 +62,15 @@ class Driver:
 
     Args:
         folder: The run folder, made and empty but for manifest and model, or that of the run to resume.
-        loop: The compiled loop.
+        loops: The compiled loops, one after the other, each from its `first_step` on; mostly there is one. They differ
+            in step size and mini-batches.
         plan: Length and files.
         progress: Where progress and sentences go (:mod:`tati_re.engine.progress`).
     """
 
-    def __init__(self, folder: Path, loop: Loop, plan: Plan, progress) -> None:
-        self.folder, self.loop, self.plan, self.progress = Path(folder), loop, plan, progress
+    def __init__(self, folder: Path, loops: Sequence[Loop], plan: Plan, progress) -> None:
+        self.folder, self.loops, self.plan, self.progress = Path(folder), list(loops), plan, progress
+        self.loop = loop = self.loops[0]
         self._move = 0
         self.seconds = 0.0
         walkers, averaged = loop.walkers, loop.observables.averaged
@@ -101,8 +103,9 @@ class Driver:
         arrays, meta, note = checkpoint.load(self.folder)
         if note:
             self.progress.message(note)
-        carry = self._restored(arrays, position, auxiliary)
         self._move, self.seconds = int(meta["move"]), float(meta["seconds"])
+        self.loop = self._loop_at(self.step)
+        carry = self._restored(arrays, position, auxiliary)
         self._counts, self._sums = arrays["averages/counts"], arrays["averages/sums"]
         for name, columns, single in self._files():
             where = int(meta["files"][name])
@@ -119,16 +122,19 @@ class Driver:
         Raises:
             SamplingError: The potential is not finite after a step; what came before is on the disk.
         """
-        plan, loop = self.plan, self.loop
+        plan, line = self.plan, self.loop.timeline
         began = saved = time.monotonic()
         before, first = self.seconds, self.step
         outcome, most, took = Outcome.FINISHED, _FIRST_STEPS, began
-        last = loop.timeline.moves(plan.num_steps)
-        self.progress.start(plan.num_steps, self.step, loop.method.name, loop.walkers)
+        last = line.moves(plan.num_steps)
+        self.progress.start(plan.num_steps, self.step, self.loop.method.name, self.loop.walkers)
         try:
             with _interruptible() as interrupted:
                 while self._move < last:
-                    count = min(loop.chunk_steps, last - self._move, most)
+                    if (loop := self._loop_at(self.step + 1)) is not self.loop:
+                        carry, self.loop, most = loop.take_over(carry), loop, _FIRST_STEPS
+                    end = min(last, line.moves(self._end_of(loop)))
+                    count = min(loop.chunk_steps, end - self._move, most)
                     chunk = loop.run(carry, self._move + 1, count)
                     self._take(chunk)
                     now = time.monotonic()
@@ -154,6 +160,14 @@ class Driver:
             for table in self._tables.values():
                 table.close()
         return carry, outcome
+
+    def _loop_at(self, step: int) -> Loop:
+        """The loop that takes this step."""
+        return next((loop for loop in reversed(self.loops) if loop.first_step < step), self.loops[0])
+
+    def _end_of(self, loop: Loop) -> int:
+        """The last step before the next loop takes over."""
+        return min((other.first_step for other in self.loops if other.first_step > loop.first_step), default=10**18)
 
     def size(self) -> float:
         """Bytes that the files of the whole run will have, roughly."""

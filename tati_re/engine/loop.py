@@ -111,6 +111,7 @@ class Loop:
         directions: `(k, parameters)`: positions are stored as projections on these; `None` stores them whole.
         step_factor: Multiplies the step size at each step; a function of step numbers. Default: 1.
         temperature_factor: Likewise the temperature.
+        first_step: Steps that other loops of the run take before this one.
 
     Attributes:
         timeline: Which step is taken when, and what is due after it.
@@ -132,9 +133,10 @@ class Loop:
         directions: np.ndarray | None = None,
         step_factor: Factor | None = None,
         temperature_factor: Factor | None = None,
+        first_step: int = 0,
     ) -> None:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
-        self.seed, self.execution = seed, execution
+        self.seed, self.execution, self.first_step = seed, execution, first_step
         self.timeline = Timeline(
             record_every,
             trajectory_every,
@@ -172,6 +174,27 @@ class Loop:
         self.prepare(state)
         return carry
 
+    def take_over(self, carry: Carry) -> Carry:
+        """The state before this loop's first step, where another loop left it: the method's own fields stay, gradient
+        and potential become those of this loop's batch 0, as `start` has them."""
+        self.prepare(carry.state)
+
+        def evaluated(state, auxiliary):
+            evaluate = self.potential.bind(self.rung, self._batch(*self._examples(0, 1), 0), auxiliary)
+            energy = evaluate(state.position)
+            state = state._replace(
+                gradient=energy.gradient,
+                potential=energy.potential,
+                loss=energy.loss,
+                log_prior=energy.log_prior,
+                rung=self.rung,
+            )
+            return state, evaluate.auxiliary
+
+        call = evaluated if self.execution == "eager" else tf.function(evaluated, autograph=False)
+        state, auxiliary = call(carry.state, carry.auxiliary)
+        return Carry(state, tuple(auxiliary), carry.moments)
+
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
         return self.method.init(
@@ -181,7 +204,9 @@ class Loop:
         )
 
     def prepare(self, state) -> None:
-        """Finds out what a step draws, and how many steps fit a chunk."""
+        """Finds out what a step draws, and how many steps fit a chunk; a second call does nothing."""
+        if self._state_type is not None:
+            return
         self._state_type = type(state)
         silent, noise = _SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
         self.method.step(state, silent, noise)
@@ -210,16 +235,16 @@ class Loop:
         """The examples of each move, as the chunk takes them: those of the step that the moving walkers take."""
         steps, _ = self.timeline.steps(first_move, num_moves)
         first = int(steps.min())
-        indices, sizes = self._examples(first, int(steps.max()) - first + 1)
+        indices, sizes = self._examples(first - self.first_step, int(steps.max()) - first + 1)
         if self.timeline.groups == 1:
             return indices, sizes
         return tf.gather(indices, steps - first), tf.gather(sizes, steps - first)
 
-    def _examples(self, first_step: int, num_steps: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def _examples(self, first_batch: int, num_steps: int) -> tuple[tf.Tensor, tf.Tensor]:
         batches = self.potential.batches
         if batches is None or batches.full:
             return tf.zeros((num_steps, 1, 0), tf.int32), tf.zeros((num_steps,), tf.int32)
-        indices, sizes = batches.indices(first_step, num_steps)
+        indices, sizes = batches.indices(first_batch, num_steps)
         return tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32)
 
     def run(self, carry: Carry, first_move: int, count: int) -> Chunk:

@@ -32,10 +32,15 @@ class KerasOptimizer:
 
     Args:
         optimizer: A name such as "adam" or "sgd", or a Keras optimizer object.
-        learning_rate: For a name; an object keeps its own.
+        learning_rate: For a name, what `get_config` tells: each step takes the walkers' `step_size`.
         shapes: Of the model's weights, in the order of the flat vector.
         num_walkers: W.
         momentum: For a name of an optimizer that takes it, such as "sgd". Default: 0.
+
+    Attributes:
+        learning_rate: The own one of an object, nan where that is a schedule; None for a name.
+        scheduled: An object with a schedule, which then counts; else a step takes the walkers' `step_size`, that of the
+            first one.
 
     Raises:
         InputError: A momentum for an optimizer that takes none, or a global norm over several walkers.
@@ -58,15 +63,18 @@ class KerasOptimizer:
         if isinstance(optimizer, str):
             extra = {"momentum": momentum} if momentum else {}
             optimizer = keras_optimizers()[optimizer.lower()](learning_rate=learning_rate, **extra)
+            own, self.scheduled = None, False
         else:
             optimizer = type(optimizer).from_config(optimizer.get_config())
+            self.scheduled = not isinstance(optimizer._learning_rate, keras.Variable)
+            own = math.nan if self.scheduled else float(optimizer.learning_rate)
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
             raise InputError(
                 "optimizer: global_clipnorm would take one norm over all walkers.",
                 received=f"{num_walkers} walkers",
                 expected="clipnorm, or one walker",
             )
-        self.optimizer = optimizer
+        self.optimizer, self.learning_rate = optimizer, own
         self.name = type(optimizer).__name__.lower()
         self._shapes = [tuple(shape) for shape in shapes]
         self._walkers = num_walkers
@@ -105,6 +113,9 @@ class KerasOptimizer:
         own = self.optimizer.variables
         for variable, value in zip([*own, *self._variables], [*state.slots, *self._split(state.position)], strict=True):
             variable.assign(value)
+        if not self.scheduled:
+            rate = self.optimizer.learning_rate
+            rate.assign(tf.cast(state.rung.step_size[0], rate.dtype))
         self.optimizer.apply(self._split(state.gradient / evaluate.scale), self._variables)
         pieces = [tf.reshape(tf.convert_to_tensor(variable.value), [-1]) for variable in self._variables]
         position = tf.reshape(tf.concat(pieces, 0), state.position.shape)

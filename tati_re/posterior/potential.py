@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -67,7 +68,7 @@ class ModelPotential:
         training: bool = False,
         under_xla: bool = False,
     ) -> None:
-        self.flat, self.loss, self.prior, self.dataset, self.batches = flat, loss, prior, dataset, batches
+        self.flat, self.loss, self.prior, self.dataset = flat, loss, prior, dataset
         self.num_walkers = int(num_walkers)
         self.convention = convention
         self.under_xla = under_xla
@@ -76,18 +77,35 @@ class ModelPotential:
         self.num_examples = dataset.num_examples
         self.scale = float(self.num_examples) if convention == "posterior" else 1.0
         self.training = training and flat.has_training_state
-        self.shared = batches.full or batches.shared
-        batch_numbers = batches.batch_size * math.prod(dataset.inputs.shape[1:])
-        moves_data = under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
-        self.walker_evaluation = choose(
-            walker_evaluation, flat.vectorizable, self.num_walkers, self.shared, self.training, moves_data
-        )
+        self._asked_evaluation = walker_evaluation
+        self._take(batches)
         self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
         self.signs = is_signs(dataset)
         self.metric_name = "accuracy" if _has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
         self._x = tf.constant(stored_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype))
         self._y = tf.constant(stored_targets(dataset.targets, loss, self.dtype))
+
+    def with_batches(self, batches) -> ModelPotential:
+        """The same potential on other mini-batches; both hold the data, once."""
+        other = copy.copy(self)
+        other._take(batches)
+        return other
+
+    def _take(self, batches) -> None:
+        """What depends on the mini-batches."""
+        self.batches = batches
+        self.shared = batches.full or batches.shared
+        batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
+        moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
+        self.walker_evaluation = choose(
+            self._asked_evaluation,
+            self.flat.vectorizable,
+            self.num_walkers,
+            self.shared,
+            self.training,
+            moves_data,
+        )
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
 
     @property
@@ -307,12 +325,13 @@ class ModelPotential:
         sums = [part(x[start : start + piece], y[start : start + piece]) for start in range(0, count, piece)]
         return tf.add_n(sums) / count
 
-    def describe(self) -> str:
-        """What U means, in words, for the start of a run."""
+    def describe(self, batch: str | None = None) -> str:
+        """What U means, in words, for the start of a run; `batch`: which examples a step sees, where that changes."""
         count = f"{self.num_examples} * the mean loss"
         if self.convention == "mean_loss":
             count = f"the mean loss, without the factor N = {self.num_examples}"
-        batch = "all examples" if self.batches.full else f"mini-batches of {self.batches.batch_size} examples"
+        if batch is None:
+            batch = "all examples" if self.batches.full else f"mini-batches of {self.batches.batch_size} examples"
         words = f"U = L + V; L = {count} ({self.loss.words}), from {batch}; V = -log prior, {self.prior}"
         if self.flat.regularizer is not None:
             words += f", and {self.scale:g} times the model's weight regularisers"

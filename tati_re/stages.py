@@ -1,0 +1,185 @@
+"""Stages of a fit: parts of the run with a learning rate and a batch size of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tati_re.errors import InputError, nearest
+
+ALL = "all"
+METAVAR = "STEPS:RATE:BATCH"
+FORM = "num_steps[:learning_rate[:batch_size]]"
+EXPECTED = {
+    "num_steps": "an integer at least 1",
+    "learning_rate": "a number greater than 0",
+    "batch_size": f"an integer at least 1, or {ALL}",
+}
+
+
+class Stage(BaseModel):
+    """One stage as an option: a table of TOML, a dictionary, or the text `3000:0.5:550`, `3000:0.05:all`, `3000:0.1`.
+
+    Args:
+        num_steps: Steps of the stage, at least 1.
+        learning_rate: Above 0. Default: the `learning_rate` of the run.
+        batch_size: Examples in a mini-batch, at least 1; "all" (in Python also `None`) takes all of them. Default: the
+            `batch_size` of the run.
+
+    Raises:
+        pydantic.ValidationError: A value out of its range, or another key.
+
+    Example:
+        >>> Stage.model_validate("3000:0.5:550").batch_size
+        550
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    num_steps: int = Field(ge=1)
+    learning_rate: float | None = Field(None, gt=0)
+    batch_size: Literal["all"] | Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            parts = given.split(":")
+            if len(parts) > len(EXPECTED):
+                return given
+            return {name: _number(text) for name, text in zip(EXPECTED, parts, strict=False)}
+        if isinstance(given, Mapping):
+            given = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in given.items()}
+            # As an option of the run: no batch_size means all examples. Left out, it is that of the run.
+            return given | ({"batch_size": ALL} if "batch_size" in given and given["batch_size"] is None else {})
+        return given
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+class Planned(NamedTuple):
+    """A stage with its place in the run.
+
+    Attributes:
+        first_step: Steps taken before it.
+        last_step: Its last step, as planned.
+        learning_rate: None where the stage says none: then that of the run.
+        batch_size: None for all examples.
+    """
+
+    first_step: int
+    last_step: int
+    learning_rate: float | None
+    batch_size: int | None
+
+
+def planned(options) -> list[Planned]:
+    """The stages of a fit; a fit without stages has one."""
+    if not options.stages:
+        return [Planned(0, options.num_steps, None, options.batch_size)]
+    found, step = [], 0
+    for stage in options.stages:
+        size = options.batch_size if stage.batch_size is None else stage.batch_size
+        found.append(Planned(step, step + stage.num_steps, stage.learning_rate, None if size == ALL else size))
+        step += stage.num_steps
+    return found
+
+
+def check_num_steps(options) -> int:
+    """Steps of a fit: the sum of its stages.
+
+    Raises:
+        InputError: `num_steps` says something else.
+    """
+    total = sum(stage.num_steps for stage in options.stages) or options.num_steps
+    if "num_steps" in options.explicit and options.num_steps != total:
+        raise InputError(
+            "num_steps contradicts stages.",
+            received=f"num_steps = {options.num_steps} beside stages of {total} steps",
+            expected="no num_steps beside stages, or their sum",
+        )
+    return total
+
+
+def check_stages(options, method, num_examples: int) -> None:
+    """Refuses stages that the optimizer or the data do not allow, before the run.
+
+    Raises:
+        InputError: An optimizer that finds its own rate, or has a schedule; a batch larger than the data.
+    """
+    if not options.stages:
+        return
+    if method.full_batch:
+        raise InputError(
+            f"stages: {method.name} finds its own rate, on all examples.",
+            received=f"{len(options.stages)} stages",
+            expected="num_steps instead, or an optimizer with a learning rate such as sgd",
+        )
+    for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
+        if stage.learning_rate is not None and getattr(method, "scheduled", False):
+            raise InputError(
+                f"stages: the {method.name} object has a learning rate schedule of its own.",
+                received=f"learning_rate = {stage.learning_rate:g} of stage {number}",
+                expected="stages without learning_rate, or an optimizer with a constant one",
+            )
+        if plan.batch_size is not None and plan.batch_size > num_examples:
+            raise InputError(
+                f"stages: batch_size of stage {number} is larger than the data set.",
+                received=plan.batch_size,
+                expected=f"1 to {num_examples}, or {ALL}",
+            )
+
+
+def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[str, Any]]:
+    """Stages as a manifest has them, the last one longer where a run goes on past their sum."""
+    found = [dict(stage) for stage in stages]
+    missing = num_steps - sum(stage["num_steps"] for stage in found)
+    if found and missing > 0:
+        found[-1]["num_steps"] += missing
+    return found
+
+
+def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Sequence[str]) -> InputError:
+    """One complaint of pydantic about a stage, in the user's words.
+
+    Args:
+        error: An entry of `ValidationError.errors()` whose `loc` starts with "stages" and a number.
+        spell: How an option is written.
+        known: Names of all options.
+    """
+    place, value = error["loc"][1:], error["input"]
+    number, option = place[0] + 1, spell("stages")
+    if len(place) == 1:
+        return InputError(
+            f"{option}: stage {number} is not valid.", value, f"{FORM} such as 3000:0.5:550, or the same as a table"
+        )
+    name = str(place[1])
+    if error["type"] == "missing":
+        return InputError(f"{option}: stage {number} has no {name}.", expected=EXPECTED[name])
+    if error["type"] == "extra_forbidden":
+        advice = "; other options stand above [[stages]]" if name in known else ""
+        return InputError(
+            f"{option}: {name} of stage {number} is not known.{nearest(name, EXPECTED)}",
+            expected=", ".join(EXPECTED) + advice,
+        )
+    return InputError(f"{option}: {name} of stage {number} is not valid.", repr(value), EXPECTED[name])
+
+
+def toml(stages: Sequence[Stage]) -> str:
+    """The value of `stages` as TOML, inline, so that other options may follow it."""
+    import tomli_w
+
+    lines = []
+    for stage in stages:
+        values = tomli_w.dumps(stage.model_dump(exclude_none=True)).splitlines()
+        lines.append(f"    {{ {', '.join(values)} }},\n")
+    return f"[\n{''.join(lines)}]" if lines else "[]"
