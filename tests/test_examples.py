@@ -40,12 +40,107 @@ def test_gla2_in_numpy_agrees_with_the_built_in_word(tmp_path, capsys):
     assert "plain numpy" in said and "word GLA2" in said
 
 
+def test_errors_of_tati_lie_where_the_closed_forms_say(tmp_path, capsys):
+    """Each of the six averages lies within 5.5 error bars of its exact value, and the largest ones show.
+
+    The bars are 0.006 to 0.03, so that half the step size (errors 2 to 4 times smaller: 0.125 to 0.031 for BAOAB at
+    h = 1/4) or a wrong sign would show.
+    """
+    script = example("tati_figures_2_to_4")
+    arguments = ["--quick", "--num-walkers", "40", "--num-steps", "3000", "--output", str(tmp_path)]
+    assert script.main(arguments) == 0
+    table = np.genfromtxt(tmp_path / "errors.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert len(table) == 6
+    for row in table:
+        assert abs(row["error"] - row["exact"]) < 5.5 * row["error_bar"]
+    largest = table[table["step_size"] == 0.25]
+    assert (np.abs(largest["error"]) > 5.5 * largest["error_bar"]).all()
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert "published" in capsys.readouterr().out
+
+
+def test_exact_errors_are_the_known_ones():
+    """BAOAB: virial exact, kinetic energy 1 - h²k/4; GLA2 the other way round; GLA1 0.9053 at h = 1/4, k = 1, γ = 1."""
+    script = example("tati_figures_2_to_4")
+    one = np.array([1.0])
+    assert script.exact_errors("BAOAB", 0.5, 1.0, one) == pytest.approx((-0.0625, 0.0), abs=1e-12)
+    assert script.exact_errors("GLA2", 0.5, 1.0, one) == pytest.approx((0.0, 1 / 0.9375 - 1), abs=1e-12)
+    assert script.exact_errors("GLA1", 0.25, 1.0, one)[1] == pytest.approx(0.9053 - 1, abs=1e-4)
+    assert script.exact_errors("SGLD", 0.5, 1.0, one)[1] == pytest.approx(1 / 0.75 - 1)
+
+
+def test_slope_of_a_power_law_and_of_nothing_but_noise():
+    script = example("tati_figures_2_to_4")
+    points = [script.Point("clusters", "GLA2", "virial", np.nan, 1.0, h, -(h**2), 1e-4, -(h**2)) for h in (0.1, 0.2)]
+    assert script.fitted_slope(points)[::2] == pytest.approx((2.0, 2.0))
+    assert np.isnan(script.fitted_slope([point._replace(error_bar=1.0) for point in points]).slope)
+
+
+def test_uci_regression_scores_a_sampler_beside_hmc(tmp_path, capsys):
+    """On generated data with noise 0.1; HMC accepts, and both methods predict better than the target's deviation."""
+    script = example("uci_regression")
+    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    table = np.genfromtxt(tmp_path / "results.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert table["sampler"].tolist() == ["BADODAB", "HMC"]
+    assert (table["rmse"] < 0.4).all()
+    assert np.isfinite(table["nll"]).all() and (table["nll_error"] > 0).all()
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert "generated, split 0: 180 + 20 rows" in capsys.readouterr().out
+
+
+def test_uci_regression_scores_the_mixture_of_all_draws():
+    """Two draws at 0 and 1, one target at 0, noise 1, unit 3: density (n(0) + n(1)) / 2 / 3, mean 1/2."""
+    script = example("uci_regression")
+    outputs = np.array([[[0.0]], [[1.0]]])
+    normal = np.exp(-0.5 * np.array([0.0, 1.0])) / np.sqrt(2 * np.pi)
+    nll, rmse = script.errors_of(outputs, np.zeros(1), 1.0, 3.0)
+    assert nll == pytest.approx(-np.log(normal.mean() / 3))
+    assert rmse == pytest.approx(1.5)
+
+
+def test_tati_mnist_training_goes_through_its_stages(tmp_path, capsys):
+    """Images of ten classes, each a pattern of its own plus noise; the last of them are not trained on."""
+    generator = np.random.default_rng(3)
+    patterns = generator.integers(0, 128, (10, 28, 28))
+    arrays = {}
+    for part, count in (("train", 300), ("test", 60)):
+        labels = np.arange(count) % 10
+        arrays[f"x_{part}"] = (patterns[labels] + generator.integers(0, 128, (count, 28, 28))).astype(np.uint8)
+        arrays[f"y_{part}"] = labels.astype(np.uint8)
+    np.savez(tmp_path / "mnist.npz", **arrays)
+    script, run = example("tati_mnist_training"), tmp_path / "run"
+    sizes = ["--num-examples", "250", "--stages", "40:0.05:50", "20:0.01:125", "20:0.002:all"]
+    assert script.main(["--data", str(tmp_path), "--output", str(run), *sizes]) == 0
+    rows = np.genfromtxt(run / "run.csv", delimiter=",", names=True)
+    assert list(rows["step"]) == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert list(rows["step_size"]) == [0.05] * 4 + [0.01] * 2 + [0.002] * 2
+    assert rows["loss"][-1] < 0.5 * rows["loss"][0]
+    said = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith(("training", "test"))]
+    assert [line[:2] for line in said] == [["training", "250"], ["test", "60"]]
+    assert [line[3::2] for line in said] == [["0.265", "0.926"], ["0.271", "0.926"]]
+    # The full batch of the last step is the training part; the prediction comes from another function of the model.
+    assert float(said[0][2]) == pytest.approx(rows["loss"][-1], abs=2e-4)
+    assert float(said[1][4]) > 0.9
+    assert (run / "figure.png").stat().st_size > 10_000
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [
         ("gla2_in_numpy", ["--num-steps", "10"], "--num-steps is too small. Received: 10. Expected: at least 1,000."),
         ("mnist_softmax", ["--data", "nowhere"], "--data: there is no mnist.npz. Received: nowhere. Expected: a "),
         ("mnist_softmax", ["--data", ".", "--num-steps", "5"], "--num-steps is too small. Received: 5."),
+        (
+            "tati_mnist_training",
+            ["--data", "nowhere"],
+            "--data: there is no mnist.npz. Received: nowhere. Expected: a ",
+        ),
+        ("tati_figures_2_to_4", ["--num-steps", "10"], "--num-steps is too small. Received: 10."),
+        ("tati_figures_2_to_4", ["--num-walkers", "1"], "--num-walkers is too small. Received: 1."),
+        ("uci_regression", [], "--data is missing. "),
+        ("uci_regression", ["--data", "nowhere"], "--data: there is no uci/yacht.txt. Received: nowhere. Expected: a "),
+        ("uci_regression", ["--quick", "--num-steps", "5"], "--num-steps is too small. Received: 5."),
+        ("uci_regression", ["--quick", "--num-splits", "0"], "--num-splits is too small. Received: 0."),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(tmp_path, monkeypatch, capsys, name, arguments, sentence):
