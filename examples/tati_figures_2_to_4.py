@@ -303,7 +303,7 @@ def draw(lines: dict[tuple[str, str, float], list[Point]], path: Path) -> None:
         axes.set_ylim(bottom=0.3 * min(point.error_bar for line in group.values() for point in line))
         axes.set_xlabel("step size h" + (" (SGLD: its own, gradient coefficient)" if group is rest else ""))
         axes.set_ylabel("relative error of the average")
-        axes.set_title(f"{title} (dashed: exact)", fontsize=10, loc="left", pad=62)
+        axes.set_title(f"{title}\n(dashed: exact)", fontsize=9, loc="left", pad=56)
         plain(axes)
         axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), frameon=False, fontsize=7.5, handlelength=1.2)
     save(figure, path)
