@@ -259,9 +259,9 @@ def test_a_stage_takes_what_it_leaves_out_from_the_run():
 
 def test_the_command_runs_its_stages(tmp_path):
     folder = str(tmp_path / "run")
-    typed = ["--data", "two_clusters", "--stages", "20:0.5:50", "20:0.05:all", "--output", folder, "--quiet"]
+    typed = ["--data", "two_clusters", "--stages", "20:0.05:50", "20:0.01:all", "--output", folder, "--quiet"]
     assert optimize.main([*typed, "--optimizer", "sgd", "--record-every", "20"]) == 0
-    assert list(load(folder).run_info["step_size"]) == [0.5, 0.05]
+    assert list(load(folder).run_info["step_size"]) == [0.05, 0.01]
 
 
 # bad input
