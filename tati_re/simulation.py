@@ -290,7 +290,8 @@ class Simulation:
 
         Args:
             **overrides: Options for this call, such as `optimizer` (a name or a Keras object),
-                `learning_rate`, `num_steps`, `batch_size`, `output`; and `observables`, `callbacks` as in `sample`.
+                `learning_rate`, `num_steps`, `batch_size`, `output`; `stages`, in each of which rate and batch size are
+                others; and `observables`, `callbacks` as in `sample`.
 
         Returns:
             The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
