@@ -349,7 +349,7 @@ def reproduce(num_walkers: int, num_steps: int, seed: int, output: Path, quick: 
         raise tati_re.InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS:,}")
     if num_walkers < SMALLEST_NUM_WALKERS:
         raise tati_re.InputError("--num-walkers is too small.", num_walkers, f"at least {SMALLEST_NUM_WALKERS}")
-    sizes = {"num_walkers": num_walkers, "num_steps": num_steps, "seed": seed, "threads": 1}
+    sizes = {"num_walkers": num_walkers, "num_steps": num_steps, "seed": seed}
     seeds = itertools.count(seed)  # one for each average: common random numbers would make their errors alike
     if quick:
         points = harmonic_errors(4.0, ("BAOAB", "GLA2"), HARMONIC_STEPS[-2:], (10.0,), sizes, seeds)

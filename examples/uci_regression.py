@@ -178,7 +178,6 @@ def fitted(train: np.ndarray, test: np.ndarray, noise_std: float, seed: int, siz
         prior_std=1.0,
         num_walkers=NUM_WALKERS,
         seed=seed,
-        threads=1,
         verbose=0,
     )
     shape = (NUM_WALKERS, sim.num_parameters())

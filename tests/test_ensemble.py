@@ -253,7 +253,7 @@ def test_refusals():
 def test_a_keras_model_records_walkers_while_they_move(tmp_path):
     """Each walker has its rows at the same steps; η is shown; a run of 2n steps equals n and a resume of n."""
     options = {"covariance_blending": 5.0, "covariance_after_steps": 10, "step_size": 1e-3, "record_every": 5}
-    options |= {"trajectory_every": 10, "verbose": 0, "batch_size": 100}
+    options |= {"trajectory_every": 10, "verbose": 0, "batch_size": 100, "execution": "graph"}
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     for folder, steps in ((whole, 60), (parts, 30)):
         tf.keras.utils.set_random_seed(0)
