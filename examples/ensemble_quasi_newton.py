@@ -255,7 +255,7 @@ def say(row: Row) -> None:
     """Prints a row."""
     used = "" if math.isnan(row.blending) else f"   η in use {row.blending:.3g}"
     print(
-        f"{row.system:29}{row.walkers:3} walker{' ' if row.walkers == 1 else 's'}  {row.direction:8} "
+        f"{row.system:30}{row.walkers:3} walker{' ' if row.walkers == 1 else 's'}  {row.direction:8} "
         f"variance {row.variance:.3f} ± {row.variance_error:.3f}   "
         f"time {row.time:8.2f} ± {row.time_error:.2f} gradients, alone {row.alone:.2f}   "
         f"gain {row.gain:5.2f} ± {row.gain_error:.2f}{used}",
@@ -354,7 +354,7 @@ def whole(images, labels, use_bias: bool, num_walkers: Sequence[int], blending: 
     inputs = images.reshape(len(images), -1)
     system = f"28 x 28, biases {'free' if use_bias else 'fixed'}"
     if blending > MNIST_BLENDING:
-        system += f", η {blending:g}"
+        system += f", η {blending:,.0f}"
     random = np.random.default_rng(seed)
     common = np.linalg.qr(random.standard_normal((inputs.shape[1], NUM_FLAT)))[0].T
     directions = np.repeat(common, 2, axis=1) / math.sqrt(2)
@@ -382,7 +382,7 @@ def whole(images, labels, use_bias: bool, num_walkers: Sequence[int], blending: 
         least = 16 / (MNIST_FRICTION * STEP_SIZE)
         rows.append(compared(system, walkers, "flat", values, variance, alone, least, EVERY, sampled.blending))
         say(rows[-1])
-        print(f"{'':29}kinetic temperature {sampled.temperature:.4f} (wanted {TEMPERATURE})", flush=True)
+        print(f"{'':30}kinetic temperature {sampled.temperature:.4f} (wanted {TEMPERATURE})", flush=True)
     return rows
 
 
@@ -403,13 +403,13 @@ def tell_gaussians(rows: Sequence[Row]) -> None:
 
 def tell_mnist(rows: Sequence[Row]) -> None:
     """Prints the gain of the slowest time beside the published one."""
-    print(f"\n{'':29}{'walkers':10}{'slowest time':18}{'alone':10}{'gain of it':14}{'mean gain':12}TATi, Fig. 11")
+    print(f"\n{'':32}{'walkers':10}{'slowest time':18}{'alone':10}{'gain of it':14}{'mean gain':12}TATi, Fig. 11")
     for system, walkers in dict.fromkeys((row.system, row.walkers) for row in rows if row.walkers > 1):
         same = [row for row in rows if (row.system, row.walkers) == (system, walkers)]
         slowest = max(same, key=lambda row: row.time)
         alone = max(row.alone for row in same)
         time, mean = f"{slowest.time:.0f} ± {slowest.time_error:.0f}", np.mean([row.gain for row in same])
-        print(f"{system:29}{walkers:<10}{time:18}{alone:<10.0f}{alone / slowest.time:<14.2f}{mean:<12.2f}up to 4")
+        print(f"{system:32}{walkers:<10}{time:18}{alone:<10.0f}{alone / slowest.time:<14.2f}{mean:<12.2f}up to 4")
 
 
 def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
@@ -437,20 +437,23 @@ def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
     wanted = [(n, least) for (n, walkers), least in LEAST_GAIN.items() if walkers in numbers]
     left.scatter(*zip(*wanted, strict=True), marker="_", s=120, color="black", linewidths=1.2, label="least, by theory")
     for axes, title in (
-        (left, "gain of the slowest direction (dashed: B kept for long)"),
-        (right, "its variance / exact"),
+        (left, "gain, slowest direction (dashed: B kept)"),
+        (right, "variance, slowest direction / exact"),
     ):
         axes.set_xscale("log", base=2)
+        dimensions = sorted({int(row.system.removeprefix("n = ")) for row in rows})
+        axes.set_xticks(dimensions, [str(n) for n in dimensions])
+        axes.minorticks_off()
         axes.set_xlabel("dimensions n")
         axes.set_title(title, fontsize=10, loc="left")
         plain(axes)
     left.set_yscale("log")
-    left.set_ylim(0.4, 40)
+    left.set_ylim(0.6, 90)
     left.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
     left.minorticks_off()
     left.set_ylabel("autocorrelation time alone / in an ensemble")
     left.legend(frameon=False, fontsize=7.5, ncols=2, loc="upper right")
-    right.set_ylim(0.9, 1.1)
+    right.set_ylim(0.95, 1.05)
     right.legend(frameon=False, fontsize=7.5, loc="upper right")
     save(figure, path)
 
