@@ -261,6 +261,8 @@ def test_a_keras_model_records_walkers_while_they_move(tmp_path):
         run = sim.sample(output=str(folder), num_steps=steps, num_burnin_steps=10, **options)
     assert (run.run_info.groupby("walker")["step"].apply(list).map(tuple) == tuple(range(5, 31, 5))).all()
     assert "blending" in run.run_info.columns
+    for frame in (run.run_info, run.trajectory):
+        assert frame["step"].is_monotonic_increasing and frame["walker"].tolist()[:4] == [0, 1, 2, 3]
     Simulation.resume(str(parts), num_steps=60, verbose=0)
     for name in ("run.csv", "averages.csv", "trajectory.csv"):
         assert (whole / name).read_bytes() == (parts / name).read_bytes(), name

@@ -34,7 +34,9 @@ class Position(NamedTuple):
 
 
 def stored_positions(run: Run) -> Iterator[Position]:
-    """Yields the rows of a run's trajectory in the order of steps and walkers, a block of them in memory at a time.
+    """Yields the rows of a run's trajectory as they were written, a block of them in memory at a time.
+
+    That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.

@@ -1,9 +1,8 @@
 """The compiled loop: many steps without a return to Python, rows buffered on the device.
 
-A chunk is one call: the random bits of all its steps are drawn in bulk by TensorFlow's own kernel, then the steps run
-in one loop, under
-XLA, as a graph, or eagerly. The number of steps is an argument, so that a run traces the chunk once, whatever its
-length.
+A chunk is one call: its steps run in one loop, under XLA, as a graph, or eagerly, while TensorFlow's own kernel draws
+the random bits of all steps of the next chunk in bulk. The number of steps is an argument, so that a run traces the
+chunk once, whatever its length.
 """
 
 from __future__ import annotations
@@ -228,8 +227,11 @@ class Loop:
         self._row_capacity = self.chunk_steps // line.record_every + turns
         self._position_capacity = self.chunk_steps // line.trajectory_every + turns if line.trajectory_every else 0
         steps = tf.function(self._steps, autograph=False, jit_compile=True) if self.execution == "xla" else self._steps
-        chunk = self._chunk_of(steps)
-        self._compiled = chunk if self.execution == "eager" else tf.function(chunk, autograph=False)
+        chunk, draw = self._chunk_of(steps), self._draw
+        eager = self.execution == "eager"
+        self._compiled = chunk if eager else tf.function(chunk, autograph=False)
+        self._drawn = draw if eager else tf.function(draw, autograph=False)
+        self._ahead: tuple[int, list] = (-1, [])
 
     def batches(self, first_move: int, num_moves: int) -> tuple[tf.Tensor, tf.Tensor]:
         """The examples of each move, as the chunk takes them: those of the step that the moving walkers take."""
@@ -257,19 +259,29 @@ class Loop:
         """
         indices, sizes = self.batches(first_move, self.chunk_steps)
         due = Due(*map(tf.constant, self.timeline.due(first_move, self.chunk_steps, count)))
-        return self._compiled(
-            carry, tf.constant(first_move, tf.int64), due, tf.constant(count, tf.int32), indices, sizes
+        following = first_move + count
+        ready, bits = self._ahead
+        if ready != first_move:
+            bits = self._drawn(tf.constant(first_move, tf.int64))
+        chunk, ahead = self._compiled(
+            carry, tf.constant(following, tf.int64), due, tf.constant(count, tf.int32), bits, indices, sizes
         )
+        self._ahead = (following, ahead) if ahead else (-1, [])
+        return chunk
+
+    def _draw(self, first_move) -> list:
+        return draw_bits(self.draws, self.seed, "step", first_move, self.chunk_steps)
 
     def _batch(self, indices, sizes, i) -> Batch | None:
         batches = self.potential.batches
         return None if batches is None or batches.full else Batch(indices[i], sizes[i])
 
     def _chunk_of(self, steps):
-        def chunk(carry, first_move, due, count, indices, sizes):
+        def chunk(carry, following, due, count, bits, indices, sizes):
             self.traces += self.execution != "eager"
-            bits = draw_bits(self.draws, self.seed, "step", first_move, self.chunk_steps)
-            return steps(carry, due, count, bits, indices, sizes)
+            # The bits of the next chunk are drawn beside the steps of this one: XLA leaves a core idle at times.
+            ahead = [] if self.execution == "eager" else self._draw(following)
+            return steps(carry, due, count, bits, indices, sizes), ahead
 
         return chunk
 

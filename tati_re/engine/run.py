@@ -166,7 +166,15 @@ class Run:
     def _table(self, name: str) -> pandas.DataFrame:
         if not (self.folder / name).exists():
             raise InputError(f"The run {self.folder} has no {name}.")
-        return self._cached(name, reading.read_h5 if name.endswith(".h5") else reading.read_csv)
+        return self._cached(name, self._read_table)
+
+    @staticmethod
+    def _read_table(path: Path) -> pandas.DataFrame:
+        """Rows by step and walker: groups of walkers that take turns write theirs turn by turn."""
+        frame = reading.read_h5(path) if path.suffix == ".h5" else reading.read_csv(path)
+        if "walker" in frame and not frame["step"].is_monotonic_increasing:
+            frame = frame.sort_values(["step", "walker"], kind="stable", ignore_index=True)
+        return frame
 
     def _trajectory_name(self) -> str:
         for name in ("trajectory.csv", "trajectory.h5"):

@@ -75,6 +75,10 @@ class Loss:
 
     def _sparse(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         if self.from_logits:
+            if outputs.shape.rank == 2:
+                # Under op determinism the function below takes the loss apart into a gather, whose gradient is a slow
+                # scatter; the operation itself is deterministic on processors.
+                return tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=outputs, labels=targets)[0]
             return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs)
         chosen = tf.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)
         return -tf.reduce_sum(chosen * self._log_probabilities(outputs), axis=-1)
