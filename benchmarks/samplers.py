@@ -41,9 +41,7 @@ def methods() -> dict:
         "BAOAB, mass by gradient rms": Massive(Splitting("BAOAB", FRICTION)),
         "BAOAB, control variate": ControlVariate(Splitting("BAOAB", FRICTION)),
         "BAOAB, ensemble (EQN, halves)": EnsembleQuasiNewton(Splitting("BAOAB", FRICTION)),
-        "BAOAB, ensemble (EQN, simultaneous)": EnsembleQuasiNewton(
-            Splitting("BAOAB", FRICTION), scheme="simultaneous"
-        ),
+        "BAOAB, ensemble (EQN, simultaneous)": EnsembleQuasiNewton(Splitting("BAOAB", FRICTION), scheme="simultaneous"),
         "CCAdL": CCAdL(FRICTION),
     }
 

@@ -17,6 +17,7 @@ from tati_re.engine.timeline import Due, Factor, Timeline
 from tati_re.models.backend import tf
 from tati_re.posterior.function import no_clock, part_of_rung
 from tati_re.posterior.potential import Batch
+from tati_re.samplers.functions import compiled_by_xla
 from tati_re.samplers.protocol import Clock, Energy, Rung, groups_of
 
 _BUFFER_BYTES = 4 * 2**20
@@ -226,7 +227,9 @@ class Loop:
         turns = 1 if line.groups == 1 else self.chunk_steps // line.group_steps + 2
         self._row_capacity = self.chunk_steps // line.record_every + turns
         self._position_capacity = self.chunk_steps // line.trajectory_every + turns if line.trajectory_every else 0
-        steps = tf.function(self._steps, autograph=False, jit_compile=True) if self.execution == "xla" else self._steps
+        steps = self._steps
+        if self.execution == "xla":
+            steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
         chunk, draw = self._chunk_of(steps), self._draw
         eager = self.execution == "eager"
         self._compiled = chunk if eager else tf.function(chunk, autograph=False)
@@ -302,6 +305,10 @@ class Loop:
     def _unpack(self, fields, rung: Rung):
         names = [name for name in self._state_type._fields if name != "rung"]
         return self._state_type(**dict(zip(names, fields, strict=True)), rung=rung)
+
+    def _steps_for_xla(self, *arguments) -> Chunk:
+        with compiled_by_xla():
+            return self._steps(*arguments)
 
     def _steps(self, carry: Carry, due: Due, count, bits, indices, sizes) -> Chunk:
         def one_step(i, fields, auxiliary, acceptance, alive):

@@ -32,7 +32,7 @@ from tati_re.samplers.wrapping import FORWARDED, extend, inner_of, step_in_coord
 SCHEMES = ("halves", "simultaneous")
 _POWER_STEPS = 2
 _PROBE = {"float32": 1e-2, "float64": 1e-5}
-_OWN = ("ensemble", "factor", "stiffest", "blending")
+_OWN = ("deviations", "factor", "stiffest", "blending")
 
 
 class LowRank:
@@ -183,7 +183,7 @@ class EnsembleQuasiNewton:
         start = np.cos(2 * np.pi * 0.6180339887498949 * np.arange(lending * position.shape[1]) + 1.0)
         return extend(
             state,
-            ensemble=rows(position, 0, lending),
+            deviations=0.0 * rows(position, 0, lending),
             factor=constant(np.zeros((2, *shape)), position),
             stiffest=constant(start.reshape(lending, -1), position),
             blending=0.0 * state.potential,
@@ -194,7 +194,7 @@ class EnsembleQuasiNewton:
         own = {name: getattr(state, name) for name in _OWN}
         due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
         own = cond(due, lambda: self._refreshed(state, evaluate), lambda: own)
-        coordinates = LowRank(self._deviations(own["ensemble"]), own["factor"][0], own["factor"][1])
+        coordinates = LowRank(self._grouped(own["deviations"]), own["factor"][0], own["factor"][1])
         inner = inner_of(state)
         if self.scheme != "halves":
             new, info = step_in_coordinates(self.inner, inner, evaluate, noise, coordinates)
@@ -238,7 +238,7 @@ class EnsembleQuasiNewton:
         factor = self._factor(deviations, blending)
         used = 0.0 * reshape(state.potential, (self.num_ensembles, -1)) + reshape(blending, (-1, 1))
         return {
-            "ensemble": ensemble,
+            "deviations": reshape(deviations, ensemble.shape),
             "factor": as_type(factor, state.position),
             "stiffest": stiffest,
             "blending": reshape(used, state.potential.shape),

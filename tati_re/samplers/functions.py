@@ -7,6 +7,10 @@ on numpy, eagerly, as a graph, or under XLA.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 
 
@@ -141,12 +145,29 @@ def as_float64(x):
     return np.asarray(x, np.float64) if _is_numpy(x) else _tf().cast(x, _tf().float64)
 
 
+_UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
+
+
+@contextmanager
+def compiled_by_xla() -> Iterator[None]:
+    """What is traced inside will be compiled by XLA, which has operations of its own for parts of arrays."""
+    token = _UNDER_XLA.set(True)
+    try:
+        yield
+    finally:
+        _UNDER_XLA.reset(token)
+
+
 def rows(values, first, count: int):
     """`count` rows of `(walkers, ...)` values from `first` on, which may be known only while the step runs."""
     if _is_numpy(values, first):
         return values[int(first) : int(first) + count]
     # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would compile every chunk anew.
     tf = _tf()
+    values = tf.convert_to_tensor(values)
+    if _UNDER_XLA.get():
+        size = tf.constant([count, *values.shape[1:]])
+        return _xla().xla_dynamic_slice(input=values, start_indices=_begin(values, first), size_indices=size)
     return tf.gather(values, tf.cast(first, tf.int32) + tf.range(count))
 
 
@@ -157,10 +178,23 @@ def with_rows(values, first, new):
         changed[int(first) : int(first) + len(new)] = new
         return changed
     tf = _tf()
+    if _UNDER_XLA.get():
+        return _xla().xla_dynamic_update_slice(input=values, update=new, indices=_begin(values, first))
     index = tf.range(values.shape[0])
     inside = tf.logical_and(index >= first, index < first + new.shape[0])
     moved = tf.gather(new, tf.clip_by_value(index - first, 0, new.shape[0] - 1))
     return tf.where(tf.reshape(inside, [-1] + [1] * (values.shape.rank - 1)), moved, values)
+
+
+def _xla():
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    return gen_xla_ops
+
+
+def _begin(values, first):
+    tf = _tf()
+    return tf.concat([[tf.cast(first, tf.int32)], tf.zeros((values.shape.rank - 1,), tf.int32)], 0)
 
 
 def column(values, like):

@@ -64,6 +64,7 @@ class InCoordinates:
     def __init__(self, evaluate, origin, coordinates: Coordinates) -> None:
         self.evaluate, self.origin, self.coordinates = evaluate, origin, coordinates
         self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
+        self.seen = None
 
     def _there(self, x):
         return self.origin + self.coordinates.forward(x)
@@ -72,7 +73,9 @@ class InCoordinates:
         return energy._replace(gradient=self.coordinates.transposed(energy.gradient))
 
     def __call__(self, x) -> Energy:
-        return self._here(self.evaluate(self._there(x)))
+        energy = self.evaluate(self._there(x))
+        self.seen = energy.gradient
+        return self._here(energy)
 
     def full(self, x) -> Energy:
         return self._here(self.evaluate.full(self._there(x)))
@@ -99,6 +102,10 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
         The state, position and gradient in θ again, and the info.
     """
     inside = state._replace(position=0.0 * state.position, gradient=coordinates.transposed(state.gradient))
-    new, info = sampler.step(inside, InCoordinates(evaluate, state.position, coordinates), noise)
+    bound = InCoordinates(evaluate, state.position, coordinates)
+    new, info = sampler.step(inside, bound, noise)
     position = state.position + coordinates.forward(new.position)
-    return new._replace(position=position, gradient=coordinates.untransposed(new.gradient)), info
+    # Methods for mini-batches end a step with the gradient that they asked for last; those with a Metropolis test ask
+    # inside of loops and may go back to the one before.
+    gradient = coordinates.untransposed(new.gradient) if bound.seen is None else bound.seen
+    return new._replace(position=position, gradient=gradient), info
