@@ -389,7 +389,7 @@ def whole(images, labels, use_bias: bool, num_walkers: Sequence[int], blending: 
 def tell_gaussians(rows: Sequence[Row]) -> None:
     """Prints gains beside those of a fixed B and the least that theory asks for."""
     print("\ngain of the slowest direction, per gradient")
-    print(f"{'':12}{'walkers':10}{'measured':18}{'B kept for long':18}{'asked for':12}TATi, Fig. 10")
+    print(f"{'':12}{'walkers':10}{'measured':18}{'B kept for long':18}{'at least':12}TATi, Fig. 10")
     for row in rows:
         if row.direction == "slowest" and row.walkers > 1:
             n = int(row.system.removeprefix("n = "))
