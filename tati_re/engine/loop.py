@@ -18,7 +18,7 @@ from tati_re.models.backend import tf
 from tati_re.posterior.function import no_clock, part_of_rung
 from tati_re.posterior.potential import Batch
 from tati_re.samplers.functions import compiled_by_xla
-from tati_re.samplers.protocol import Clock, Energy, Rung, groups_of
+from tati_re.samplers.protocol import Clock, Energy, Rung, groups_of, with_energy
 
 _BUFFER_BYTES = 4 * 2**20
 _MOST_STEPS = 16_384
@@ -181,14 +181,7 @@ class Loop:
 
         def evaluated(state, auxiliary):
             evaluate = self.potential.bind(self.rung, self._batch(*self._examples(0, 1), 0), auxiliary)
-            energy = evaluate(state.position)
-            state = state._replace(
-                gradient=energy.gradient,
-                potential=energy.potential,
-                loss=energy.loss,
-                log_prior=energy.log_prior,
-                rung=self.rung,
-            )
+            state = with_energy(state._replace(rung=self.rung), evaluate(state.position))
             return state, evaluate.auxiliary
 
         call = evaluated if self.execution == "eager" else tf.function(evaluated, autograph=False)
@@ -364,10 +357,7 @@ class Loop:
             evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
             state = self._unpack(fields, evaluate.rung)
             if not self.method.current:
-                energy = evaluate(state.position)
-                state = state._replace(
-                    gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
-                )
+                state = with_energy(state, evaluate(state.position))
 
             def row():
                 return rows.write(num_rows, self.observables(state, evaluate, acceptance)), num_rows + 1

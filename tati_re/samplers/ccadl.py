@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tati_re.errors import InputError
 from tati_re.samplers.functions import as_float64, as_type, column, maximum
-from tati_re.samplers.protocol import Info
+from tati_re.samplers.protocol import Info, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
 from tati_re.samplers.thermostat import checked_mass, heat_up
@@ -81,13 +81,8 @@ class CCAdL:
         if self.covariance_window is not None:
             gain = maximum(gain, as_float64(1.0 / self.covariance_window))
         gain = as_type(gain, variance)
-        state = state._replace(
-            gradient=energy.gradient,
-            potential=energy.potential,
-            loss=energy.loss,
-            log_prior=energy.log_prior,
-            gradient_variance=state.gradient_variance + gain * (variance - state.gradient_variance),
-        )
+        averaged = state.gradient_variance + gain * (variance - state.gradient_variance)
+        state = with_energy(state._replace(gradient_variance=averaged), energy)
         return heat_up(state, state.rung.step_size, self.thermal_mass), Info()
 
     def get_config(self) -> dict:

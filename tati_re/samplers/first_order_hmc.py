@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tati_re.samplers.functions import column, where
-from tati_re.samplers.hmc import HamiltonianMonteCarlo, trajectory, trajectory_lengths
+from tati_re.samplers.hmc import HamiltonianMonteCarlo, trajectory
 from tati_re.samplers.protocol import Info
 from tati_re.samplers.splitting import LangevinState
 
@@ -47,23 +47,12 @@ class FirstOrderHMC:
     full_batch = True
     current = True
 
-    def __init__(self, num_leapfrog_steps: int = 10, leapfrog_jitter: float = 0.5) -> None:
-        self.lengths = trajectory_lengths(num_leapfrog_steps, leapfrog_jitter)
-        self.num_leapfrog_steps = int(num_leapfrog_steps)
-        self.leapfrog_jitter = float(leapfrog_jitter)
-        self.gradients_per_step = sum(self.lengths) / 2
-
+    __init__ = HamiltonianMonteCarlo.__init__
     init = HamiltonianMonteCarlo.init
+    get_config = HamiltonianMonteCarlo.get_config
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
         """One trajectory and its Metropolis test."""
         drift_first = noise.uniform(state.potential.shape) < 0.5
         kick_before = where(drift_first, 0.0 * state.potential, 0.0 * state.potential + 1.0)
         return trajectory(state, evaluate, noise, self.lengths, before=column(kick_before, state.position))
-
-    def get_config(self) -> dict:
-        return {
-            "sampler": self.name,
-            "num_leapfrog_steps": self.num_leapfrog_steps,
-            "leapfrog_jitter": self.leapfrog_jitter,
-        }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tati_re.samplers.functions import column, sqrt
-from tati_re.samplers.protocol import Info, State
+from tati_re.samplers.protocol import Info, State, with_energy
 from tati_re.samplers.wrapping import extend
 
 
@@ -47,16 +47,7 @@ class LeimkuhlerMatthews:
         random = noise.normal(state.position.shape)
         position = state.position - time * state.gradient + spread * (state.random + random)
         position, random = evaluate.confine(position, random)
-        energy = evaluate(position)
-        new = state._replace(
-            position=position,
-            gradient=energy.gradient,
-            potential=energy.potential,
-            loss=energy.loss,
-            log_prior=energy.log_prior,
-            random=random,
-        )
-        return new, Info()
+        return with_energy(state._replace(position=position, random=random), evaluate(position)), Info()
 
     def get_config(self) -> dict:
         return {"sampler": self.name}

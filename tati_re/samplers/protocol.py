@@ -64,6 +64,13 @@ class Energy(NamedTuple):
     log_prior: Any
 
 
+def with_energy(state, energy: Energy):
+    """The state, a NamedTuple with at least the fields of :class:`State`, with potential and gradient of an energy."""
+    return state._replace(
+        gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
+    )
+
+
 class State(NamedTuple):
     """The least that a sampler carries from step to step.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.errors import InputError
 from tati_re.samplers.functions import as_float64, as_type, column, cond, maximum, sqrt, where
-from tati_re.samplers.protocol import Info, State
+from tati_re.samplers.protocol import Info, State, with_energy
 from tati_re.samplers.wrapping import extend
 
 MODES = ("frozen", "adaptive")
@@ -114,17 +114,9 @@ class PreconditionedSGLD:
             slope = (1.0 - self.preconditioner_decay) * mean_gradient / (sqrt(square) + 1e-30)
             position = position - time * temperature * scale**2 * slope * state.curvature / evaluate.scale
         position, _ = evaluate.confine(position, None)
-        energy = evaluate(position)
-        new = state._replace(
-            position=position,
-            gradient=energy.gradient,
-            potential=energy.potential,
-            loss=energy.loss,
-            log_prior=energy.log_prior,
-            square=square,
-        )
+        new = with_energy(state._replace(position=position, square=square), evaluate(position))
         if self._corrects:
-            new = new._replace(curvature=_curvature(position, energy.gradient, evaluate, noise))
+            new = new._replace(curvature=_curvature(position, new.gradient, evaluate, noise))
         return new, Info()
 
     def _square(self, state, mean_gradient, evaluate):

@@ -22,7 +22,7 @@ from tati_re.errors import InputError
 # Only arithmetic operators and these functions, so that one step runs on numpy, eagerly, as a graph and under XLA.
 # Nothing here may read a file or a clock, keep a global, or change its inputs.
 from tati_re.samplers.functions import column, sqrt
-from tati_re.samplers.protocol import Info, State
+from tati_re.samplers.protocol import Info, State, with_energy
 
 
 class Skeleton:
@@ -85,15 +85,7 @@ class Skeleton:
         position = state.position - time * state.gradient + sqrt(2.0 * time * temperature) * random
         # Whatever moves positions hands them to the prior's walls; the second value is the momentum, if there is one.
         position, _ = evaluate.confine(position, None)
-        energy = evaluate(position)
-        new = state._replace(
-            position=position,
-            gradient=energy.gradient,
-            potential=energy.potential,
-            loss=energy.loss,
-            log_prior=energy.log_prior,
-        )
-        return new, Info()
+        return with_energy(state._replace(position=position), evaluate(position)), Info()
 
     def get_config(self) -> dict:
         """Plain values that make the same sampler again; they go into the manifest."""

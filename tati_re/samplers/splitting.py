@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from tati_re.errors import InputError
 from tati_re.samplers.functions import column, exp, expm1, sqrt
-from tati_re.samplers.protocol import Info, Rung
+from tati_re.samplers.protocol import Info, Rung, with_energy
 from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
 from tati_re.samplers.wrapping import extend
 
@@ -218,10 +218,7 @@ class Splitting:
 
 def evaluated(state, evaluate):
     """The state with potential and gradient at its position, and the gradient's variance where it has that field."""
-    energy = evaluate(state.position)
-    state = state._replace(
-        gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
-    )
+    state = with_energy(state, evaluate(state.position))
     if "gradient_variance" in state._fields:
         state = state._replace(gradient_variance=evaluate.gradient_variance(state.position))
     return state
