@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc
 
-from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
+from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
 from tati_re.samplers.protocol import Clock, Energy, Rung
@@ -211,8 +211,8 @@ def averages(
     taken = num_burnin_steps + num_steps
     recording = RecordingNoise(potential.dtype)
     sampler.init(position, evaluate, recording)
-    bits = draw_bits(recording.draws, seed, "init", 0, 1)
-    state = sampler.init(position, evaluate, StepNoise(recording.draws, [values[0] for values in bits]))
+    numbers = draw_numbers(recording.draws, seed, "init", 0, 1)
+    state = sampler.init(position, evaluate, StepNoise(recording.draws, [values[0] for values in numbers]))
     if momentum is not None:
         state = state._replace(momentum=tf.constant(momentum, potential.dtype))
     recording = RecordingNoise(potential.dtype)
@@ -220,21 +220,21 @@ def averages(
     draws = recording.draws
     chunk = max(1, min(taken, _BITS_BYTES // sum(draw.bytes() for draw in draws)))
 
-    def one_step(i, state, sums, bits, first):
-        noise = change_noise(StepNoise(draws, [values[i] for values in bits]))
+    def one_step(i, state, sums, numbers, first):
+        noise = change_noise(StepNoise(draws, [values[i] for values in numbers]))
         step = first + tf.cast(i, tf.int64)
         adapting = step <= num_burnin_steps
         new, info = sampler.step(state, potential.bind(rung, clock=Clock(step, adapting, tf.constant(0))), noise)
         counted = tf.cast(tf.logical_not(adapting), tf.float64)
-        return i + 1, new, sums + counted * tf.stack(observe(state, new, info)), bits, first
+        return i + 1, new, sums + counted * tf.stack(observe(state, new, info)), numbers, first
 
     @tf.function(autograph=False, jit_compile=True)
-    def steps(state, sums, bits, count, first):
-        return tf.while_loop(lambda i, *_: i < count, one_step, (tf.constant(0), state, sums, bits, first))[1:3]
+    def steps(state, sums, numbers, count, first):
+        return tf.while_loop(lambda i, *_: i < count, one_step, (tf.constant(0), state, sums, numbers, first))[1:3]
 
     @tf.function(autograph=False)
     def run(state, sums, first, count):
-        return steps(state, sums, draw_bits(draws, seed, "step", first, chunk), count, first)
+        return steps(state, sums, draw_numbers(draws, seed, "step", first, chunk), count, first)
 
     sums = tf.zeros((size, position.shape[0]), tf.float64)
     for done in range(0, taken, chunk):

@@ -18,7 +18,7 @@ import pytest
 from scipy.stats import chi2
 
 from tati_re.engine.loop import Loop
-from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
+from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
 from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
@@ -124,12 +124,14 @@ def joint(method: str, num_turns: int = 200, walkers: int = 6_000, likelihood_no
     sampler.step(state, silent, recording)
 
     @tf.function(autograph=False, jit_compile=True)
-    def moved(w, y, first_bits, bits):
+    def moved(w, y, first_numbers, numbers):
         evaluate = potential_of(y).bind(rung)
-        state = sampler.init(w, evaluate, StepNoise(initial, [values[0] for values in first_bits]))
+        state = sampler.init(w, evaluate, StepNoise(initial, [values[0] for values in first_numbers]))
 
         def body(i, state):
-            return i + 1, sampler.step(state, evaluate, StepNoise(recording.draws, [values[i] for values in bits]))[0]
+            return i + 1, sampler.step(state, evaluate, StepNoise(recording.draws, [values[i] for values in numbers]))[
+                0
+            ]
 
         return tf.while_loop(lambda i, _: i < num_steps, body, (tf.constant(0), state))[1].position
 
@@ -137,8 +139,8 @@ def joint(method: str, num_turns: int = 200, walkers: int = 6_000, likelihood_no
     for turn in range(num_turns):
         noise = random.normal(size=(walkers, EXAMPLES))
         y = mean_of(w.numpy()) + likelihood_noise * noise
-        bits = draw_bits(recording.draws, 5, "step", 1 + turn * num_steps, num_steps)
-        w = moved(w, tf.constant(y), draw_bits(initial, 5, "init", turn, 1), bits)
+        numbers = draw_numbers(recording.draws, 5, "step", 1 + turn * num_steps, num_steps)
+        w = moved(w, tf.constant(y), draw_numbers(initial, 5, "init", turn, 1), numbers)
         now = w.numpy()
         sums = sums + np.stack([*now.T, *(now**2).T, *(now**4).T, now[:, 0] * now[:, 1]])
     laws = (0, 0, 1, 1, 3, 3, 0)

@@ -19,6 +19,8 @@ from tati_re.engine.noise import (
     RecordingNoise,
     StepNoise,
     draw_bits,
+    draw_numbers,
+    numbers_of,
     philox_key,
     standard_normal,
     symmetric_uniform,
@@ -124,8 +126,7 @@ def test_seeds_and_purposes_have_keys_of_their_own():
 def sample(dtype, shape=(200, 500), num_steps=4) -> np.ndarray:
     """(steps, walkers, parameters) normals, as steps see them."""
     draws = [Draw("normal", shape, dtype)]
-    (bits,) = draw_bits(draws, 12, "step", 1, num_steps)
-    return np.stack([StepNoise(draws, [bits[i]]).normal(shape).numpy() for i in range(num_steps)])
+    return draw_numbers(draws, 12, "step", 1, num_steps)[0].numpy()
 
 
 def distance(values: np.ndarray, distribution) -> float:
@@ -165,8 +166,7 @@ def test_wrong_normals_are_rejected(dtype):
 def test_uniforms_are_uniform_and_float64():
     shape = (100_000,)
     draws = [Draw("uniform", shape, tf.float64)]
-    (bits,) = draw_bits(draws, 12, "step", 1, 4)
-    values = np.stack([StepNoise(draws, [bits[i]]).uniform(shape).numpy() for i in range(4)])
+    values = draw_numbers(draws, 12, "step", 1, 4)[0].numpy()
     assert values.dtype == np.float64
     assert distance(values, lambda x: x) < KOLMOGOROV
     product = (values[1:] - 0.5) * (values[:-1] - 0.5)
@@ -195,7 +195,7 @@ def test_uniform_numbers_are_open_at_the_extreme_bits():
     draw = Draw("uniform", (8,), tf.float64)
     info = np.iinfo(np.int64)
     bits = np.array([info.min, info.min + 1, info.min + 2000, -1, 0, info.max - 2000, info.max - 1, info.max])[:, None]
-    values = StepNoise([draw], [tf.constant(bits)]).uniform((8,)).numpy()
+    values = numbers_of(draw, tf.constant(bits)[None]).numpy()
     assert (values > 0).all() and (values < 1).all()
 
 
@@ -207,7 +207,7 @@ def test_requests_are_noted_and_answered_in_order(dtype):
     recording = RecordingNoise(dtype)
     asked = [recording.normal((3, 5)), recording.uniform(()), recording.uniform((3,))]
     assert recording.draws == draws_of(dtype)
-    noise = StepNoise(recording.draws, [values[0] for values in draw_bits(recording.draws, 0, "step", 1, 1)])
+    noise = StepNoise(recording.draws, [values[0] for values in draw_numbers(recording.draws, 0, "step", 1, 1)])
     given = [noise.normal((3, 5)), noise.uniform(()), noise.uniform((3,))]
     for noted, value in zip(asked, given, strict=True):
         assert (noted.shape, noted.dtype) == (value.shape, value.dtype)
@@ -217,7 +217,7 @@ def test_requests_are_noted_and_answered_in_order(dtype):
 @pytest.mark.parametrize("ask", [lambda noise: noise.normal((3, 4)), lambda noise: noise.uniform((3, 5))])
 def test_a_step_that_asks_for_something_else_is_told(ask):
     draws = draws_of(tf.float64)
-    noise = StepNoise(draws, [values[0] for values in draw_bits(draws, 0, "step", 1, 1)])
+    noise = StepNoise(draws, [values[0] for values in draw_numbers(draws, 0, "step", 1, 1)])
     with pytest.raises(RuntimeError, match=r"same random numbers each time. Received: .* Expected: normal \(3, 5\)"):
         ask(noise)
 
@@ -226,5 +226,4 @@ def test_parameters_have_numbers_of_their_own_walker():
     """The numbers of a walker stand in one row of the bits, so that its padding is nobody's."""
     draws = [Draw("normal", (4, 3), tf.float32)]
     (bits,) = draw_bits(draws, 0, "step", 1, 1)
-    normal = StepNoise(draws, [bits[0]]).normal((4, 3))
-    np.testing.assert_array_equal(normal, standard_normal(bits[0][:, :3], tf.float32))
+    np.testing.assert_array_equal(numbers_of(draws[0], bits)[0], standard_normal(bits[0][:, :3], tf.float32))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
+from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits, draw_numbers, numbers_of
 from tati_re.engine.observables import Observables
 from tati_re.engine.timeline import Due, Factor, Timeline
 from tati_re.models.backend import tf
@@ -158,12 +158,12 @@ class Loop:
         rung = self._rung_at(*self.timeline.factors(np.ones(1, np.int64)), 0)
         silent, noise = _SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
         self.method.init(position, silent, noise)
-        bits = [values[0] for values in draw_bits(noise.draws, self.seed, "init", 0, 1)]
+        numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1)]
         auxiliary = tuple(tf.constant(value) for value in auxiliary)
 
         def init(position, auxiliary):
             evaluate = self.potential.bind(rung, self._batch(*self._examples(0, 1), 0), auxiliary)
-            state = self.method.init(position, evaluate, StepNoise(noise.draws, bits))
+            state = self.method.init(position, evaluate, StepNoise(noise.draws, numbers))
             return state, evaluate.auxiliary
 
         state, auxiliary = (init if self.execution == "eager" else tf.function(init, autograph=False))(
@@ -304,9 +304,12 @@ class Loop:
             return self._steps(*arguments)
 
     def _steps(self, carry: Carry, due: Due, count, bits, indices, sizes) -> Chunk:
+        # In bulk: inside of the steps XLA evaluates them once for each use.
+        numbers = [numbers_of(*pair) for pair in zip(self.draws, bits, strict=True)]
+
         def one_step(i, fields, auxiliary, acceptance, alive):
             evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
-            noise = StepNoise(self.draws, [values[i] for values in bits])
+            noise = StepNoise(self.draws, [values[i] for values in numbers])
             state, info = self.method.step(self._unpack(fields, evaluate.rung), evaluate, noise)
             if self.method.metropolis:
                 acceptance = info.acceptance

@@ -114,31 +114,43 @@ class RecordingNoise:
         return tf.zeros(self.draws[-1].shape, dtype)
 
 
+def numbers_of(draw: Draw, bits: tf.Tensor) -> tf.Tensor:
+    """The numbers of one draw from its bits `(steps, walkers, padded numbers)`: `(steps, *shape)`."""
+    cut = tf.reshape(bits[:, :, : math.prod(draw.shape[1:])], (bits.shape[0], *draw.shape))
+    if draw.kind == "normal":
+        return standard_normal(cut, draw.dtype)
+    return 0.5 * (symmetric_uniform(cut, draw.dtype) + 1.0)
+
+
+def draw_numbers(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[tf.Tensor]:
+    """The numbers of all draws for `num_steps` steps: as :func:`draw_bits`, `(num_steps, *shape)` each."""
+    bits = draw_bits(draws, seed, purpose, first_step, num_steps)
+    return [numbers_of(*pair) for pair in zip(draws, bits, strict=True)]
+
+
 class StepNoise:
-    """One step's numbers, cut from bits that were drawn for many steps.
+    """One step's numbers, of those that were made for many steps.
 
     Args:
         draws: What the step asks for, in order.
-        bits: For each draw `(walkers, padded numbers)`.
+        numbers: For each draw, an array of its shape.
     """
 
-    def __init__(self, draws: Sequence[Draw], bits: Sequence[tf.Tensor]) -> None:
-        self._waiting = list(zip(draws, bits, strict=True))
+    def __init__(self, draws: Sequence[Draw], numbers: Sequence[tf.Tensor]) -> None:
+        self._waiting = list(zip(draws, numbers, strict=True))
 
     def normal(self, shape) -> tf.Tensor:
-        draw, values = self._next("normal", shape)
-        return standard_normal(values, draw.dtype)
+        return self._next("normal", shape)
 
     def uniform(self, shape) -> tf.Tensor:
-        draw, values = self._next("uniform", shape)
-        return 0.5 * (symmetric_uniform(values, draw.dtype) + 1.0)
+        return self._next("uniform", shape)
 
-    def _next(self, kind: str, shape) -> tuple[Draw, tf.Tensor]:
-        draw, bits = self._waiting.pop(0)
+    def _next(self, kind: str, shape) -> tf.Tensor:
+        draw, numbers = self._waiting.pop(0)
         wanted = tuple(int(size) for size in shape)
         if (draw.kind, draw.shape) != (kind, wanted):
             raise RuntimeError(
                 f"A step must ask for the same random numbers each time. Received: {kind} {wanted}. "
                 f"Expected: {draw.kind} {draw.shape}."
             )
-        return draw, tf.reshape(bits[:, : math.prod(draw.shape[1:])], draw.shape)
+        return numbers

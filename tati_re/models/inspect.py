@@ -95,8 +95,12 @@ def vectorizable(model: Any) -> bool:
             return False
         # Operations such as `x + y` between layers are no layers themselves.
         parts.extend(o for o in getattr(part, "operations", ()) if not isinstance(o, keras.Layer))
-    known = tuple(getattr(keras.layers, name) for name in _VECTORIZABLE)
-    return all(isinstance(part, keras.Model) or type(part) in known for part in parts)
+    return all(isinstance(part, keras.Model) or acts_alone(part) for part in parts)
+
+
+def acts_alone(layer: Any) -> bool:
+    """Returns whether a layer is known to treat every example by itself while it predicts."""
+    return type(layer) in tuple(getattr(keras.layers, name) for name in _VECTORIZABLE)
 
 
 def xla_safe(model: Any) -> bool:

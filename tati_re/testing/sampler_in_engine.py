@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.engine import checkpoint
 from tati_re.engine.loop import Loop
-from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits
+from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
 from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
@@ -93,11 +93,11 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
     recording = RecordingNoise(tf.float64)
     tensors = _with_rung(state, tensor_rung, tf.constant)
     stepped(sampler, tensors, bound, recording)
-    bits = draw_bits(recording.draws, 3, "step", 1, 10)
+    numbers = draw_numbers(recording.draws, 3, "step", 1, 10)
     for i in range(10):
-        noise = StepNoise(recording.draws, [values[i] for values in bits])
+        noise = StepNoise(recording.draws, [values[i] for values in numbers])
         tensors, _ = stepped(sampler, tensors, bound, noise)
-        given = GivenNoise(StepNoise(recording.draws, [values[i] for values in bits]))
+        given = GivenNoise(StepNoise(recording.draws, [values[i] for values in numbers]))
         state, _ = stepped(sampler, state, evaluate, given)
     for name, here, there in zip(state._fields, state, tensors, strict=True):
         close = name == "rung" or np.allclose(here, there, rtol=0, atol=1e-12)
