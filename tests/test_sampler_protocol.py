@@ -101,8 +101,8 @@ def test_the_configuration_makes_the_sampler_again(sampler):
     assert config == sampler.get_config() and config["sampler"] == sampler.name
     for name in set(config) - {"sampler"}:
         assert getattr(sampler, name) == config[name]
-    if isinstance(sampler, Skeleton):
-        again = Skeleton(**{name: value for name, value in config.items() if name != "sampler"})
+    if config["sampler"] not in FAMILIES and not isinstance(sampler, Splitting):
+        again = type(sampler)(**{name: value for name, value in config.items() if name != "sampler"})
     else:
         again = make_sampler(config["sampler"], SimpleNamespace(**config))
     assert type(again) is type(sampler) and again.get_config() == config and vars(again) == vars(sampler)

@@ -32,8 +32,8 @@ def check_law(
     """Compares the variances of positions and momenta on U = k θ'θ/2 with their law.
 
     500 walkers of 4 parameters start in the law exp(-U/T) at each of T = 0.5 and 2 and of the step sizes h and h/2. The
-    first third of the steps is left out, and is the burn-in for methods that adapt. Standard errors are from the spread
-    over the walkers.
+    first third of the steps is left out, and is the burn-in for methods that adapt. Where the state has a field
+    `weight`, `(walkers,)`, averages are weighted by it. Standard errors are from the spread over the walkers.
 
     Law: with x = h sqrt(k) (h k without momenta) and v(h) the variance of θ in units of T/k or of p in units of T, a
     bias of order n cancels in v₀ = (2ⁿ v(h/2) - v(h)) / (2ⁿ - 1), which is 1 within 5.5 standard errors and xⁿ⁺¹, for
@@ -82,7 +82,8 @@ def check_law(
 
 
 def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[float], num_steps: int) -> dict:
-    """Means of the squares of some fields over parameters and the last two thirds of the steps.
+    """Means of the squares of some fields over parameters and the last two thirds of the steps, each step with its
+    weight where the state has one.
 
     Returns:
         By name, `(temperatures, step sizes, walkers)`.
@@ -100,16 +101,25 @@ def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[f
     start = np.random.default_rng(8).standard_normal((len(temperature), PARAMETERS))
     state = sampler.init(np.sqrt(temperature / stiffness)[:, None] * start, evaluate, noise)
     burnin = num_steps // 3
-    sums = dict.fromkeys(names, 0.0)
+    sums, counted = dict.fromkeys(names, 0.0), 0.0
     for step in range(1, num_steps + 1):
         evaluate.clock = evaluate.clock._replace(step=np.int64(step), adapting=np.bool_(step <= burnin))
         state, _ = sampler.step(state, evaluate, noise)
         if step > burnin:
+            weight = getattr(state, "weight", np.ones(len(start)))
+            counted = counted + weight
             for name in names:
                 value = getattr(state, name)
-                sums[name] = sums[name] + np.einsum("wp,wp->w", value, value)
-    count = PARAMETERS * (num_steps - burnin)
-    return {name: (total / count).reshape(groups) for name, total in sums.items()}
+                sums[name] = sums[name] + weight * np.einsum("wp,wp->w", value, value)
+    counted = PARAMETERS * counted.reshape(groups)
+    return {name: _ratio(total.reshape(groups), counted) for name, total in sums.items()}
+
+
+def _ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Values of each walker whose mean is the ratio of the means, and whose spread gives its standard error."""
+    share = counts.mean(axis=-1, keepdims=True)
+    ratio = totals.mean(axis=-1, keepdims=True) / share
+    return ratio + (totals - ratio * counts) / share
 
 
 def _combined(values: np.ndarray, weights: tuple[float, ...]) -> tuple[float, float]:

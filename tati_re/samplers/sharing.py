@@ -1,0 +1,22 @@
+"""What walkers at the same rung learn together."""
+
+from __future__ import annotations
+
+from tati_re.samplers.functions import as_float64
+from tati_re.samplers.protocol import Rung
+
+
+def sums_at_rung(rung: Rung, values):
+    """Sums over all walkers of the same temperature, likelihood weight and step size.
+
+    Args:
+        rung: Of each walker.
+        values: `(walkers, n)`, float64.
+
+    Returns:
+        `(walkers, n)`, the same for all walkers of a rung.
+    """
+    same = 1.0
+    for column in rung:
+        same = same * as_float64(column[:, None] == column[None, :])
+    return same @ values
