@@ -98,7 +98,7 @@ def test_digits():
         ([0, 1, 100], "regression", None, np.float64),
         (np.array([0.5, 1, 2], np.float32), "regression", None, np.float32),
         ([[1, 0], [0, 1], [0, 1]], "one_hot", 2, np.float64),
-        ([[1, 1], [0, 1], [0, 1]], "regression", None, np.float64),
+        ([[1, 2], [0, 1], [0, 1]], "regression", None, np.float64),
     ],
 )
 def test_task(targets, task, num_classes, dtype):
@@ -191,7 +191,7 @@ def test_csv_columns(tmp_path):
     assert data.targets.tolist() == [[1, 3], [5, 7]]
     with pytest.raises(InputError, match=r"no column 'lable1'\. Did you mean 'label1'\?"):
         load_data(path, label_columns=["lable1"])
-    with pytest.raises(InputError, match="only be named for a CSV"):
+    with pytest.raises(InputError, match="only be named for a table"):
         load_data("digits", label_columns=["z"])
 
 
@@ -287,7 +287,7 @@ def test_missing_file_names_the_nearest(tmp_path):
     with pytest.raises(InputError, match=r"does not exist\. Did you mean 'train\.csv'\?"):
         load_data(tmp_path / "trian.csv")
     with pytest.raises(InputError, match="unknown type"):
-        load_data(write(tmp_path / "a.txt", "x"))
+        load_data(write(tmp_path / "a.doc", "x"))
     with pytest.raises(InputError, match="folder"):
         load_data(tmp_path)
 

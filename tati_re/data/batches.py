@@ -43,7 +43,9 @@ class Batches:
     pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
     not divide `num_examples`. With `sampling="replacement"` every index of every batch is drawn independently.
     The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e, w): it does not
-    depend on the number of walkers, on the calls made before, or on where a run was resumed.
+    depend on the number of walkers, on the calls made before, or on where a run was resumed. With `shuffle=False` every
+    epoch has the order of the data, for all walkers: the batches of a run are then not independent of one another, and
+    an average of gradients over less than an epoch is biased where the order of the data means something.
 
     Args:
         num_examples: Examples in the data set, >= 1.
@@ -53,6 +55,7 @@ class Batches:
         sampling: "epochs" (default) or "replacement".
         shared: All walkers see the same batches, those of walker 0. Default False.
         stage: Number of the stage of a fit, a part of the key: stages share no random number. Default 0.
+        shuffle: Draw the ordering of each epoch. Default True.
 
     Attributes:
         full: True where every batch is the whole data set in order, so that nothing needs to be gathered.
@@ -78,6 +81,7 @@ class Batches:
         sampling: str = "epochs",
         shared: bool = False,
         stage: int = 0,
+        shuffle: bool = True,
     ) -> None:
         if num_examples < 1:
             raise InputError("The data set has no examples.", num_examples, "at least 1 example")
@@ -89,12 +93,16 @@ class Batches:
             raise InputError("num_walkers is not positive.", num_walkers, "at least 1")
         if sampling not in ("epochs", "replacement"):
             raise InputError("batch_sampling is not known.", sampling, "'epochs' or 'replacement'")
+        if not shuffle and sampling == "replacement":
+            received = "batch_sampling = replacement"
+            raise InputError("shuffle is off, but the examples are drawn.", received, "batch_sampling = epochs")
         self.num_examples = int(num_examples)
         self.batch_size = int(num_examples if batch_size is None else batch_size)
         self.num_walkers = int(num_walkers)
         self.seed = seed
         self.sampling = sampling
         self.shared = bool(shared)
+        self.shuffle = bool(shuffle)
         self.full = batch_size is None or (self.batch_size == self.num_examples and sampling == "epochs")
         self.steps_per_epoch = -(-self.num_examples // self.batch_size)
         self._rows = 1 if self.shared else self.num_walkers
@@ -141,8 +149,8 @@ class Batches:
             self._cached = -1
             flat = self._block.reshape(self._rows, -1)
             for walker in range(self._rows):
-                if self.full:
-                    flat[walker] = np.arange(self.num_examples)
+                if self.full or not self.shuffle:
+                    flat[walker, : self.num_examples] = np.arange(self.num_examples)
                 elif self.sampling == "epochs":
                     flat[walker, : self.num_examples] = self._at(block, walker).permutation(self.num_examples)
                 else:

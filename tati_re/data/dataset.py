@@ -8,11 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from tati_re.data.labels import kind_of, stored
+from tati_re.data.preparation import Preparation
 from tati_re.data.streams import SPLIT, stream
 from tati_re.errors import InputError
-
-MAX_CLASSES = 100
-"""Integer labels from 0 below this number are classes; larger ones are the values of a regression."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +30,7 @@ class Dataset:
         input_scale: Factor of the inputs, such as 1/255 for image bytes. Default: 1.0.
         num_classes: Number of classes, or None (default) for a regression.
         feature_names: One name for each column of the inputs, where known. Default: none.
+        preparation: What happens to inputs and targets before the network sees them. Default: nothing but the scale.
 
     Raises:
         InputError: No examples, unequal lengths, test examples of another shape, an array that is not of numbers, NaN
@@ -49,6 +49,7 @@ class Dataset:
     input_scale: float = 1.0
     num_classes: int | None = None
     feature_names: tuple[str, ...] = ()
+    preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -79,15 +80,17 @@ class Dataset:
         input_scale: float = 1.0,
         feature_names: tuple[str, ...] = (),
         by_value: bool = False,
+        num_classes: int | None = None,
     ) -> Dataset:
         """Makes a data set and settles what its targets are.
 
         * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by sign);
         * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as int32;
-        * 0 and 1 with a single 1 in each row of several columns: one-hot classes;
+        * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has not a single 1;
         * anything else: values of a regression.
 
-        Targets of shape `(N, 1)` become `(N,)`.
+        Where `num_classes` is given the targets must be that many classes, in any of these forms. Targets of shape
+        `(N, 1)` become `(N,)`.
 
         Args:
             inputs: `(N, ...)` numbers; one-dimensional ones become `(N, 1)`.
@@ -99,9 +102,13 @@ class Dataset:
             feature_names: One name for each column of the inputs.
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
+            num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
 
         Returns:
             The data set.
+
+        Raises:
+            InputError: As the class, and labels that are not the classes they should be.
         """
         arrays = [None if a is None else np.asarray(a) for a in (inputs, targets, test_inputs, test_targets)]
         for i in (0, 2):
@@ -111,17 +118,18 @@ class Dataset:
             if arrays[i] is not None and arrays[i].ndim == 2 and arrays[i].shape[1] == 1:
                 arrays[i] = arrays[i][:, 0]
         checked = cls(*arrays, name=name)
-        kind, num_classes = _kind_of(checked.targets, checked.test_targets, by_value)
-        labels = [None if t is None else _stored(t, kind) for t in (checked.targets, checked.test_targets)]
+        kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
+        labels = [None if t is None else stored(t, kind) for t in (checked.targets, checked.test_targets)]
         parts = (checked.inputs, labels[0], checked.test_inputs, labels[1])
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names))
 
-    def split(self, test_fraction: float, seed: int) -> Dataset:
-        """Returns the same data with a random part kept for testing; a data set that has a test part stays as it is.
+    def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
+        """Returns the same data with a part kept for testing; a data set that has a test part stays as it is.
 
         Args:
             test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one is left to train on.
             seed: Which examples, the same for the same seed; both parts keep the order of the examples.
+            shuffle: A random part. Default True; False keeps the last examples for testing.
         """
         if not 0 <= test_fraction < 1:
             raise InputError("test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
@@ -129,7 +137,8 @@ class Dataset:
         if self.test_inputs is not None or count == 0:
             return self
         test = np.zeros(self.num_examples, bool)
-        test[stream(seed, SPLIT).permutation(self.num_examples)[:count]] = True
+        order = stream(seed, SPLIT).permutation(self.num_examples) if shuffle else np.arange(self.num_examples)[::-1]
+        test[order[:count]] = True
         x, y = self.inputs, self.targets
         return replace(self, inputs=x[~test], targets=y[~test], test_inputs=x[test], test_targets=y[test])
 
@@ -147,8 +156,35 @@ class Dataset:
             return "one_hot"
         return "signs" if self.targets.min() < 0 else "classification"
 
+    def prepare(self, inputs: np.ndarray) -> np.ndarray:
+        """Returns inputs as the network takes them, but for the scale where there is no preparation.
+
+        Args:
+            inputs: As those of the data set, `(n, ...)`.
+        """
+        return inputs if self.preparation is None else self.preparation.inputs(inputs, self.input_scale)
+
+    def restore(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns outputs of a network, `(n, ...)`, in the units of the targets of the data set."""
+        return outputs if self.preparation is None else self.preparation.restored(outputs)
+
+    def prepared(self) -> Dataset:
+        """Returns the data set that the network trains on; this one, where nothing happens to it but the scale."""
+        if self.preparation is None:
+            return self
+        parts = {
+            "inputs": self.prepare(self.inputs),
+            "targets": self.preparation.targets(self.targets),
+            "test_inputs": None if self.test_inputs is None else self.prepare(self.test_inputs),
+            "test_targets": None if self.test_targets is None else self.preparation.targets(self.test_targets),
+        }
+        columns = self.preparation.columns
+        names = self.feature_names if columns is None else columns.texts
+        return replace(self, **parts, input_scale=1.0, feature_names=names, preparation=None)
+
     def fingerprint(self) -> str:
-        """Returns the SHA-256 (hexadecimal) of all values, shapes, types and the scale; the name does not enter."""
+        """Returns the SHA-256 (hexadecimal) of all values, shapes, types, the scale and the preparation; the name does
+        not enter."""
         return self._fingerprint
 
     @cached_property
@@ -162,6 +198,8 @@ class Dataset:
                 values = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
                 digest.update(f"{values.dtype.str}{values.shape}".encode())
                 digest.update(values.reshape(-1).view(np.uint8).data)
+        if self.preparation is not None:
+            digest.update(self.preparation.fingerprint())
         return digest.hexdigest()
 
 
@@ -190,27 +228,3 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
             raise InputError(
                 "The data hold a value that is not finite.", f"{place} = {values[index]}", "finite numbers"
             )
-
-
-def _kind_of(targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool) -> tuple[str, int | None]:
-    parts = [targets] if test_targets is None else [targets, test_targets]
-    values = np.unique(np.concatenate([t.reshape(-1) for t in parts]))
-    if values.dtype.kind == "b":
-        values = values.astype(np.int32)
-    whole = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
-    if targets.ndim == 2 and set(values.tolist()) <= {0, 1} and all((t.sum(1) == 1).all() for t in parts):
-        return "one_hot", targets.shape[1]
-    if targets.ndim != 1 or not whole or len(values) < 2:
-        return "regression", None
-    if values.tolist() == [-1, 1]:
-        return "signs", 2
-    numbered = by_value or values.dtype.kind in "ui" or values.tolist() == [0, 1]
-    if numbered and values[0] >= 0 and values[-1] < MAX_CLASSES:
-        return "classification", int(values[-1]) + 1
-    return "regression", None
-
-
-def _stored(targets: np.ndarray, kind: str) -> np.ndarray:
-    if kind == "classification":
-        return targets.astype(np.int32)
-    return targets if targets.dtype.kind == "f" else targets.astype(np.float64)

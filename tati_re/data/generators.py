@@ -1,11 +1,13 @@
-"""Built-in data sets: one real, three of which everything is known in closed form."""
+"""Built-in data sets: one real, two that make potentials known in closed form, and the sets of the plane."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
-from tati_re.data.streams import GENERATE, GENERATE_TEST, stream
+from tati_re.data.plane import spirals, squares, two_circles, two_clusters
+from tati_re.data.streams import GENERATE, stream
 from tati_re.errors import InputError
 
 
@@ -28,37 +30,6 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
     return data.split(test_fraction, seed)
 
 
-def two_clusters(num_examples: int = 500, seed: int = 0, std: float = 1.0, test_fraction: float = 0.2) -> Dataset:
-    """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1.
-
-    The data set of the second experiment of TATi's paper. The two labels alternate. The test part is drawn in addition,
-    so that `num_examples` are trained and sampled on.
-
-    Args:
-        num_examples: Points of both clusters together, at least 2. Default 500.
-        seed: Integer >= 0. Default 0.
-        std: Standard deviation of each coordinate around its centre. Default 1.0.
-        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2: 125 test points.
-
-    Returns:
-        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
-    """
-    if num_examples < 2:
-        raise InputError("two_clusters needs a point in each cluster.", num_examples, "at least 2")
-    if not std > 0:
-        raise InputError("std is not positive.", std, "a number above 0")
-    if not 0 <= test_fraction < 1:
-        raise InputError("test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
-
-    def draw(count: int, purpose: int) -> tuple[np.ndarray, np.ndarray]:
-        labels = np.where(np.arange(count) % 2 == 0, 1.0, -1.0)
-        return 2 * labels[:, None] + std * stream(seed, purpose).standard_normal((count, 2)), labels
-
-    count = round(num_examples * test_fraction / (1 - test_fraction))
-    test = draw(count, GENERATE_TEST) if count else (None, None)
-    return Dataset(*draw(num_examples, GENERATE), *test, "two_clusters", num_classes=2, feature_names=("x1", "x2"))
-
-
 def harmonic(a: float = 1.0) -> Dataset:
     """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic oscillator.
 
@@ -75,38 +46,74 @@ def harmonic(a: float = 1.0) -> Dataset:
     return Dataset(np.array([[np.sqrt(a)]]), np.zeros(1), name="harmonic", feature_names=("x",))
 
 
-def gaussian(num_dimensions: int = 10, condition: float = 100.0, seed: int = 0) -> Dataset:
+def gaussian(
+    num_dimensions: int = 10, condition: float = 100.0, seed: int = 0, covariance: np.ndarray | None = None
+) -> Dataset:
     """Rank-1 data that make the mean squared error of a linear unit without bias a Gaussian's exponent.
 
     With C = sum_i l_i v_i v_i', eigenvalues l_i spread evenly over [1, condition] and random orthonormal v_i, example i
     is sqrt(l_i) v_i with target 0, so that the mean squared error is w'Cw / n. C is n/2 times the Hessian: the
     direction of eigenvalue 1 is the slow one, with force constant 2/n. The Gaussians of TATi's paper, Fig. 10.
 
+    A covariance S may be chosen instead: then C = (n/2) S^-1, so that exp(-mean squared error), the law of
+    `potential="mean_loss"` at temperature 1, is N(0, S).
+
     Args:
-        num_dimensions: n, dimensions and examples, at least 1. Default 10.
+        num_dimensions: n, dimensions and examples, at least 1. Default 10; S has its own.
         condition: Largest eigenvalue of C, at least 1. Default 100.
         seed: Which orthonormal vectors. Default 0.
+        covariance: S, `(n, n)`, symmetric and positive definite. Default: none.
 
     Returns:
         Inputs `(n, n)` and targets `(n,)`, float64, no test part; example i belongs to the i-th smallest eigenvalue.
+
+    Raises:
+        InputError: A number out of its range, or a matrix that is no covariance.
     """
-    if num_dimensions < 1:
-        raise InputError("num_dimensions is not positive.", num_dimensions, "at least 1")
-    if not condition >= 1:
-        raise InputError("condition is too small.", condition, "a number of at least 1")
-    vectors, triangle = np.linalg.qr(stream(seed, GENERATE).standard_normal((num_dimensions, num_dimensions)))
-    # With positive diagonal of R the decomposition is unique, and the vectors are uniform over the orthogonal group.
-    vectors *= np.where(np.diag(triangle) < 0, -1.0, 1.0)
-    eigenvalues = np.linspace(1.0, condition, num_dimensions)
-    names = tuple(f"x{i + 1}" for i in range(num_dimensions))
+    if covariance is not None:
+        variances, vectors = np.linalg.eigh(_covariance(covariance))
+        num_dimensions = len(variances)
+        eigenvalues, vectors = num_dimensions / 2 / variances[::-1], vectors[:, ::-1]
+    else:
+        if num_dimensions < 1:
+            raise InputError("num_dimensions is not positive.", num_dimensions, "at least 1")
+        if not condition >= 1:
+            raise InputError("condition is too small.", condition, "a number of at least 1")
+        vectors, triangle = np.linalg.qr(stream(seed, GENERATE).standard_normal((num_dimensions, num_dimensions)))
+        # With positive diagonal of R the decomposition is unique, and the vectors are uniform over the orthogonal
+        # group.
+        vectors *= np.where(np.diag(triangle) < 0, -1.0, 1.0)
+        eigenvalues = np.linspace(1.0, condition, num_dimensions)
     inputs = np.sqrt(eigenvalues)[:, None] * vectors.T
-    return Dataset(inputs, np.zeros(num_dimensions), name="gaussian", feature_names=names)
+    return Dataset(inputs, np.zeros(num_dimensions), name="gaussian", feature_names=numbered(num_dimensions))
+
+
+def _covariance(matrix: object) -> np.ndarray:
+    matrix = np.asarray(matrix, np.float64)
+    expected = "a symmetric, positive definite matrix"
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise InputError("covariance is not a square matrix.", f"shape {matrix.shape}", expected)
+    if not np.allclose(matrix, matrix.T, rtol=1e-9, atol=1e-12 * np.abs(matrix).max()):
+        raise InputError("covariance is not symmetric.", expected=expected)
+    smallest = np.linalg.eigvalsh(matrix)[0]
+    if not smallest > 1e-12 * np.trace(matrix):
+        raise InputError("covariance is not positive definite.", f"the eigenvalue {smallest:.3g}", expected)
+    return matrix
 
 
 BUILT_IN = {
     "digits": lambda test_fraction, seed: digits(test_fraction, seed),
     "two_clusters": lambda test_fraction, seed: two_clusters(seed=seed, test_fraction=test_fraction),
+    "two_circles": lambda test_fraction, seed: two_circles(seed=seed, test_fraction=test_fraction),
+    "squares": lambda test_fraction, seed: squares(seed=seed, test_fraction=test_fraction),
+    "spirals": lambda test_fraction, seed: spirals(seed=seed, test_fraction=test_fraction),
     "harmonic": lambda test_fraction, seed: harmonic(),
     "gaussian": lambda test_fraction, seed: gaussian(seed=seed),
 }
 """What a command line can name, each `(test_fraction, seed) -> Dataset`."""
+
+DRAWN = ("two_clusters", "two_circles", "squares", "spirals")
+"""Those whose test part is drawn in addition."""
+
+FIXED = ("harmonic", "gaussian")
+"""Those that are used whole: each example is a part of the potential."""

@@ -1,0 +1,100 @@
+"""NPZ files, and the image sets that Keras downloads, which have the same keys."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.data.contents import Contents
+from tati_re.errors import InputError, nearest
+
+KERAS = ("mnist", "fashion_mnist", "cifar10")
+"""Data sets by the names of their modules in `keras.datasets`."""
+
+NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with the names of two or four arrays"
+
+
+def read_npz(path: Path, keys: Sequence[str] | None = None) -> Contents:
+    """Reads the arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y.
+
+    Inputs of type uint8 are images: they stay bytes and get the scale 1/255.
+
+    Args:
+        path: The file.
+        keys: Names of the arrays of inputs and targets, and perhaps of test inputs and test targets.
+
+    Raises:
+        InputError: Another kind of file, one with pickled objects, or arrays that are not there.
+    """
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return _chosen(path, file, keys)
+    except InputError:
+        raise
+    except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        what = f"{path} cannot be read as an NPZ file of numbers."
+        if "allow_pickle" in str(error):
+            received = "pickled Python objects, which could run code"
+            raise InputError(what, received, "arrays of numbers, as np.savez writes them") from None
+        raise InputError(what, str(error).split("\n")[0].rstrip(".") or type(error).__name__) from None
+
+
+def _chosen(path: Path, file, keys: Sequence[str] | None) -> Contents:
+    if keys is None:
+        keys = ["x_train", "y_train"] if "x_train" in file.files else ["x", "y"]
+        if not set(keys) <= set(file.files):
+            received = ", ".join(file.files) or "no arrays"
+            raise InputError(f"{path.name} lacks the arrays of a data set.", received, NPZ_KEYS)
+        keys += ["x_test", "y_test"] if {"x_test", "y_test"} <= set(file.files) else []
+    check_keys(keys, (2, 4))
+    for key in keys:
+        if key not in file.files:
+            what = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
+            raise InputError(what, key, f"one of {', '.join(file.files)}")
+    inputs, targets, *test = (file[key] for key in keys)
+    return images(inputs, targets, tuple(test), path.name)
+
+
+def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
+    """Refuses `data_keys` of another number.
+
+    Raises:
+        InputError: So many names are not asked for.
+    """
+    if len(keys) not in lengths:
+        four = ", or four, the last two of the test part" if 4 in lengths else ""
+        raise InputError("data_keys are not two names.", ", ".join(keys), f"inputs and labels{four}")
+
+
+def images(inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str) -> Contents:
+    """Returns contents whose inputs have the scale 1/255 where they are bytes."""
+    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
+    return Contents(inputs, targets, test, name, input_scale=scale)
+
+
+def load_keras(name: str) -> Contents:
+    """Loads an image set with Keras, which downloads it once and keeps it in `~/.keras/datasets`.
+
+    Args:
+        name: One of `KERAS`.
+
+    Returns:
+        Images as bytes with the scale 1/255, class numbers, and the test part that belongs to them.
+
+    Raises:
+        InputError: There is no network.
+    """
+    from tati_re.models.backend import keras
+
+    try:
+        (inputs, targets), test = getattr(keras.datasets, name).load_data()
+    except Exception as error:  # urllib, http, ssl and Keras each raise their own
+        what = f"{name} could not be downloaded by Keras."
+        reason = " ".join(str(error).split())[:120].rstrip(".") or type(error).__name__
+        expected = "a network, or the path of an NPZ file with the arrays x_train, y_train, x_test, y_test"
+        raise InputError(what, reason, expected) from None
+    return images(inputs, targets, test, name)

@@ -1,0 +1,142 @@
+"""Derived inputs: columns of the data, their powers, sines and cosines, as a map applied before the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tati_re.errors import InputError, nearest
+
+FORMS = "x1, x1^2, sin(x1) or cos(x1), with x1, x2, ... or the name of a column"
+
+_POWER = re.compile(r"(.+?)\s*\^\s*([0-9]+)")
+_CALL = re.compile(r"(sin|cos)\(\s*(.+?)\s*\)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One derived input.
+
+    Attributes:
+        text: As the user wrote it.
+        source: Number of the column that it is made from, counted from 0.
+        function: "power", "sin" or "cos".
+        power: The exponent, a positive integer; 1 where the column is taken as it is.
+    """
+
+    text: str
+    source: int
+    function: str = "power"
+    power: int = 1
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The map from the columns of the data to the inputs of a network.
+
+    Args:
+        columns: The inputs, in order.
+        names: Names of the columns of the data that it takes.
+
+    Example:
+        >>> columns = parse_columns(["x1^2", "cos(x2)"], ["x1", "x2"])
+        >>> columns(np.array([[3.0, 0.0]])).tolist()
+        [[9.0, 1.0]]
+    """
+
+    columns: tuple[Column, ...]
+    names: tuple[str, ...]
+
+    def __call__(self, inputs: np.ndarray) -> np.ndarray:
+        """Returns the derived inputs.
+
+        Args:
+            inputs: `(N, K)` numbers, one column for each of `names`.
+
+        Returns:
+            `(N, number of columns)`, float32 if the inputs are float32, else float64.
+
+        Raises:
+            InputError: Inputs with another number of columns, or images.
+        """
+        if inputs.ndim != 2 or inputs.shape[1] != len(self.names):
+            expected = f"{len(self.names)} columns: {', '.join(self.names)}"
+            raise InputError("input_columns do not fit the inputs.", f"inputs of shape {inputs.shape[1:]}", expected)
+        values = inputs.astype(np.float32 if inputs.dtype == np.float32 else np.float64)
+        functions = {"sin": np.sin, "cos": np.cos}
+        derived = [
+            values[:, c.source] ** c.power if c.function == "power" else functions[c.function](values[:, c.source])
+            for c in self.columns
+        ]
+        return np.stack(derived, axis=1)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns as the user wrote them."""
+        return tuple(column.text for column in self.columns)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the map changes nothing: every column as it is, in order."""
+        return self.columns == tuple(Column(c.text, i) for i, c in enumerate(self.columns)) and len(
+            self.columns
+        ) == len(self.names)
+
+    def of_used(self) -> Columns:
+        """Returns the same map from the columns that it uses alone, in the order in which they are first mentioned."""
+        used = list(dict.fromkeys(column.source for column in self.columns))
+        moved = tuple(Column(c.text, used.index(c.source), c.function, c.power) for c in self.columns)
+        return Columns(moved, tuple(self.names[source] for source in used))
+
+
+def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
+    """Reads derived inputs as a user writes them.
+
+    Each is a column, a power of it with a positive whole exponent, its sine or its cosine: `x1`, `x1^2`, `sin(x1)`,
+    `cos(x2)`. A column is meant by its name; where no column has the name `x2`, that is the second one, as is `2`.
+
+    Args:
+        texts: The derived inputs, at least one.
+        names: Names of the columns of the data.
+
+    Returns:
+        The map.
+
+    Raises:
+        InputError: A text that is not understood, or a column that is not there.
+    """
+    if not texts:
+        raise InputError("input_columns are empty.", expected=f"at least one of {FORMS}")
+    return Columns(tuple(_column(text, names) for text in texts), tuple(names))
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Returns the names of columns that have none: x1, x2, ..."""
+    return tuple(f"x{i + 1}" for i in range(count))
+
+
+def _column(text: str, names: Sequence[str]) -> Column:
+    plain = text.strip()
+    if plain in names:
+        return Column(text, list(names).index(plain))
+    if call := _CALL.fullmatch(plain):
+        return Column(text, _source(call[2], text, names), call[1])
+    if (power := _POWER.fullmatch(plain)) and int(power[2]) > 0:
+        return Column(text, _source(power[1], text, names), "power", int(power[2]))
+    return Column(text, _source(plain, text, names))
+
+
+def _source(variable: str, text: str, names: Sequence[str]) -> int:
+    if variable in names:
+        return list(names).index(variable)
+    number = re.fullmatch(r"x?([1-9][0-9]*)", variable)
+    if number and int(number[1]) <= len(names):
+        return int(number[1]) - 1
+    if re.search(r"[()^*+/]", variable):
+        raise InputError("input_columns: one is not understood.", text, FORMS)
+    what = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"
+    shown = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:9])}, ..., {names[-1]}"
+    raise InputError(what, text, f"columns of {shown}")

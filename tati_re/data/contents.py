@@ -1,0 +1,69 @@
+"""What a file or a stream holds, before it is settled what the targets are; several of them joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """Arrays as they were read.
+
+    Args:
+        inputs: `(N, ...)`.
+        targets: `(N,)` or `(N, K)`.
+        test: Inputs and targets of a test part, or empty.
+        name: What messages call it.
+        names: One name for each column of the inputs, where known.
+        input_scale: Factor of the inputs.
+        by_value: Floats that are whole numbers count as integers, since a text file does not tell them apart.
+    """
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    test: tuple[np.ndarray, ...] = ()
+    name: str = "arrays"
+    names: tuple[str, ...] = ()
+    input_scale: float = 1.0
+    by_value: bool = field(default=False)
+
+
+def joined(parts: Sequence[Contents]) -> Contents:
+    """Joins what several files hold, one after the other.
+
+    Raises:
+        InputError: Examples of different shapes, of different scales, or a test part in some of the files only.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    for other in parts[1:]:
+        for kind in ("inputs", "targets"):
+            have, want = getattr(other, kind), getattr(first, kind)
+            if have.shape[1:] != want.shape[1:]:
+                what = f"{other.name} and {first.name} hold {kind} of different shapes and cannot be joined."
+                raise InputError(what, have.shape[1:], want.shape[1:])
+        if other.input_scale != first.input_scale:
+            received = f"{first.inputs.dtype} and {other.inputs.dtype}"
+            raise InputError(f"{other.name} and {first.name} hold inputs of different types.", received, "one type")
+        if bool(other.test) != bool(first.test):
+            raise InputError(f"Only one of {first.name} and {other.name} has a test part.", expected="all or none")
+    test = tuple(np.concatenate([part.test[i] for part in parts]) for i in range(len(first.test)))
+    inputs = np.concatenate([part.inputs for part in parts])
+    targets = np.concatenate([part.targets for part in parts])
+    name = f"{first.name} and {len(parts) - 1} more"
+    return replace(first, inputs=inputs, targets=targets, test=test, name=name)
+
+
+def flat_names(contents: Contents) -> tuple[str, ...]:
+    """Returns the names of the columns of the inputs, x1, x2, ... where they have none."""
+    from tati_re.data.columns import numbered
+
+    if contents.names:
+        return contents.names
+    return numbered(int(np.prod(contents.inputs.shape[1:], dtype=int)))

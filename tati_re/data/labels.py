@@ -1,0 +1,99 @@
+"""What targets are: class numbers, signs, one-hot rows or the values of a regression."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+MAX_CLASSES = 100
+"""Integer labels from 0 below this number are classes unless the user says how many there are; larger ones are the
+values of a regression."""
+
+
+def kind_of(
+    targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None = None
+) -> tuple[str, int | None]:
+    """Settles what targets are.
+
+    Args:
+        targets: `(N,)` or `(N, K)` numbers.
+        test_targets: Likewise, or None.
+        by_value: Floats that are whole numbers count as integers.
+        num_classes: What the user says: the number of classes, 0 for a regression, None to look at the values.
+
+    Returns:
+        "classification", "signs", "one_hot" or "regression", and the number of classes or None.
+
+    Raises:
+        InputError: Labels that are not the classes that the user says, or rows of 0 and 1 that are not one-hot.
+    """
+    if num_classes == 0:
+        return "regression", None
+    if num_classes is not None:
+        if num_classes < 2:
+            raise InputError("num_classes is out of range.", num_classes, "at least 2, or 0 for a regression")
+        return _declared(targets, test_targets, num_classes), num_classes
+    parts = [targets] if test_targets is None else [targets, test_targets]
+    values = np.unique(np.concatenate([t.reshape(-1) for t in parts]))
+    if values.dtype.kind == "b":
+        values = values.astype(np.int32)
+    if targets.ndim == 2 and set(values.tolist()) <= {0, 1}:
+        for name, part in _named(targets, test_targets):
+            _check_one_hot(name, part, ", or num_classes = 0 for the values of a regression")
+        return "one_hot", targets.shape[1]
+    whole = values.dtype.kind in "ui" or bool((values == np.floor(values)).all())
+    if targets.ndim != 1 or not whole or len(values) < 2:
+        return "regression", None
+    if values.tolist() == [-1, 1]:
+        return "signs", 2
+    is_number = by_value or values.dtype.kind in "ui" or values.tolist() == [0, 1]
+    if is_number and values[0] >= 0 and values[-1] < MAX_CLASSES:
+        return "classification", int(values[-1]) + 1
+    return "regression", None
+
+
+def stored(targets: np.ndarray, kind: str) -> np.ndarray:
+    """Returns targets in the type that they are kept in: class numbers as int32, everything else as floats."""
+    if kind == "classification":
+        return targets.astype(np.int32)
+    return targets if targets.dtype.kind == "f" else targets.astype(np.float64)
+
+
+def _named(targets: np.ndarray, test_targets: np.ndarray | None) -> list[tuple[str, np.ndarray]]:
+    return [("targets", targets)] + ([] if test_targets is None else [("test_targets", test_targets)])
+
+
+def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int) -> str:
+    """Checks labels against the number of classes that the user gave and returns their kind."""
+    classes = f"integers from 0 to {num_classes - 1}"
+    if targets.ndim != 1:
+        for name, part in _named(targets, test_targets):
+            if part.shape[1:] != (num_classes,):
+                received = f"{name} of shape {part.shape}"
+                raise InputError("The labels do not fit num_classes.", received, f"{classes}, or {num_classes} columns")
+            _check_one_hot(name, part)
+        return "one_hot"
+    parts = _named(targets, test_targets)
+    for name, part in parts:
+        bad = np.flatnonzero(part != np.floor(part)) if part.dtype.kind == "f" else []
+        if len(bad):
+            raise InputError("The labels are not integers.", f"{name}[{bad[0]}] = {part[bad[0]]}", classes)
+    values = np.concatenate([part.astype(np.int64) for _, part in parts])
+    if num_classes == 2 and values.min() == -1 and set(np.unique(values).tolist()) <= {-1, 1}:
+        return "signs"
+    for name, part in parts:
+        bad = np.flatnonzero((part < 0) | (part >= num_classes))
+        if len(bad):
+            raise InputError("A label is outside the classes.", f"{name}[{bad[0]}] = {part[bad[0]]}", classes)
+    return "classification"
+
+
+def _check_one_hot(name: str, rows: np.ndarray, otherwise: str = "") -> None:
+    wrong = (rows.sum(1) != 1) | ~((rows == 0) | (rows == 1)).all(1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        shown = ", ".join(f"{value:g}" for value in rows[row].astype(float)[:10]) + (", ..." * (rows.shape[1] > 10))
+        total = rows[row].astype(float).sum()
+        what = "Labels in several columns are not one-hot." if total == 1 else "One-hot labels do not sum to one."
+        raise InputError(what, f"{name}[{row}] = [{shown}], sum {total:g}", f"a single 1 in each row{otherwise}")

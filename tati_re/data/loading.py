@@ -1,0 +1,135 @@
+"""One data set from any source: read, labels checked, split, prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tati_re.data.contents import Contents
+from tati_re.data.dataset import Dataset
+from tati_re.data.generators import BUILT_IN, DRAWN, FIXED
+from tati_re.data.labels import kind_of
+from tati_re.data.preparation import prepare
+from tati_re.data.sources import FILES, Reading, by_name, derived, is_table, read_source, read_test_part, shown
+from tati_re.errors import InputError
+
+DEFAULT_TEST_FRACTION = 0.2
+
+
+def load_data(
+    source: object,
+    test_fraction: float | None = None,
+    seed: int = 0,
+    *,
+    test_data: object = None,
+    label_columns: Sequence[str] | None = None,
+    input_columns: Sequence[str] | None = None,
+    data_keys: Sequence[str] | None = None,
+    num_classes: int | None = None,
+    standardize: str = "none",
+    shuffle: bool = True,
+) -> Dataset:
+    """Loads a data set.
+
+    Args:
+        source: A built-in name (`BUILT_IN`), the name of an image set of Keras (`KERAS`), the path of a file or a list
+            of paths, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a `tf.data.Dataset`, or a `Dataset`.
+        test_fraction: Part of the examples kept for testing where the data bring no test part, in [0, 1).
+            Default (None): 0.2 for built-in names and files, 0 for what is given in Python, of which nothing is taken
+            away unasked.
+        seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
+        test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`. Default: None.
+        label_columns: Names of the label columns of a table. Default: all that start with `label`, else the last.
+        input_columns: Inputs of the network, such as `x1`, `x1^2`, `sin(x1)`. Default: all columns that are no labels.
+        data_keys: Names of the arrays of an NPZ file (inputs, labels, and perhaps those of the test part), or of the
+            features of a TFRecord file (inputs, labels). Default: x_train, y_train, x_test, y_test; image_raw, label.
+        num_classes: Classes of the labels, which are then checked; 0 for a regression. Default: by the labels.
+        standardize: "inputs" subtracts the mean of each column and divides by its standard deviation, "all" does the
+            same with the targets of a regression; both measured on the training part. Default: "none".
+        shuffle: The part kept for testing is random. Default True; False keeps the last examples.
+
+    Returns:
+        The data set, with values as they were read; `Dataset.prepared()` is what a network trains on.
+
+    Raises:
+        InputError: Bad data, in one sentence.
+    """
+    reading = Reading(label_columns, input_columns, data_keys)
+    if label_columns is not None and not is_table(source):
+        received = shown(source)
+        raise InputError("label_columns: columns can only be named for a table.", received, "a .csv or .parquet file")
+    fraction = test_fraction
+    if fraction is None:
+        fraction = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
+    if not 0 <= fraction < 1:
+        raise InputError("test_fraction is out of its range.", fraction, "a number in [0, 1)")
+    if isinstance(source, str) and source in BUILT_IN:
+        drawn = source in DRAWN and test_data is None
+        source, fraction = BUILT_IN[source](fraction if drawn else 0.0, seed), 0.0 if source in FIXED else fraction
+    if isinstance(source, Dataset):
+        if num_classes is not None and num_classes != (source.num_classes or 0):
+            raise InputError("num_classes is not that of the data set.", num_classes, source.num_classes or 0)
+        data, columns = _with_test(source, test_data), _columns(input_columns, source)
+    else:
+        contents, columns = read_source(source, reading)
+        test = contents.test if test_data is None else read_test_part(test_data, source, reading, contents)
+        data = Dataset.from_arrays(
+            contents.inputs,
+            contents.targets,
+            *test,
+            name=contents.name,
+            input_scale=contents.input_scale,
+            feature_names=contents.names,
+            by_value=contents.by_value,
+            num_classes=num_classes,
+        )
+    data = data.split(fraction, seed, shuffle)
+    preparation = prepare(data, columns, standardize)
+    return data if preparation is None else replace(data, preparation=preparation)
+
+
+def dataset_from_options(options: Any, data: object = None, test_data: object = None) -> Dataset:
+    """Loads the data set that options describe.
+
+    Args:
+        options: The options of the group data, as attributes.
+        data: An object that goes before `options.data`.
+        test_data: An object that goes before `options.test_data`.
+
+    Raises:
+        InputError: There are no data, or they are bad.
+    """
+    source = options.data if data is None else data
+    if source is None:
+        raise InputError("data is missing.", expected=f"arrays (inputs, labels), a built-in name, or {FILES}")
+    return load_data(
+        source,
+        options.test_fraction,
+        options.seed,
+        test_data=options.test_data if test_data is None else test_data,
+        label_columns=options.label_columns or None,
+        input_columns=options.input_columns or None,
+        data_keys=options.data_keys or None,
+        num_classes=options.num_classes,
+        standardize=options.standardize,
+        shuffle=options.shuffle,
+    )
+
+
+def _columns(texts: Sequence[str] | None, data: Dataset):
+    if texts is None:
+        return None
+    contents = Contents(data.inputs, data.targets, names=data.feature_names)
+    return derived(contents, Reading(input_columns=texts))
+
+
+def _with_test(data: Dataset, test_data: object) -> Dataset:
+    if test_data is None:
+        return data
+    contents = Contents(data.inputs, data.targets, names=data.feature_names, input_scale=data.input_scale)
+    inputs, targets = read_test_part(test_data, None, Reading(), contents)
+    if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    kind_of(data.targets, targets, True, data.num_classes or 0)
+    return replace(data, test_inputs=inputs, test_targets=targets.astype(data.targets.dtype))

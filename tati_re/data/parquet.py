@@ -1,0 +1,70 @@
+"""Parquet files; they need the package pyarrow, which the extra `parquet` installs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.data.contents import Contents
+from tati_re.data.tables import Choice
+from tati_re.errors import InputError
+
+
+def read_parquet_names(path: Path) -> list[str]:
+    """Returns the names of the columns.
+
+    Raises:
+        InputError: pyarrow is missing, or the file is not a parquet file.
+    """
+    return list(_opened(path).schema_arrow.names)
+
+
+def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
+    """Reads columns of numbers.
+
+    Args:
+        path: The file.
+        names: Its columns, as `read_parquet_names` found them.
+        choice: Those to read.
+
+    Returns:
+        Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type.
+
+    Raises:
+        InputError: No examples, or a column or a cell that is no number.
+    """
+    table = _opened(path).read(columns=[*choice.inputs, *choice.labels])
+    if table.num_rows == 0:
+        raise InputError(f"{path.name} has no examples.", path, "at least one row")
+    columns = {name: _column(path, name, table.column(name)) for name in (*choice.inputs, *choice.labels)}
+    inputs = np.stack([columns[name] for name in choice.inputs], axis=1)
+    if inputs.dtype not in (np.float32, np.float64):
+        inputs = inputs.astype(np.float64)
+    targets = np.stack([columns[name] for name in choice.labels], axis=1)
+    return Contents(inputs, targets, (), path.name, choice.inputs)
+
+
+def _opened(path: Path):
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        what = f"{path.name}: parquet files need the package pyarrow, which is not installed."
+        raise InputError(what, expected="pip install 'tati_re[parquet]', or a .csv or .npz file") from None
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InputError(f"{path} cannot be read as a parquet file.", str(error).split("\n")[0].rstrip(".")) from None
+
+
+def _column(path: Path, name: str, column) -> np.ndarray:
+    place = f"{path.name}, column '{name}'"
+    if column.null_count:
+        row = next(i for i, value in enumerate(column) if not value.is_valid)
+        raise InputError(f"{place} has an empty cell.", f"row {row}, counted from 0", "numbers")
+    values = column.to_numpy()
+    if values.dtype.kind not in "buif":
+        raise InputError(f"{place} does not hold numbers.", column.type, "integers or floats")
+    return values

@@ -1,0 +1,138 @@
+"""Two classes in the plane, labels +1 and -1: clusters, circles, squares and spirals, drawn from a seed.
+
+All take `num_examples` points to train and sample on, whose labels alternate, and draw the test part in addition.
+`noise` displaces each coordinate of the circles, squares and spirals by a uniform number between -5 noise and 5 noise,
+after the label is settled; 5 is the radius of these sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tati_re.data.dataset import Dataset
+from tati_re.data.streams import GENERATE, GENERATE_TEST, stream
+from tati_re.errors import InputError
+
+RADIUS = 5.0
+PADDING = 0.3
+"""Gap between the axes and the points of `squares`."""
+
+Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+
+
+def two_clusters(
+    num_examples: int = 500, seed: int = 0, std: float = 1.0, test_fraction: float = 0.2, noise: float | None = None
+) -> Dataset:
+    """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1.
+
+    The data set of the second experiment of TATi's paper.
+
+    Args:
+        num_examples: Points of both clusters together, at least 2. Default 500.
+        seed: Integer >= 0. Default 0.
+        std: Standard deviation of each coordinate around its centre. Default 1.0.
+        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2: 125 test points.
+        noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's generator. Default: none.
+
+    Returns:
+        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
+    """
+    if noise is not None:
+        std = 0.5 + 7 * _checked_noise(noise)
+    if not std > 0:
+        raise InputError("std is not positive.", std, "a number above 0")
+
+    def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+        return 2 * labels[:, None] + std * generator.standard_normal((len(labels), 2))
+
+    return _two_classes("two_clusters", draw, num_examples, seed, test_fraction, 0.0)
+
+
+def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
+    """A disc of radius 2.5 with label +1 within a ring from 3.5 to 5 with label -1, uniform in radius and angle.
+
+    Args:
+        num_examples: Points of both together, at least 2. Default 500.
+        seed: Integer >= 0. Default 0.
+        noise: In [0, 1], 5 noise is the largest displacement of a coordinate. Default 0.
+        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
+
+    Returns:
+        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
+    """
+
+    def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+        part, angle = generator.random((2, len(labels)))
+        radius = RADIUS * np.where(labels > 0, 0.5 * part, 0.7 + 0.3 * part)
+        return radius[:, None] * np.stack([np.cos(2 * np.pi * angle), np.sin(2 * np.pi * angle)], axis=1)
+
+    return _two_classes("two_circles", draw, num_examples, seed, test_fraction, noise)
+
+
+def squares(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
+    """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3 away.
+
+    Args:
+        num_examples: Points of all squares together, at least 2. Default 500.
+        seed: Integer >= 0. Default 0.
+        noise: In [0, 1], 5 noise is the largest displacement of a coordinate. Default 0.
+        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
+
+    Returns:
+        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
+    """
+
+    def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+        first, second, side = generator.random((3, len(labels)))
+        side = np.where(side < 0.5, -1.0, 1.0)
+        signs = np.stack([side, side * labels], axis=1)
+        return signs * (PADDING + (RADIUS - PADDING) * np.stack([first, second], axis=1))
+
+    return _two_classes("squares", draw, num_examples, seed, test_fraction, noise)
+
+
+def spirals(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
+    """Two spiral arms of 1.75 turns, each the other one turned by half a circle: radius 5 t and angle 3.5 pi t for t
+    uniform in [0, 1).
+
+    Args:
+        num_examples: Points of both arms together, at least 2. Default 500.
+        seed: Integer >= 0. Default 0.
+        noise: In [0, 1], 5 noise is the largest displacement of a coordinate; the arms are 1.4 apart. Default 0.
+        test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
+
+    Returns:
+        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
+    """
+
+    def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
+        part = generator.random(len(labels))
+        angle = 3.5 * np.pi * part
+        return (labels * RADIUS * part)[:, None] * np.stack([np.sin(angle), np.cos(angle)], axis=1)
+
+    return _two_classes("spirals", draw, num_examples, seed, test_fraction, noise)
+
+
+def _checked_noise(noise: float) -> float:
+    if not 0 <= noise <= 1:
+        raise InputError("noise is out of its range.", noise, "a number in [0, 1]")
+    return noise
+
+
+def _two_classes(name: str, draw: Draw, num_examples: int, seed: int, test_fraction: float, noise: float) -> Dataset:
+    if num_examples < 2:
+        raise InputError(f"num_examples: {name} needs a point of each class.", num_examples, "at least 2")
+    if not 0 <= test_fraction < 1:
+        raise InputError("test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
+    width = RADIUS * _checked_noise(noise)
+
+    def part(count: int, purpose: int) -> tuple[np.ndarray, np.ndarray]:
+        labels, generator = np.where(np.arange(count) % 2 == 0, 1.0, -1.0), stream(seed, purpose)
+        points = draw(generator, labels)
+        return points + generator.uniform(-width, width, points.shape) if width else points, labels
+
+    count = round(num_examples * test_fraction / (1 - test_fraction))
+    test = part(count, GENERATE_TEST) if count else (None, None)
+    return Dataset(*part(num_examples, GENERATE), *test, name, num_classes=2, feature_names=("x1", "x2"))

@@ -1,0 +1,133 @@
+"""What happens to inputs and targets between the data and the network: derived columns, standardisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tati_re.data.columns import Columns
+from tati_re.errors import InputError
+
+STANDARDIZE = ("none", "inputs", "all")
+
+
+@dataclass(frozen=True, eq=False)
+class Standard:
+    """Means and standard deviations that values are standardised with: (value - mean) / deviation.
+
+    Args:
+        mean: Float64, of a shape that fits the end of that of the values.
+        deviation: Likewise, above 0.
+    """
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Standard:
+        """Measures the training part.
+
+        Each column has its own mean and deviation (with divisor N). Images `(N, height, width)` have one of all
+        pixels, images `(N, height, width, channels)` one of each channel. What does not vary keeps the deviation 1, so
+        that it becomes 0.
+        """
+        axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
+        mean = np.asarray(values.mean(axes, dtype=np.float64))
+        deviation = np.asarray(values.std(axes, dtype=np.float64))
+        # The mean of equal numbers may differ from them by rounding.
+        flat = deviation <= 1e-12 * np.abs(mean)
+        return cls(mean, np.where(flat, 1.0, deviation))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        return ((values - self.mean) / self.deviation).astype(_precision(values))
+
+    def undone(self, values: np.ndarray) -> np.ndarray:
+        return (values * self.deviation + self.mean).astype(_precision(values))
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """The way from the data to the network: first the columns, then the standardisation.
+
+    Args:
+        columns: The derived inputs. Default: the inputs as they are.
+        input_standard: Of the derived inputs of the training part. Default: they are not standardised.
+        target_standard: Of the targets of the training part. Default: they are not standardised.
+    """
+
+    columns: Columns | None = None
+    input_standard: Standard | None = None
+    target_standard: Standard | None = None
+
+    def inputs(self, inputs: np.ndarray, scale: float = 1.0) -> np.ndarray:
+        """Returns what the network takes, `(n, ...)`: float32 for float32 and bytes, else float64.
+
+        Args:
+            inputs: As in the data set, `(n, ...)`.
+            scale: Their factor.
+        """
+        values = inputs.astype(_precision(inputs))
+        if scale != 1.0:
+            values = values * values.dtype.type(scale)
+        if self.columns is not None:
+            values = self.columns(values)
+        standard = self.input_standard
+        if standard is None:
+            return values
+        shape = standard.mean.shape
+        if values.shape[values.ndim - len(shape) :] != shape:
+            raise InputError(
+                "The inputs do not fit those that were standardised.", values.shape, f"(n, ..., {shape[0]})"
+            )
+        return standard(values)
+
+    def targets(self, targets: np.ndarray) -> np.ndarray:
+        """Returns what the outputs of the network are compared with."""
+        return targets if self.target_standard is None else self.target_standard(targets)
+
+    def restored(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns outputs of the network in the units of the targets."""
+        return outputs if self.target_standard is None else self.target_standard.undone(outputs)
+
+    def fingerprint(self) -> bytes:
+        """Returns bytes that tell two preparations of the same data apart."""
+        texts = None if self.columns is None else (self.columns.texts, self.columns.names)
+        standards = (self.input_standard is not None, self.target_standard is not None)
+        return repr((texts, standards)).encode()
+
+
+def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
+    """Measures on the training part what a data set is to be prepared with.
+
+    Args:
+        dataset: The data set, already split.
+        columns: Derived inputs, or None.
+        standardize: "none", "inputs", or "all" for the targets of a regression too; those of classes stay.
+
+    Returns:
+        The preparation, or None where nothing happens.
+
+    Raises:
+        InputError: Another word, or columns that do not fit.
+    """
+    if standardize not in STANDARDIZE:
+        raise InputError("standardize is not known.", standardize, "'none', 'inputs' or 'all'")
+    if columns is not None and columns.plain:
+        columns = None
+    if columns is None and standardize == "none":
+        return None
+    inputs = Preparation(columns).inputs(dataset.inputs, dataset.input_scale)
+    if not np.isfinite(inputs).all():
+        raise InputError("input_columns give values that are not finite.", ", ".join(columns.texts if columns else ()))
+    return Preparation(
+        columns,
+        None if standardize == "none" else Standard.of(inputs),
+        Standard.of(dataset.targets) if standardize == "all" and dataset.num_classes is None else None,
+    )
+
+
+def _precision(values: np.ndarray) -> type:
+    """Bytes and float32 have 24 bits to spare or no more; everything else is computed in float64."""
+    return np.float32 if values.dtype in (np.float32, np.uint8, np.bool_) else np.float64

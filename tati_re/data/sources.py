@@ -1,0 +1,193 @@
+"""Sources of data by their names, types and suffixes: what reads each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.data.archives import KERAS, load_keras, read_npz
+from tati_re.data.columns import Columns, parse_columns
+from tati_re.data.contents import Contents, flat_names, joined
+from tati_re.data.generators import BUILT_IN
+from tati_re.data.parquet import read_parquet, read_parquet_names
+from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_table
+from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
+from tati_re.data.tfrecord import read_tfrecord
+from tati_re.errors import InputError, nearest
+
+TABLES = {".csv": (read_header, read_table), ".parquet": (read_parquet_names, read_parquet)}
+TABLES |= {suffix: (read_header, read_table) for suffix in WHITE_SPACE}
+"""How to read the names of the columns of a file, and the columns, by the file's suffix."""
+
+RECORDS = (".tfrecord", ".tfrecords")
+
+FILES = "a .csv, .txt, .npz, .parquet or .tfrecord file"
+FORMS = "(x, y), ((x, y), (x_test, y_test)), a Dataset, a tf.data.Dataset, a built-in name or a file name"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read.
+
+    Attributes:
+        label_columns: Names of the label columns of a table, or None.
+        input_columns: Inputs of the network in terms of columns, or None.
+        data_keys: Names of the arrays of an NPZ file, of the features of a TFRecord file, or None.
+    """
+
+    label_columns: Sequence[str] | None = None
+    input_columns: Sequence[str] | None = None
+    data_keys: Sequence[str] | None = None
+
+
+def read_source(source: object, reading: Reading) -> tuple[Contents, Columns | None]:
+    """Returns what a source holds, and the columns derived from it."""
+    if isinstance(source, str) and source in KERAS:
+        contents = load_keras(source)
+    elif by_name(source):
+        return _from_files(source, reading)
+    elif is_tf_dataset(source):
+        contents = read_tf_dataset(source)
+    else:
+        contents = _from_pair(source)
+    return contents, derived(contents, reading)
+
+
+def derived(contents: Contents, reading: Reading) -> Columns | None:
+    """Returns the columns that are to be derived from inputs `(N, columns)`, or None."""
+    if reading.input_columns is None:
+        return None
+    if contents.inputs.ndim > 2:
+        received = f"examples of shape {contents.inputs.shape[1:]}"
+        raise InputError("input_columns need inputs in columns.", received, "a table, or arrays (N, columns)")
+    return parse_columns(reading.input_columns, flat_names(contents))
+
+
+def _from_files(source: object, reading: Reading) -> tuple[Contents, Columns | None]:
+    paths = [_existing(path) for path in _listed(source)]
+    kinds = sorted({_suffix(path) for path in paths})
+    if not paths:
+        raise InputError("data names no files.", expected=FILES)
+    if len(kinds) > 1 and not set(kinds) <= set(RECORDS):
+        raise InputError("data: files of different types cannot be joined.", " and ".join(kinds), "files of one type")
+    if kinds[0] in TABLES:
+        if reading.data_keys is not None:
+            what = f"data_keys belong to NPZ and TFRecord files; a {kinds[0]} file has columns."
+            raise InputError(what, ", ".join(reading.data_keys), "label_columns")
+        return _from_tables(paths, reading)
+    read = read_npz if kinds[0] == ".npz" else read_tfrecord
+    contents = joined([read(path, reading.data_keys) for path in paths])
+    return contents, derived(contents, reading)
+
+
+def _from_tables(paths: Sequence[Path], reading: Reading) -> tuple[Contents, Columns | None]:
+    choice, parts, first = None, [], None
+    for path in paths:
+        read_names, read = TABLES[_suffix(path)]
+        names = read_names(path)
+        if first is None:
+            first = names
+            choice = choose_columns(names, reading.label_columns, reading.input_columns, path.name)
+        elif names != first:
+            what = f"{path.name} has another header than {paths[0].name}."
+            raise InputError(what, ", ".join(names), ", ".join(first))
+        parts.append(read(path, names, choice))
+    return joined(parts), choice.derived
+
+
+def read_test_part(source: object, training: object, reading: Reading, contents: Contents) -> tuple[np.ndarray, ...]:
+    """Returns inputs and targets of test data, read as the training data were."""
+    try:
+        if by_name(source):
+            if is_table(source) and is_table(training):
+                first, other = (_names_of(s) for s in (training, source))
+                if first != other:
+                    raise InputError("the test file has another header.", ", ".join(other), ", ".join(first))
+            derived_from = reading.input_columns if is_table(source) else None
+            keys = reading.data_keys[:2] if reading.data_keys else None
+            test = _from_files(source, Reading(reading.label_columns, derived_from, keys))[0]
+        elif is_tf_dataset(source):
+            test = read_tf_dataset(source)
+        else:
+            test = _from_pair(source)
+    except InputError as error:
+        text = str(error)
+        raise InputError(f"test_{text}" if text.startswith(("data ", "data: ")) else f"test_data: {text}") from None
+    if test.input_scale != contents.input_scale:
+        received = f"{test.inputs.dtype} beside {contents.inputs.dtype}"
+        raise InputError("test_data: the inputs are not of the type of the training inputs.", received, "one type")
+    return test.inputs, test.targets
+
+
+def _names_of(source: object) -> list[str]:
+    path = _existing(_listed(source)[0])
+    return TABLES[_suffix(path)][0](path)
+
+
+def _listed(source: object) -> list[Any]:
+    return [source] if isinstance(source, (str, Path)) else list(source)
+
+
+def by_name(source: object) -> bool:
+    """Whether a source is a name: text or a path, or a list of them."""
+    if isinstance(source, (list, tuple)):
+        return all(isinstance(part, (str, Path)) for part in source)
+    return isinstance(source, (str, Path))
+
+
+def is_table(source: object) -> bool:
+    """Whether a source is a file of columns, or a list with one."""
+    return by_name(source) and any(_suffix(Path(path)) in TABLES for path in _listed(source))
+
+
+def shown(source: object) -> str:
+    """Returns what a message says that was received."""
+    return ", ".join(map(str, _listed(source))) if by_name(source) else type(source).__name__
+
+
+def _suffix(path: Path) -> str:
+    """Returns the suffix that says the type of a file: `.tfrecord` for `a.tfrecord.gz`."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes[-1:] == [".gz"] and suffixes[-2:-1] and suffixes[-2] in RECORDS:
+        return suffixes[-2]
+    return suffixes[-1] if suffixes else ""
+
+
+def _existing(source: str | Path) -> Path:
+    path = Path(source).expanduser()
+    suffixes = (*TABLES, ".npz", *RECORDS)
+    known = _suffix(path) in suffixes
+    if path.is_file() and known:
+        return path
+    if path.is_file():
+        raise InputError("data is a file of an unknown type.", source, FILES)
+    if path.is_dir():
+        raise InputError("data is a folder.", source, FILES)
+    if not known and len(path.parts) == 1:
+        names = (*BUILT_IN, *KERAS)
+        expected = f"{', '.join(names)}, or {FILES}"
+        raise InputError(f"data is not known.{nearest(str(source), names)}", source, expected)
+    folder = path.parent
+    others = [p.name for p in folder.iterdir() if _suffix(p) in suffixes] if folder.is_dir() else []
+    raise InputError(f"data is a file that does not exist.{nearest(path.name, others)}", source, FILES)
+
+
+def _from_pair(source: object) -> Contents:
+    if not isinstance(source, (tuple, list)) or len(source) != 2:
+        raise InputError("data has the wrong form.", type(source).__name__, FORMS)
+    # As Keras' own data sets come: only tuples are pairs, so that nested lists of numbers stay arrays.
+    if all(isinstance(part, tuple) and len(part) == 2 for part in source):
+        (inputs, targets), test = source
+        return Contents(_array(inputs), _array(targets), tuple(map(_array, test)))
+    return Contents(*map(_array, source))
+
+
+def _array(values: object) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InputError("data has rows of unequal lengths.", type(values).__name__, "arrays of numbers") from None

@@ -1,0 +1,191 @@
+"""Tables of text: CSV files with a header line, and columns separated by white space without one."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.data.columns import Columns, parse_columns
+from tati_re.data.contents import Contents
+from tati_re.errors import InputError, nearest
+
+WHITE_SPACE = (".txt", ".dat", ".data")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which columns of a table are what.
+
+    Attributes:
+        inputs: Names of the columns that are read as inputs.
+        labels: Names of the columns that are read as labels.
+        derived: The inputs of the network, made from `inputs`; None where they are taken as they are.
+    """
+
+    inputs: tuple[str, ...]
+    labels: tuple[str, ...]
+    derived: Columns | None = None
+
+
+def choose_columns(
+    names: Sequence[str], label_columns: Sequence[str] | None, input_columns: Sequence[str] | None, file: str
+) -> Choice:
+    """Chooses the columns of a table.
+
+    Args:
+        names: All columns.
+        label_columns: Names of the label columns. Default: all that start with `label`, else the last.
+        input_columns: Inputs of the network, as `parse_columns` reads them. Default: all columns but the labels.
+        file: What messages call the table.
+
+    Returns:
+        The choice; of the inputs only those that are used.
+
+    Raises:
+        InputError: A column that is not there, or no inputs or labels.
+    """
+    named = [n for n in names if n.lower().startswith("label")] or list(names[-1:])
+    labels = named if label_columns is None else list(label_columns)
+    for name in labels:
+        if name not in names:
+            what = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
+            raise InputError(what, name, f"one of {', '.join(names)}")
+    others = [n for n in names if n not in labels]
+    derived = None
+    if input_columns is not None and others:
+        derived = parse_columns(input_columns, others).of_used()
+        others = list(derived.names)
+    if not labels or not others:
+        received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
+        raise InputError(f"{file} needs a column of inputs and one of labels.", received)
+    return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived)
+
+
+def read_header(path: Path) -> list[str]:
+    """Returns the names of the columns of a text table; those separated by white space may have none and are then
+    called x1, x2, ...
+
+    Raises:
+        InputError: An empty file, one that is not text, no names where there should be, or names that are not unique.
+    """
+    white = _white(path)
+    line = next((line for _, line in _lines(path)), None)
+    if line is None:
+        raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
+    names = _cells(line, white)
+    numbers = all(_is_number(name) for name in names)
+    if numbers and not white:
+        raise InputError(f"{path.name} has no header line.", line.strip()[:80], "names of columns, separated by commas")
+    if len(names) < 2:
+        by = "white space" if white else "commas"
+        raise InputError(f"{path.name} has a single column.", line.strip()[:80], f"at least two, separated by {by}")
+    if numbers:
+        return [f"x{i + 1}" for i in range(len(names))]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise InputError(f"{path.name} has several columns of one name.", ", ".join(doubled), "different names")
+    return names
+
+
+def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
+    """Reads a text table: lines that start with `#` are skipped, columns that are not chosen may hold text.
+
+    Args:
+        path: The file.
+        names: Its columns (`read_header`).
+        choice: Those to read.
+
+    Returns:
+        Inputs `(N, columns)` and targets `(N, labels)`, float64.
+
+    Raises:
+        InputError: A file of another kind, no examples, a line with another number of cells, a cell that is no number.
+    """
+    used = [*choice.inputs, *choice.labels]
+    table = _numbers(path, names, used)
+    count = len(choice.inputs)
+    inputs = np.ascontiguousarray(table[:, :count])
+    return Contents(inputs, table[:, count:], (), path.name, choice.inputs, by_value=True)
+
+
+def _white(path: Path) -> bool:
+    return path.suffix.lower() in WHITE_SPACE
+
+
+def _cells(line: str, white: bool) -> list[str]:
+    return line.split() if white else [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines that hold something, with their numbers."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip() and not line.lstrip().startswith("#"):
+                    yield number, line
+    except UnicodeDecodeError:
+        raise InputError(f"{path.name} is not a text file.", path, "a table in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read.", error.strerror) from None
+
+
+def _body(path: Path, white: bool) -> Iterator[tuple[int, str]]:
+    """Yields the lines below the header."""
+    lines = _lines(path)
+    first = next(lines)
+    if white and all(_is_number(cell) for cell in first[1].split()):
+        yield first
+    yield from lines
+
+
+def _numbers(path: Path, names: Sequence[str], used: Sequence[str]) -> np.ndarray:
+    """Returns the columns `used`, in this order."""
+    columns, white = [list(names).index(name) for name in used], _white(path)
+    everything = sorted(columns) == list(range(len(names)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            table = np.loadtxt(
+                (line for _, line in _body(path, white)),
+                delimiter=None if white else ",",
+                comments=None,
+                quotechar='"',
+                ndmin=2,
+                usecols=None if everything else columns,
+            )
+        except InputError:
+            raise
+        except ValueError:
+            table = None
+    if table is not None and table.size == 0:
+        raise InputError(f"{path.name} has no examples.", path, "one line an example below the header")
+    if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
+        return table[:, columns] if everything else table
+    raise _bad_cell(path, names, used)
+
+
+def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str]) -> InputError:
+    """Finds what is wrong with the first bad line; the fast reader does not say it in the words of the file."""
+    white = _white(path)
+    for number, line in _body(path, white):
+        cells = _cells(line, white)
+        if len(cells) != len(names):
+            return InputError(f"{path.name}, line {number} has the wrong number of cells.", len(cells), len(names))
+        for name, cell in zip(names, cells, strict=True):
+            if name in used and not (_is_number(cell) and np.isfinite(float(cell))):
+                place = f"{path.name}, line {number}, column '{name}'"
+                return InputError(f"{place} is no finite number.", cell or "an empty cell")
+    return InputError(f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

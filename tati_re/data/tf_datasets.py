@@ -1,0 +1,59 @@
+"""`tf.data.Dataset` objects, read into memory once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from tati_re.data.contents import Contents
+from tati_re.errors import InputError
+
+FORM = "pairs (inputs, labels) of arrays, in batches as Keras takes them"
+
+
+def is_tf_dataset(source: object) -> bool:
+    """Returns whether an object is a `tf.data.Dataset`, without importing TensorFlow."""
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(source, tensorflow.data.Dataset)
+
+
+def read_tf_dataset(source: Any) -> Contents:
+    """Reads all examples of a `tf.data.Dataset`, in its order; bytes get the scale 1/255.
+
+    Elements are batches, as for `keras.Model.fit`. Pairs whose label is a single number, or whose inputs and labels
+    have different known lengths, are taken as single examples.
+
+    Args:
+        source: Finite, of pairs (inputs, labels).
+
+    Raises:
+        InputError: A stream without an end or without examples, or elements of another form.
+    """
+    spec = source.element_spec
+    if not isinstance(spec, tuple) or len(spec) != 2 or not all(hasattr(part, "shape") for part in spec):
+        received = f"elements of {len(spec)} parts" if isinstance(spec, (tuple, list)) else type(spec).__name__
+        raise InputError("data: the elements of the tf.data.Dataset have the wrong form.", received, FORM)
+    if int(source.cardinality()) == -1:
+        raise InputError("data: the tf.data.Dataset has no end.", "an infinite one", "one without repeat(), or take(n)")
+    single = _single(spec)
+    pairs = [tuple(np.asarray(part) for part in pair) for pair in source.as_numpy_iterator()]
+    if not pairs:
+        raise InputError("data: the tf.data.Dataset has no examples.", expected=FORM)
+    join = np.stack if single else np.concatenate
+    try:
+        inputs, targets = (join([pair[i] for pair in pairs]) for i in range(2))
+    except ValueError:
+        raise InputError("data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM) from None
+    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
+    return Contents(inputs, targets, (), "tf.data.Dataset", input_scale=scale)
+
+
+def _single(spec: tuple) -> bool:
+    inputs, labels = (part.shape for part in spec)
+    if labels.rank == 0 or inputs.rank == 0:
+        return True
+    if labels.rank is None or inputs.rank is None:
+        return False
+    return None not in (inputs[0], labels[0]) and inputs[0] != labels[0]

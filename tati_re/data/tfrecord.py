@@ -1,0 +1,147 @@
+"""TFRecord files of `tf.train.Example` messages; TensorFlow is imported when one is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.data.archives import check_keys
+from tati_re.data.contents import Contents
+from tati_re.errors import InputError, nearest
+
+KEYS = ("image_raw", "label")
+"""The features that are read where none are named: bytes of an image, and a class number."""
+
+_AT_ONCE = 4096
+_ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
+
+
+def read_tfrecord(path: Path, keys: Sequence[str] | None = None) -> Contents:
+    """Reads a TFRecord file.
+
+    A feature of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats or integers as it is. Bytes
+    take the shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1;
+    where they are not there, inputs stay flat.
+
+    Args:
+        path: The file; with the suffix `.gz` it is compressed.
+        keys: Names of the features of inputs and labels. Default: image_raw, label.
+
+    Returns:
+        Inputs `(N, height, width)`, `(N, height, width, depth)` or `(N, length)`, targets `(N,)` or `(N, K)`.
+
+    Raises:
+        InputError: No records, a file of another kind, a record without these features, or records of unequal lengths.
+    """
+    keys = list(KEYS if keys is None else keys)
+    check_keys(keys, (2,))
+    from tati_re.models.backend import tf
+
+    records = tf.data.TFRecordDataset(str(path), compression_type="GZIP" if path.suffix.lower() == ".gz" else "")
+    try:
+        first = next((tf.train.Example.FromString(r.numpy()) for r in records.take(1)), None)
+    except tf.errors.OpError as error:
+        raise _broken(path, error) from None
+    except Exception:  # google.protobuf.message.DecodeError, without importing protobuf by name
+        raise InputError(f"{path} holds records of another kind.", path, "tf.train.Example messages") from None
+    if first is None:
+        raise InputError(f"{path.name} has no examples.", path, "at least one record")
+    features = first.features.feature
+    _check(path, features, keys, 0)
+    # Without a default value, a record that lacks a feature is an error.
+    spec = {key: tf.io.FixedLenFeature([_length(features[key])], _type(tf, features[key])) for key in keys}
+    pieces: dict[str, list[np.ndarray]] = {key: [] for key in keys}
+    try:
+        for batch in records.batch(_AT_ONCE):
+            parsed = tf.io.parse_example(batch, spec)
+            for key in keys:
+                pieces[key].append(parsed[key].numpy())
+    except tf.errors.DataLossError as error:
+        raise _broken(path, error) from None
+    except tf.errors.InvalidArgumentError:
+        raise _odd_record(tf, path, records, keys, features) from None
+    inputs, targets = (_decoded(path, key, np.concatenate(pieces[key])) for key in keys)
+    scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
+    return Contents(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name, input_scale=scale)
+
+
+def _kind(feature: Any) -> str | None:
+    return feature.WhichOneof("kind")
+
+
+def _length(feature: Any) -> int:
+    return len(getattr(feature, _kind(feature)).value)
+
+
+def _type(tf: Any, feature: Any) -> Any:
+    return {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}[_kind(feature)]
+
+
+def _check(path: Path, features: Any, keys: Sequence[str], record: int) -> None:
+    for key in keys:
+        if key not in features:
+            known = sorted(features)
+            what = f"data_keys: record {record} of {path.name} has no feature '{key}'.{nearest(key, known)}"
+            raise InputError(what, ", ".join(known) or "no features", "the names of the inputs and of the labels")
+        if _kind(features[key]) is None or _length(features[key]) == 0:
+            raise InputError(f"Record {record} of {path.name} has an empty feature '{key}'.", expected="a value")
+
+
+def _odd_record(tf: Any, path: Path, records: Any, keys: Sequence[str], first: Any) -> InputError:
+    """Finds the first record that is not like the first one."""
+    for number, record in enumerate(records):
+        features = tf.train.Example.FromString(record.numpy()).features.feature
+        try:
+            _check(path, features, keys, number)
+        except InputError as error:
+            return error
+        for key in keys:
+            have, want = ((_kind(f[key]).removesuffix("_list"), _length(f[key])) for f in (features, first))
+            if have != want:
+                what = f"Record {number} of {path.name} has a feature '{key}' unlike the first record's."
+                return InputError(what, f"{have[1]} of type {have[0]}", f"{want[1]} of type {want[0]}")
+    return InputError(f"{path} cannot be read as a TFRecord file of examples.", path)
+
+
+def _decoded(path: Path, key: str, values: np.ndarray) -> np.ndarray:
+    """Returns numbers: bytes become uint8."""
+    if values.dtype != object:
+        return values
+    if values.shape[1] > 1:
+        raise InputError(f"{path.name}: feature '{key}' has several texts.", values.shape[1], "one, of bytes")
+    texts = values[:, 0]
+    for start, name in _ENCODED.items():
+        if texts[0].startswith(start):
+            what = f"{path.name}: feature '{key}' holds encoded images."
+            raise InputError(what, name, "the bytes of the pixels, as numpy's tobytes gives them")
+    lengths = np.array([len(text) for text in texts])
+    odd = np.flatnonzero(lengths != lengths[0])
+    if len(odd):
+        what = f"{path.name}: the records have a different number of bytes in feature '{key}'."
+        raise InputError(what, f"{lengths[odd[0]]} in record {odd[0]}", f"{lengths[0]}, as in the first")
+    return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
+
+
+def _shaped(path: Path, inputs: np.ndarray, features: Any) -> np.ndarray:
+    sides = [features[k].int64_list.value for k in ("height", "width", "depth") if k in features]
+    if inputs.dtype != np.uint8 or len(sides) != 3 or any(len(side) != 1 for side in sides):
+        return inputs
+    shape = tuple(int(side[0]) for side in sides)
+    if np.prod(shape) != inputs.shape[1]:
+        received = f"{inputs.shape[1]} bytes and height, width, depth {shape}"
+        raise InputError(f"{path.name}: the shape of the images does not fit their bytes.", received, "their product")
+    return inputs.reshape(len(inputs), *(shape[:2] if shape[2] == 1 else shape))
+
+
+def _plain(targets: np.ndarray) -> np.dtype:
+    """Class numbers fit into 32 bits unless they are something else."""
+    small = targets.dtype.kind in "iu" and np.abs(targets).max() < 2**31
+    return np.dtype(np.int32) if small else targets.dtype
+
+
+def _broken(path: Path, error: Any) -> InputError:
+    reason = str(error.message).split(" [Op:")[0].split("\n")[0]
+    return InputError(f"{path} cannot be read as a TFRecord file.", reason, "a file as tf.io.TFRecordWriter writes it")
