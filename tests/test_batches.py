@@ -152,3 +152,14 @@ def test_full_batches():
 def test_bad_input(arguments, words):
     with pytest.raises(InputError, match=words.replace(".", r"\.")):
         Batches(**({"num_examples": 6, "batch_size": 2, "num_walkers": 1, "seed": 0} | arguments))
+
+
+def test_batches_in_the_order_of_the_data():
+    batches = Batches(5, 2, 3, seed=0, shuffle=False)
+    indices, sizes = batches.indices(0, 6)
+    assert sizes.tolist() == [2, 2, 1] * 2
+    for walker in range(3):
+        assert indices[:, walker].tolist() == [[0, 1], [2, 3], [4, 0]] * 2
+    assert batches.indices(4, 1)[0][0, 0].tolist() == [2, 3]
+    with pytest.raises(InputError, match=r"shuffle is off, but the examples are drawn\."):
+        Batches(5, 2, 1, seed=0, sampling="replacement", shuffle=False)

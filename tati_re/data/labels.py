@@ -79,14 +79,13 @@ def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes:
         bad = np.flatnonzero(part != np.floor(part)) if part.dtype.kind == "f" else []
         if len(bad):
             raise InputError("The labels are not integers.", f"{name}[{bad[0]}] = {part[bad[0]]}", classes)
-    values = np.concatenate([part.astype(np.int64) for _, part in parts])
-    if num_classes == 2 and values.min() == -1 and set(np.unique(values).tolist()) <= {-1, 1}:
-        return "signs"
+    signs = num_classes == 2 and (targets == -1).any() and np.isin(targets, (-1, 1)).all()
     for name, part in parts:
-        bad = np.flatnonzero((part < 0) | (part >= num_classes))
+        bad = np.flatnonzero(abs(part) != 1 if signs else (part < 0) | (part >= num_classes))
         if len(bad):
-            raise InputError("A label is outside the classes.", f"{name}[{bad[0]}] = {part[bad[0]]}", classes)
-    return "classification"
+            expected = "-1 or 1, as in the training part" if signs else classes
+            raise InputError("A label is outside the classes.", f"{name}[{bad[0]}] = {part[bad[0]]}", expected)
+    return "signs" if signs else "classification"
 
 
 def _check_one_hot(name: str, rows: np.ndarray, otherwise: str = "") -> None:

@@ -85,17 +85,13 @@ def _from_files(source: object, reading: Reading) -> tuple[Contents, Columns | N
 
 
 def _from_tables(paths: Sequence[Path], reading: Reading) -> tuple[Contents, Columns | None]:
-    choice, parts, first = None, [], None
-    for path in paths:
-        read_names, read = TABLES[_suffix(path)]
-        names = read_names(path)
-        if first is None:
-            first = names
-            choice = choose_columns(names, reading.label_columns, reading.input_columns, path.name)
-        elif names != first:
+    names = _table_names(paths[0])
+    for path in paths[1:]:
+        if _table_names(path) != names:
             what = f"{path.name} has another header than {paths[0].name}."
-            raise InputError(what, ", ".join(names), ", ".join(first))
-        parts.append(read(path, names, choice))
+            raise InputError(what, ", ".join(_table_names(path)), ", ".join(names))
+    choice = choose_columns(names, reading.label_columns, reading.input_columns, paths[0].name)
+    parts = [TABLES[_suffix(path)][1](path, names, choice) for path in paths]
     return joined(parts), choice.derived
 
 
@@ -104,7 +100,7 @@ def read_test_part(source: object, training: object, reading: Reading, contents:
     try:
         if by_name(source):
             if is_table(source) and is_table(training):
-                first, other = (_names_of(s) for s in (training, source))
+                first, other = (_table_names(_existing(_listed(s)[0])) for s in (training, source))
                 if first != other:
                     raise InputError("the test file has another header.", ", ".join(other), ", ".join(first))
             derived_from = reading.input_columns if is_table(source) else None
@@ -123,8 +119,7 @@ def read_test_part(source: object, training: object, reading: Reading, contents:
     return test.inputs, test.targets
 
 
-def _names_of(source: object) -> list[str]:
-    path = _existing(_listed(source)[0])
+def _table_names(path: Path) -> list[str]:
     return TABLES[_suffix(path)][0](path)
 
 
