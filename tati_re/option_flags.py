@@ -54,6 +54,13 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
     return {int: "an integer", float: "a number"}[annotation] + _bounds(metadata)
 
 
+class _OneOrMore(argparse.Action):
+    """Stores one text as a text and several as a list."""
+
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        setattr(namespace, self.dest, values[0] if len(values) == 1 else values)
+
+
 def expected(field: FieldInfo) -> str:
     """Returns what an option may be, in words: `a number greater than 0 or none`."""
     return _words(field.annotation, field.metadata)
@@ -93,6 +100,11 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
         )
         return
     names = choices(field)
+    if list[str] in get_args(field.annotation):
+        group.add_argument(
+            flag(name), dest=name, nargs="+", action=_OneOrMore, metavar="TEXT", default=argparse.SUPPRESS, help=text
+        )
+        return
     base = next((t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str)
     if get_origin(field.annotation) is list:
         shown = {Stage: METAVAR, str: _METAVARS[str]}.get(get_args(field.annotation)[0], "N")

@@ -48,14 +48,40 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
-    data: str | None = _data(None, "a built-in name (digits, two_clusters, harmonic, gaussian) or a .csv or .npz file")
+    data: str | list[str] | None = _data(
+        None,
+        "a built-in name (digits, two_clusters, two_circles, squares, spirals, harmonic, gaussian), an image set that "
+        "Keras downloads (mnist, fashion_mnist, cifar10), or files, joined: .csv, .txt, .npz, .parquet, .tfrecord",
+    )
+    test_data: str | list[str] | None = _data(
+        None, "files of the test part, read as the data; none: the one that the data bring, else test_fraction of them"
+    )
     test_fraction: float | None = _data(
         None,
         "part kept for testing where the data bring no test part; none: 0.2, and 0 for arrays",
         ge=0,
         lt=1,
     )
-    label_columns: list[str] = _data([], "label columns of a CSV file; none given: all named label*, else the last")
+    label_columns: list[str] = _data([], "label columns of a table; none given: all named label*, else the last")
+    input_columns: list[str] = _data(
+        [],
+        "inputs of the network: columns by name or as x1, x2, ..., powers x1^2, sin(x1), cos(x1); none given: all "
+        "columns that are no labels",
+    )
+    data_keys: list[str] = _data(
+        [],
+        "names of the arrays of an NPZ file (inputs, labels, perhaps those of the test part too) or of the features "
+        "of a TFRecord file (inputs, labels)",
+    )
+    num_classes: int | None = _data(
+        None, "classes of the labels, which are then checked; 0: values of a regression; none: by the labels", ge=0
+    )
+    standardize: Literal["none", "inputs", "all"] = _data(
+        "none",
+        "mean 0 and deviation 1 for each input, or for the targets of a regression too (all), as measured on the "
+        "training part; predictions are in the units of the data",
+    )
+    shuffle: bool = _data(True, "random batches and a random test part; false keeps the order of the data for both")
     batch_size: int | None = _data(None, "examples in a mini-batch; none takes all of them at every step", ge=1)
     batch_sampling: Literal["epochs", "replacement"] = _data("epochs", "shuffled epochs, or drawn with replacement")
 

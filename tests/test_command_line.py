@@ -12,7 +12,7 @@ import pytest
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import as_typed, free_folder
 from tati_re.errors import InputError, SamplingError
-from tati_re.options import OPTIMIZE, SAMPLE, make_options, read_toml, to_toml
+from tati_re.options import OPTIMIZE, OPTIONS, SAMPLE, make_options, read_toml, to_toml
 
 HEAVY = ("tensorflow", "keras", "pandas", "matplotlib", "scipy", "sklearn", "numpy", "h5py", "rich")
 
@@ -88,8 +88,7 @@ def refused(capsys, main, *argv) -> str:
         (["--config", "no.toml"], "no.toml cannot be read: No such file or directory. Expected: a TOML file."),
         (
             [],
-            "--data is missing. Expected: a built-in name (digits, two_clusters, harmonic, gaussian) "
-            "or a .csv or .npz file.",
+            f"--data is missing. Expected: {OPTIONS['data'].description}.",
         ),
         (
             ["--resume", "runs/a", "--step-size", "1"],

@@ -43,7 +43,7 @@ def test_circles_have_their_radii():
     data = two_circles(20_000, seed=1)
     radius = np.hypot(*data.inputs.T)
     inner, outer = radius[data.targets > 0], radius[data.targets < 0]
-    assert 0 <= inner.min() and inner.max() <= 2.5 and 3.5 <= outer.min() and outer.max() <= 5
+    assert inner.min() >= 0 and inner.max() <= 2.5 and outer.min() >= 3.5 and outer.max() <= 5
     assert abs(inner.mean() - 1.25) < 5.5 * 2.5 / np.sqrt(12 * 10_000)
     assert abs(outer.mean() - 4.25) < 5.5 * 1.5 / np.sqrt(12 * 10_000)
     assert np.abs(data.inputs.mean(0)).max() < 5.5 * 5 / np.sqrt(2 * 20_000)

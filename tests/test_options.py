@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import tomllib
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tati_re.options import (
     OPTIMIZE,
     OPTIONS,
     SAMPLE,
+    add_arguments,
     describe,
     make_options,
     options_from_flags,
@@ -218,3 +220,16 @@ def test_choices_are_named_in_the_table():
 def test_reference_page_of_the_userguide_is_up_to_date():
     page = Path(__file__).parent.parent / "userguide" / "options.md"
     assert page.read_text() == reference_page(), "run: python -m tati_re.options > userguide/options.md"
+
+
+def test_one_file_or_several():
+    assert make_options(data="a.csv").data == "a.csv"
+    assert make_options(data=["a.csv", "b.csv"]).data == ["a.csv", "b.csv"]
+    assert options_from_flags({"data": ["a.csv", "b.csv"], "test_data": "none"}).test_data is None
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, ["data"])
+    assert vars(parser.parse_args(["--data", "a", "b", "--test-data", "c"])) == {"data": ["a", "b"], "test_data": "c"}
+    toml = to_toml(make_options(data=["a.csv", "b.csv"], input_columns=["x1^2"]))
+    assert tomllib.loads(toml)["data"] == ["a.csv", "b.csv"]
+    said = message(make_options, data=3)
+    assert said == "data has the wrong type. Received: 3. Expected: text or a list of texts or none."
