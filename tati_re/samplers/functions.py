@@ -44,6 +44,20 @@ def expm1(x):
     return np.expm1(x) if _is_numpy(x) else _tf().math.expm1(x)
 
 
+def log1p(x):
+    """`log(1 + x)` without the loss of digits near 0."""
+    return np.log1p(x) if _is_numpy(x) else _tf().math.log1p(x)
+
+
+def logistic(x):
+    """1 / (1 + e⁻ˣ), without overflow."""
+    if _is_numpy(x):
+        from scipy.special import expit
+
+        return expit(x)
+    return _tf().sigmoid(x)
+
+
 def floor(x):
     """The largest whole number that is not above `x`."""
     return np.floor(x) if _is_numpy(x) else _tf().floor(x)
@@ -118,6 +132,41 @@ def largest(x, axis: int):
     return np.max(x, axis) if _is_numpy(x) else _tf().reduce_max(x, axis)
 
 
+def is_finite(x):
+    """Neither infinite nor NaN, entry by entry."""
+    return np.isfinite(x) if _is_numpy(x) else _tf().math.is_finite(x)
+
+
+def cumulative_sum(x):
+    """Sums of the entries along the last axis up to and with each."""
+    return np.cumsum(x, axis=-1) if _is_numpy(x) else _tf().cumsum(x, axis=-1)
+
+
+def take_last(values, index):
+    """Entries along the last axis, at an array of whole numbers of any shape."""
+    return np.take(values, index, axis=-1) if _is_numpy(values, index) else _tf().gather(values, index, axis=-1)
+
+
+def interp(x, points, values):
+    """Linear interpolation in a table, constant outside of it.
+
+    Args:
+        x: Where, of any shape, float64.
+        points: `(n,)`, n at least 2, not falling, float64.
+        values: `(n,)`, float64.
+    """
+    if _is_numpy(x, points, values):
+        return np.interp(x, points, values)
+    tf = _tf()
+    x, points, values = (tf.convert_to_tensor(part, tf.float64) for part in (x, points, values))
+    upper = tf.searchsorted(points, tf.reshape(x, [-1]), side="right")
+    upper = tf.reshape(tf.clip_by_value(upper, 1, points.shape[0] - 1), x.shape)
+    begin, end = tf.gather(points, upper - 1), tf.gather(points, upper)
+    part = tf.clip_by_value(tf.math.divide_no_nan(x - begin, end - begin), 0.0, 1.0)
+    low, high = tf.gather(values, upper - 1), tf.gather(values, upper)
+    return tf.where(x < points[-1], low + part * (high - low), values[-1])
+
+
 def mean(x):
     """Mean over the parameters, `(walkers, parameters)` to `(walkers, 1)`."""
     return np.mean(x, axis=-1, keepdims=True) if _is_numpy(x) else _tf().reduce_mean(x, axis=-1, keepdims=True)
@@ -143,6 +192,34 @@ def as_type(x, like):
 def as_float64(x):
     """A number or array as float64, with the library it belongs to."""
     return np.asarray(x, np.float64) if _is_numpy(x) else _tf().cast(x, _tf().float64)
+
+
+def as_int32(x):
+    """A number or array as int32, with the library it belongs to; fractions are cut off."""
+    return np.asarray(x).astype(np.int32) if _is_numpy(x) else _tf().cast(x, _tf().int32)
+
+
+def as_uint32(x):
+    """A number or array as uint32, with the library it belongs to; fractions are cut off."""
+    if _is_numpy(x):
+        return np.asarray(x).astype(np.int64).astype(np.uint32)
+    tf = _tf()
+    return tf.cast(tf.cast(x, tf.int64), tf.uint32)
+
+
+def shift_right(x, bits: int):
+    """uint32 numbers without their last `bits` bits."""
+    if _is_numpy(x):
+        return x >> np.uint32(bits)
+    tf = _tf()
+    return tf.bitwise.right_shift(x, tf.constant(bits, tf.uint32))
+
+
+def take(values, index):
+    """Entries of `(entries, ...)` values at int32 places of any shape."""
+    if _is_numpy(values, index):
+        return values[index]
+    return _tf().gather(values, index)
 
 
 _UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
@@ -224,3 +301,13 @@ def repeat(count, body, values: tuple) -> tuple:
     count = tf.cast(count, tf.int32)
     result = tf.while_loop(lambda i, *_: i < count, lambda i, *now: (i + 1, *body(*now)), (tf.constant(0), *values))
     return tuple(result[1:])
+
+
+def repeat_while_any(condition, body, value):
+    """Applies `body(value) -> value` as long as `condition(value)` holds for any entry of the one array."""
+    if _is_numpy(value):
+        while np.any(condition(value)):
+            value = body(value)
+        return value
+    tf = _tf()
+    return tf.while_loop(lambda now: tf.reduce_any(condition(now)), lambda now: (body(now),), (value,))[0]

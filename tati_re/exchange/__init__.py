@@ -1,0 +1,1 @@
+"""Replica exchange: ladders of temperatures, rules that accept swaps, and schedules of who tries one."""

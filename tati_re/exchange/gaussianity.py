@@ -1,0 +1,114 @@
+"""Is the noise of mini-batches Gaussian, as the swap rules and the thermostats take it to be? Shapiro and Wilk's test.
+
+Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import binom, shapiro
+
+from tati_re.errors import InputError
+
+LEVEL = 0.05
+
+
+class GaussianityReport(NamedTuple):
+    """What a number of Shapiro-Wilk tests say together.
+
+    Attributes:
+        p_values: One a test; uniform in (0, 1) where the noise is Gaussian.
+        fraction: Of the tests with a p-value below 0.05.
+        band: In which the fraction lies with probability 0.9999 if the noise is Gaussian and the tests independent.
+        sentence: What to do where the fraction is above the band, or `None`.
+    """
+
+    p_values: np.ndarray
+    fraction: float
+    band: tuple[float, float]
+    sentence: str | None
+
+
+def difference_p_values(
+    differences: np.ndarray, batch_size: int, num_batches: int = 100, num_tests: int = 1, seed: int = 0
+) -> np.ndarray:
+    """Tests the means of mini-batches of per-example energy differences, each batch drawn without replacement.
+
+    Args:
+        differences: Loss of one replica less that of the other, `(N,)`.
+        batch_size: n, from 1 to N - 1.
+        num_batches: Means in one test, 3 to 5000. Default: 100.
+        num_tests: Each with batches of its own. They share the differences: they say how the test scatters, not how
+            other data would do. Default: 1.
+        seed: Of the batches.
+
+    Returns:
+        p-values `(num_tests,)`.
+
+    Raises:
+        InputError: A number out of its range, or differences that are all the same.
+    """
+    differences = np.asarray(differences, float).ravel()
+    if not 1 <= batch_size < len(differences):
+        raise InputError("batch_size: out of range.", batch_size, f"1 to {len(differences) - 1}")
+    _check_batches(num_batches)
+    if not np.ptp(differences) > 0:
+        raise InputError("The energy differences are all the same: there is no noise to test.", differences[0])
+    noise = np.random.default_rng(seed)
+    means = np.empty((num_tests, num_batches))
+    for place in np.ndindex(means.shape):
+        means[place] = differences[noise.choice(len(differences), batch_size, replace=False)].mean()
+    return np.array([shapiro(row).pvalue for row in means])
+
+
+def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int = 0) -> np.ndarray:
+    """Tests mini-batch gradients less their mean, projected on random unit vectors.
+
+    Args:
+        gradients: Of mini-batches at one place, `(batches, parameters)`, 3 to 5000 batches.
+        num_vectors: Default: 1000.
+        seed: Of the vectors.
+
+    Returns:
+        p-values `(num_vectors,)`. Projections of few parameters, or of noise that lies in few directions, are alike:
+        their tests then scatter more than independent ones.
+
+    Raises:
+        InputError: Too few or too many batches, or no noise.
+    """
+    gradients = np.asarray(gradients, float)
+    _check_batches(len(gradients))
+    noise = gradients - gradients.mean(0)
+    if not np.ptp(noise) > 0:
+        raise InputError("The mini-batch gradients are all the same: there is no noise to test.")
+    generator = np.random.default_rng(seed)
+    vectors = generator.standard_normal((gradients.shape[1], num_vectors))
+    projections = noise @ (vectors / np.linalg.norm(vectors, axis=0))
+    return np.array([shapiro(column).pvalue for column in projections.T])
+
+
+def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batches") -> GaussianityReport:
+    """Judges p-values of several tests by how many are below 0.05.
+
+    Args:
+        p_values: `(tests,)`.
+        what: Begins the sentence.
+    """
+    p_values = np.asarray(p_values, float)
+    tests = len(p_values)
+    low, high = (float(binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))
+    fraction = float(np.mean(p_values < LEVEL))
+    sentence = None
+    if fraction > high:
+        sentence = (
+            f"{what} is not Gaussian: {fraction:.0%} of {tests} Shapiro-Wilk tests have a p-value below 0.05, at most "
+            f"{high:.0%} should; take larger mini-batches, or 'metropolis' on all data."
+        )
+    return GaussianityReport(p_values, fraction, (low, high), sentence)
+
+
+def _check_batches(num_batches: int) -> None:
+    if not 3 <= num_batches <= 5000:
+        raise InputError("num_batches: out of range for the Shapiro-Wilk test.", num_batches, "3 to 5000")

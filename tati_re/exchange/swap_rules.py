@@ -1,0 +1,361 @@
+"""Who may exchange temperatures: rules that accept a swap of two replicas from an estimate of its Metropolis ratio.
+
+For replicas i and j on rungs with reduced potentials u, D = u_i(θ_i) + u_j(θ_j) - u_i(θ_j) - u_j(θ_i) is the logarithm
+of the Metropolis ratio. A rule is exact when its acceptance A(D), averaged over the noise of D, has ln A(D)/A(-D) = D.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tati_re.errors import InputError, nearest
+from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
+from tati_re.samplers.functions import (
+    as_float64,
+    constant,
+    exp,
+    log,
+    log1p,
+    logistic,
+    maximum,
+    minimum,
+    sqrt,
+    sum_over,
+)
+
+
+@runtime_checkable
+class SwapRule(Protocol):
+    """What decides about a swap: pure functions of arrays of one shape, float64, numpy or TensorFlow.
+
+    Attributes:
+        name: As it is written in options and tables.
+        exact: The rule asks for energies of all data, free of noise; else it takes an estimate with its variance.
+        target_variance: σ*²: the batch grows until the variance of the estimate is below it, or it is all data and the
+            variance 0. `None`: as it comes.
+        biased: A sentence that names the bias, or `None`.
+    """
+
+    name: str
+    exact: bool
+    target_variance: float | None
+    biased: str | None
+
+    def accept(self, log_ratio, variance, count, uniform, normal):
+        """Whether to swap.
+
+        Args:
+            log_ratio: Estimate of D.
+            variance: Variance of its Gaussian noise, or an estimate of it; 0 where D is exact.
+            count: How many independent numbers the variance was estimated from, at least 2; large where it is known.
+            uniform: Uniform numbers in (0, 1).
+            normal: Standard normal numbers.
+
+        Returns:
+            bool; false where `log_ratio` is NaN.
+        """
+
+    def expected(self, log_ratio, variance, count):
+        """Probability that `accept` says yes to this estimate: its mean over the uniform and the normal number."""
+
+    def get_config(self) -> dict[str, Any]: ...
+
+
+def _metropolis(log_ratio):
+    return exp(minimum(as_float64(log_ratio), as_float64(0.0)))
+
+
+def _log_odds(uniform):
+    return log(uniform) - log1p(-uniform)
+
+
+class Metropolis:
+    """Metropolis' rule on noise-free energies of all data.
+
+    Rule: accept with probability min(1, e^D). No exact rule on noise-free energies accepts more often (Peskun 1973).
+
+    Example:
+        >>> float(Metropolis().expected(-1.0, 0.0, 1.0)).__round__(4)
+        0.3679
+    """
+
+    name = "metropolis"
+    exact = True
+    target_variance = None
+    biased = None
+
+    def accept(self, log_ratio, variance, count, uniform, normal):
+        return log(uniform) < log_ratio
+
+    def expected(self, log_ratio, variance, count):
+        return _metropolis(log_ratio)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"swap_rule": self.name}
+
+
+class Barker:
+    """Barker's rule on noise-free energies of all data.
+
+    Rule: accept with probability 1/(1 + e^-D), that is when z + D > 0 for a logistic number z. Of swaps at one
+    temperature half are accepted, where Metropolis accepts all.
+
+    Source: Barker 1965.
+    """
+
+    name = "barker"
+    exact = True
+    target_variance = None
+    biased = None
+
+    def accept(self, log_ratio, variance, count, uniform, normal):
+        return _log_odds(uniform) + log_ratio > 0
+
+    def expected(self, log_ratio, variance, count):
+        return logistic(as_float64(log_ratio))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"swap_rule": self.name}
+
+
+class Penalty:
+    """The penalty method: exact for Gaussian noise of any known variance.
+
+    Rule: accept with probability a(D - V/2 - V²/(4(n+1)) - V³/(3(n+1)(n+3))), a(x) = min(1, e^x) and V the variance,
+    estimated from n numbers. The shift V/2 makes up for the noise: under N(0, V), E a(D + noise - V/2) has the ratio
+    e^D to that at -D for every a with a(x) = e^x a(-x). Barker's a(x) = 1/(1 + e^-x) is therefore exact in the same way
+    (a remark of ours); it accepts less, half as often at D = 0 and V = 0. The two further terms bring the mean of
+    e^-shift nearer to e^(-V/2) where V is an estimate; they vanish as n grows. They are an expansion in V/n, good for
+    V/n below 1/4.
+
+    Source: Ceperley and Dewing 1999.
+
+    Args:
+        barker: Barker's form in place of Metropolis'. Default: False.
+        target_variance: σ*² above 0 that the batch grows for; the acceptance at D = 0 is erfc(sqrt(V/8)), 0.62 at 1
+            and 0.32 at 4. `None` takes each batch as it comes. Default: 1.
+
+    Raises:
+        InputError: A target that is not above 0.
+
+    Example:
+        >>> float(Penalty().expected(0.5, 1.0, 1e9)).__round__(4)
+        1.0
+    """
+
+    name = "penalty"
+    exact = False
+    biased = None
+
+    def __init__(self, barker: bool = False, target_variance: float | None = 1.0) -> None:
+        self.barker = bool(barker)
+        self.target_variance = _checked_target(target_variance)
+
+    def accept(self, log_ratio, variance, count, uniform, normal):
+        draw = _log_odds(uniform) if self.barker else -log(uniform)
+        return draw + (log_ratio - self.penalty(variance, count)) > 0
+
+    def expected(self, log_ratio, variance, count):
+        shifted = as_float64(log_ratio) - self.penalty(as_float64(variance), as_float64(count))
+        return logistic(shifted) if self.barker else _metropolis(shifted)
+
+    def penalty(self, variance, count):
+        """What is taken off D for its noise."""
+        small = variance**2 / (4.0 * (count + 1.0)) + variance**3 / (3.0 * (count + 1.0) * (count + 3.0))
+        return 0.5 * variance + small
+
+    def get_config(self) -> dict[str, Any]:
+        return {"swap_rule": self.name, "barker": self.barker, "target_variance": self.target_variance}
+
+
+class BarkerCompensated:
+    """Barker's rule on noisy energies, the random number compensated for the noise.
+
+    Rule: accept when z + sqrt(σ*² - V) R + D > 0, with R standard normal, z from the compensation density of σ*²: with
+    the noise of D, z + sqrt(σ*² - V) R is a logistic number. The acceptance is Barker's whatever the variance, to the
+    error of the density: 1e-9 at σ*² = 0.2, 8e-6 at 1. V must be known and not above σ*²; above, nothing is added, and
+    the swap is biased.
+
+    Source: Luo et al. 2020, section 2.3; Seita et al. 2017.
+
+    Args:
+        target_variance: σ*² in (0, 1.05]. Default: 1, as large as is good: the batch is the smallest.
+        series_terms: The published series with so many terms, to compare. Default: the density by quadrature.
+        series_filter: λ of the series, `None` for ∞. Default: 10, as published.
+
+    Raises:
+        InputError: σ*² is out of its range, or the series is no density.
+    """
+
+    name = "barker_compensated"
+    exact = False
+
+    def __init__(
+        self,
+        target_variance: float = 1.0,
+        series_terms: int | None = None,
+        series_filter: float | None = 10.0,
+    ) -> None:
+        if not 0 < target_variance <= LARGEST_NOISE_VARIANCE:
+            raise InputError(
+                "swap_variance is out of range for 'barker_compensated': the density that makes up for the noise turns "
+                f"negative above {LARGEST_NOISE_VARIANCE}, and swaps would be biased; 'penalty' takes any variance.",
+                received=target_variance,
+                expected=f"above 0, up to {LARGEST_NOISE_VARIANCE}",
+            )
+        self.target_variance = float(target_variance)
+        self.series_terms = None if series_terms is None else int(series_terms)
+        self.series_filter = None if series_filter is None else float(series_filter)
+        self.biased = None
+        if series_terms is not None:
+            self.table  # noqa: B018 - a series that is no density is refused before work starts
+            self.biased = (
+                "The published series for the compensation density is cut off: at variance 0.2, filter 10 and 3 terms "
+                "acceptances are wrong by up to 0.001."
+            )
+
+    @property
+    def table(self):
+        """The compensation density; made once, when first used."""
+        return compensation_table(self.target_variance, self.series_terms, self.series_filter)
+
+    def accept(self, log_ratio, variance, count, uniform, normal):
+        return quantile(self.table, uniform) + self._width(variance) * normal + log_ratio > 0
+
+    def expected(self, log_ratio, variance, count):
+        log_ratio, width = as_float64(log_ratio), self._width(as_float64(variance))
+        # Gauss-Hermite: the density has no frequency above 13, the rule is exact up to about sqrt(2 x 96).
+        nodes, weights = np.polynomial.hermite_e.hermegauss(96)
+        nodes, weights = constant(nodes, log_ratio), constant(weights / np.sqrt(2 * np.pi), log_ratio)
+        below = cumulative(self.table, log_ratio[..., None] + width[..., None] * nodes)
+        return sum_over(below * weights, -1)[..., 0]
+
+    def _width(self, variance):
+        return sqrt(maximum(self.target_variance - variance, as_float64(0.0)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "swap_rule": self.name,
+            "target_variance": self.target_variance,
+            "series_terms": self.series_terms,
+            "series_filter": self.series_filter,
+        }
+
+
+class Corrected:
+    """The corrected swap of reSGLD: the penalty without its small-sample terms, divided by a factor.
+
+    Rule: accept with probability min(1, e^(D - V/(2F))). F = 1 is exact for Gaussian noise of known variance. F > 1
+    accepts more and leaves a part of the noise uncorrected: the ratio of acceptances at D = 1 is e^0.80 for F = 2 at
+    V = 2, in place of e. A factor that changes during a run is V divided by it, with F = 1 here.
+
+    Source: Deng et al. 2020, eq. 10 to 12; V is the variance of D, (1/T_i - 1/T_j)² times the sum of the variances of
+    two independent energies, or that of the paired difference where both see one batch.
+
+    Args:
+        factor: F above 0. Default: 1.
+        target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch, as published.
+
+    Raises:
+        InputError: A factor or target that is not above 0.
+    """
+
+    name = "corrected"
+    exact = False
+
+    def __init__(self, factor: float = 1.0, target_variance: float | None = None) -> None:
+        if not factor > 0:
+            raise InputError("correction_factor: out of range.", received=factor, expected="above 0")
+        self.factor = float(factor)
+        self.target_variance = _checked_target(target_variance)
+        self.biased = None
+        if self.factor != 1:
+            part = "too small" if self.factor > 1 else "too large"
+            self.biased = (
+                f"correction_factor {self.factor:g} makes the correction for noisy energies {part}: cold replicas "
+                f"sample {'too high' if self.factor > 1 else 'too low'} energies; 1 is exact."
+            )
+
+    def accept(self, log_ratio, variance, count, uniform, normal):
+        return log(uniform) < log_ratio - variance / (2.0 * self.factor)
+
+    def expected(self, log_ratio, variance, count):
+        return _metropolis(as_float64(log_ratio) - as_float64(variance) / (2.0 * self.factor))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"swap_rule": self.name, "factor": self.factor, "target_variance": self.target_variance}
+
+
+class Naive:
+    """Metropolis' rule on noisy energies as if they were exact: for comparison, never for results.
+
+    Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs: as if the swaps were
+    between temperatures that are nearer to each other than they are.
+
+    Args:
+        target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch.
+    """
+
+    name = "naive"
+    exact = False
+    biased = (
+        "swap_rule 'naive' takes noisy energies for exact ones: cold replicas sample too high energies; "
+        "use 'penalty', or 'metropolis' on all data."
+    )
+
+    def __init__(self, target_variance: float | None = None) -> None:
+        self.target_variance = _checked_target(target_variance)
+
+    def accept(self, log_ratio, variance, count, uniform, normal):
+        return log(uniform) < log_ratio
+
+    def expected(self, log_ratio, variance, count):
+        return _metropolis(log_ratio)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"swap_rule": self.name, "target_variance": self.target_variance}
+
+
+def _checked_target(target_variance: float | None) -> float | None:
+    if target_variance is not None and not target_variance > 0:
+        raise InputError("swap_variance: out of range.", received=target_variance, expected="above 0")
+    return None if target_variance is None else float(target_variance)
+
+
+SWAP_RULES: dict[str, type] = {
+    rule.name: rule for rule in (Metropolis, Barker, Penalty, BarkerCompensated, Corrected, Naive)
+}
+
+
+def make_swap_rule(name: str, swap_variance: float | None = None, correction_factor: float = 1.0) -> SwapRule:
+    """Returns a rule of `SWAP_RULES`.
+
+    Args:
+        name: "metropolis", "barker", "penalty", "barker_compensated", "corrected" or "naive".
+        swap_variance: σ*² of the rules on noisy energies. Default: 1 for "penalty" and "barker_compensated", else one
+            mini-batch as it comes.
+        correction_factor: F of "corrected". Default: 1.
+
+    Raises:
+        InputError: An unknown name, a value out of its range, or one that the rule has no use for.
+
+    Example:
+        >>> make_swap_rule("penalty", swap_variance=2.0).get_config()
+        {'swap_rule': 'penalty', 'barker': False, 'target_variance': 2.0}
+    """
+    if name not in SWAP_RULES:
+        raise InputError(f"swap_rule is not known.{nearest(name, SWAP_RULES)}", name, ", ".join(SWAP_RULES))
+    maker, given = SWAP_RULES[name], {}
+    if swap_variance is not None:
+        if maker.exact:
+            raise InputError(
+                f"swap_variance: '{name}' sees all data, and no noise.", swap_variance, "a rule on noisy energies"
+            )
+        given["target_variance"] = swap_variance
+    if name == "corrected":
+        given["factor"] = correction_factor
+    elif correction_factor != 1:
+        raise InputError(f"correction_factor: '{name}' has none.", correction_factor, "swap_rule 'corrected'")
+    return maker(**given)

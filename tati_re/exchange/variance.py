@@ -1,0 +1,151 @@
+"""Variances of swap ratios from mini-batches, and what is done about them.
+
+The log ratio of a swap of rungs i and j is D = (β_i - β_j)(U_i - U_j), or (λ_i - λ_j)(L_i - L_j). Estimated from n of N
+examples that both replicas see, drawn without replacement, its noise is that of the paired differences a of their
+losses:
+
+    D = f mean(a) + exact parts,   V = f² var(a) / n (1 - n/N),   f = (β_i - β_j) N
+
+(f = β_i - β_j where U is a mean loss). All functions take numpy or TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tati_re.samplers.functions import as_float64, maximum, sum_over
+
+
+class Moments(NamedTuple):
+    """Of the paired differences seen so far, `(pairs,)` each, float64.
+
+    Attributes:
+        count: n.
+        mean: Their mean.
+        squares: Sum of the squared deviations from it.
+    """
+
+    count: Any
+    mean: Any
+    squares: Any
+
+
+def moments(differences, inside=None) -> Moments:
+    """Count, mean and squared deviations.
+
+    Args:
+        differences: `(pairs, n)`.
+        inside: Which of them count, bool, `(n,)` or `(pairs, n)`, at least one; for a batch whose last places lie
+            beyond the data. Default: all.
+    """
+    differences = as_float64(differences)
+    weights = 0.0 * differences + (1.0 if inside is None else as_float64(inside))
+    count = sum_over(weights, -1)
+    mean = sum_over(weights * differences, -1) / count
+    squares = sum_over(weights * (differences - mean) ** 2, -1)
+    return Moments(count[..., 0], mean[..., 0], squares[..., 0])
+
+
+def merged(first: Moments, second: Moments) -> Moments:
+    """Of two parts of a batch together, without the loss of digits of sums of squares.
+
+    Source: Chan, Golub and LeVeque 1983.
+    """
+    count = first.count + second.count
+    step = second.mean - first.mean
+    mean = first.mean + step * (second.count / count)
+    return Moments(count, mean, first.squares + second.squares + step**2 * (first.count * second.count / count))
+
+
+def estimate_variance(found: Moments, factor, num_examples):
+    """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1).
+
+    Args:
+        found: Of at least 2 differences, or of all.
+        factor: f, `(pairs,)` or a number.
+        num_examples: N.
+
+    Returns:
+        V, `(pairs,)`; 0 where n = N.
+    """
+    sample = found.squares / maximum(found.count - 1.0, as_float64(1.0))
+    left = maximum(1.0 - found.count / num_examples, as_float64(0.0))
+    return as_float64(factor) ** 2 * sample / found.count * left
+
+
+def sample_size(target_variance, factor, num_examples, example_variance):
+    """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)).
+
+    Args:
+        target_variance: σ*².
+        factor: f.
+        num_examples: N.
+        example_variance: v, variance of the differences of single examples.
+
+    Returns:
+        n, not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
+
+    Example:
+        >>> float(sample_size(0.2, (1 - 1 / 1.2) * 50_000, 50_000, 0.01)).__round__(1)
+        49290.2
+    """
+    needed = as_float64(factor) ** 2 * example_variance
+    return num_examples * needed / (needed + num_examples * as_float64(target_variance))
+
+
+def smoothed_variance(old, new, number, gain: float | None = None):
+    """Stochastic approximation of a variance: s² <- (1 - g) s² + g s̃².
+
+    Args:
+        old: s².
+        new: s̃², from a few fresh estimates.
+        number: m, of this update, counted from 1.
+        gain: g, constant, in (0, 1], for a variance that changes. Default: 1/m, the mean of all s̃²; the first one then
+            replaces whatever s² started from.
+
+    Source: Deng et al. 2020, algorithm 1.
+    """
+    rate = 1.0 / as_float64(number) if gain is None else as_float64(gain)
+    return old + rate * (new - old)
+
+
+def correction_factor(initial, swaps, epoch, per_swap: float = 0.8, per_epoch: float = 1.02):
+    """F_k = F_0 α^swaps growth^k: each swap asks for more correction, each epoch without allows for less.
+
+    Args:
+        initial: F_0.
+        swaps: Accepted so far.
+        epoch: k.
+        per_swap: α. Default: 0.8.
+        per_epoch: Default: 1.02.
+
+    Source: Deng et al. 2020, section 5.2. With F above 1 the swaps are biased, and a factor that depends on the swaps
+    made is no Markov chain.
+    """
+    return as_float64(initial) * as_float64(per_swap) ** as_float64(swaps) * as_float64(per_epoch) ** as_float64(epoch)
+
+
+def biased_slopes(beta_first, beta_second, slope_first, slope_second):
+    """dD/dU of one replica under biases A on the potentials of both rungs: β_i (1 + A_i'(U)) - β_j (1 + A_j'(U)).
+
+    Args:
+        beta_first: β_i of the replica's own rung.
+        beta_second: β_j of the rung that it would go to.
+        slope_first: A_i' at the replica's U.
+        slope_second: A_j' at the same U.
+    """
+    return beta_first * (1.0 + slope_first) - beta_second * (1.0 + slope_second)
+
+
+def delta_variance(slope_i, slope_j, variance_i, variance_j, covariance=0.0):
+    """Variance of D to first order in the noise of U_i and U_j: g_i² v_i + g_j² v_j + 2 g_i g_j cov.
+
+    Args:
+        slope_i: g_i, dD/dU_i (:func:`biased_slopes` with i's rung first).
+        slope_j: g_j, dD/dU_j (the same with j's rung first).
+        variance_i: v_i of U_i.
+        variance_j: v_j of U_j.
+        covariance: Of U_i and U_j, not 0 where both see one batch. Default: 0.
+    """
+    value = slope_i**2 * variance_i + slope_j**2 * variance_j + 2.0 * slope_i * slope_j * covariance
+    return maximum(value, 0.0 * value)

@@ -1,0 +1,119 @@
+"""Variances of swap ratios: closed forms, batches drawn without replacement, and wrong formulas that must fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tati_re.exchange.subsets import NUM_KEYS, permuted
+from tati_re.exchange.variance import (
+    biased_slopes,
+    correction_factor,
+    delta_variance,
+    estimate_variance,
+    merged,
+    moments,
+    sample_size,
+    smoothed_variance,
+)
+from tati_re.models.backend import tf
+
+
+def test_moments_of_parts_are_those_of_the_whole():
+    values = 1e6 + np.random.default_rng(0).standard_normal((3, 100))
+    whole = merged(merged(moments(values[:, :10]), moments(values[:, 10:64])), moments(values[:, 64:]))
+    np.testing.assert_allclose(whole.mean, values.mean(1), rtol=1e-14)
+    np.testing.assert_allclose(whole.squares, 100 * values.var(1), rtol=1e-6)
+    assert whole.count.tolist() == [100.0] * 3
+    masked = moments(values, np.arange(100) < 40)
+    np.testing.assert_allclose(masked.squares, 40 * values[:, :40].var(1), rtol=1e-9)
+    assert masked.count.tolist() == [40.0] * 3
+
+
+def test_tensorflow_computes_the_same():
+    values = np.random.default_rng(0).standard_normal((3, 20))
+
+    @tf.function(jit_compile=True)
+    def compiled(x):
+        found = merged(moments(x[:, :15]), moments(x[:, 15:], tf.constant([True, True, True, False, False])))
+        return estimate_variance(found, tf.constant([1.0, 2.0, 3.0], tf.float64), 50)
+
+    found = merged(moments(values[:, :15]), moments(values[:, 15:], np.array([True, True, True, False, False])))
+    np.testing.assert_allclose(
+        compiled(tf.constant(values)).numpy(), estimate_variance(found, np.array([1.0, 2.0, 3.0]), 50), rtol=1e-13
+    )
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_the_estimate_is_the_variance_of_the_estimate(size):
+    """E V = Var(f mean(a)) over batches of n of 50 without replacement; forgetting 1 - n/N is caught."""
+    differences, draws, factor = np.random.default_rng(1).gamma(2.0, size=50), 50_000, 3.0
+    keys = np.random.default_rng(2).random((draws, NUM_KEYS))
+    batches = differences[permuted(np.arange(size, dtype=np.int32), keys, 50)]
+    found = moments(batches)
+    estimates = estimate_variance(found, factor, 50)
+    exact = factor**2 * differences.var(ddof=1) / size * (1 - size / 50)
+    scatter = (factor * (found.mean - differences.mean())) ** 2
+    for values in (estimates, scatter):
+        assert abs(values.mean() - exact) < 5.5 * values.std() / np.sqrt(draws)
+    assert abs(estimates.mean() / (1 - size / 50) - exact) > 5.5 * estimates.std() / np.sqrt(draws)
+
+
+def test_all_data_leave_no_variance():
+    found = moments(np.random.default_rng(0).standard_normal((2, 30)))
+    assert estimate_variance(found, 1e6, 30).tolist() == [0.0, 0.0]
+    assert estimate_variance(moments(np.ones((1, 1))), 1.0, 1).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("total", "spread", "ratio", "needed"),
+    [(500, 0.01, 1.5, 367.6), (50_000, 0.0001, 1.2, 20491.8), (50_000, 0.01, 1.2, 49290.2)],
+)
+def test_sample_size(total, spread, ratio, needed):
+    """n = N / (1 + σ*²/(Δβ² N v)), and V at this n is σ*² = 0.2."""
+    factor = (1 - 1 / ratio) * total
+    found = float(sample_size(0.2, factor, total, spread))
+    assert found == pytest.approx(needed, abs=0.05)
+    assert factor**2 * spread / found * (1 - found / total) == pytest.approx(0.2)
+    assert float(sample_size(0.2, factor, total, 0.0)) == 0.0
+
+
+def test_smoothed_variance():
+    """Gain 1/m is the mean of all estimates, whatever it started from; a constant gain forgets geometrically."""
+    estimates = [3.0, 5.0, 10.0]
+    mean = constant = 100.0
+    for number, new in enumerate(estimates, 1):
+        mean = smoothed_variance(mean, new, number)
+        constant = smoothed_variance(constant, new, number, gain=0.3)
+    assert float(mean) == pytest.approx(6.0)
+    assert float(constant) == pytest.approx(0.343 * 100 + 0.147 * 3 + 0.21 * 5 + 0.3 * 10)
+
+
+def test_correction_factor():
+    assert float(correction_factor(3e5, 0, 0)) == 3e5
+    assert float(correction_factor(3e5, 7, 100)) == pytest.approx(3e5 * 0.8**7 * 1.02**100)
+    assert float(correction_factor(tf.constant(2.0), tf.constant(3), tf.constant(1), 0.5, 1.0)) == pytest.approx(0.25)
+
+
+def test_delta_variance_under_a_bias():
+    """Against draws of D under A_i = 0.1 U², A_j = 0.05 U² with correlated noise of U_i, U_j, within 1 %."""
+    beta_i, beta_j, at_i, at_j = 1.0, 0.5, 3.0, 5.0
+    covariance = np.array([[4e-4, 1e-4], [1e-4, 9e-4]])
+    draws = np.random.default_rng(0).multivariate_normal([at_i, at_j], covariance, 200_000)
+
+    def rung_i(u):
+        return beta_i * (u + 0.1 * u**2)
+
+    def rung_j(u):
+        return beta_j * (u + 0.05 * u**2)
+
+    ratio = rung_i(draws[:, 0]) - rung_j(draws[:, 0]) + rung_j(draws[:, 1]) - rung_i(draws[:, 1])
+    slopes = (
+        biased_slopes(beta_i, beta_j, 0.2 * at_i, 0.1 * at_i),
+        biased_slopes(beta_j, beta_i, 0.1 * at_j, 0.2 * at_j),
+    )
+    found = delta_variance(*slopes, covariance[0, 0], covariance[1, 1], covariance[0, 1])
+    assert found == pytest.approx(ratio.var(), rel=0.02)
+    plain = delta_variance(0.5, -0.5, covariance[0, 0], covariance[1, 1], covariance[0, 1])
+    assert abs(plain / ratio.var() - 1) > 0.2
+    assert delta_variance(1.0, -1.0, 1.0, 1.0, 1.0) == 0.0
