@@ -101,19 +101,34 @@ def _covariance(matrix: object) -> np.ndarray:
     return matrix
 
 
-BUILT_IN = {
-    "digits": lambda test_fraction, seed: digits(test_fraction, seed),
-    "two_clusters": lambda test_fraction, seed: two_clusters(seed=seed, test_fraction=test_fraction),
-    "two_circles": lambda test_fraction, seed: two_circles(seed=seed, test_fraction=test_fraction),
-    "squares": lambda test_fraction, seed: squares(seed=seed, test_fraction=test_fraction),
-    "spirals": lambda test_fraction, seed: spirals(seed=seed, test_fraction=test_fraction),
-    "harmonic": lambda test_fraction, seed: harmonic(),
-    "gaussian": lambda test_fraction, seed: gaussian(seed=seed),
+GENERATORS = {
+    "digits": digits,
+    "two_clusters": two_clusters,
+    "two_circles": two_circles,
+    "squares": squares,
+    "spirals": spirals,
+    "harmonic": harmonic,
+    "gaussian": gaussian,
 }
-"""What a command line can name, each `(test_fraction, seed) -> Dataset`."""
-
-DRAWN = ("two_clusters", "two_circles", "squares", "spirals")
-"""Those whose test part is drawn in addition."""
+"""The built-in data sets by name; their keyword arguments are the flags of `tati-dataset`."""
 
 FIXED = ("harmonic", "gaussian")
 """Those that are used whole: each example is a part of the potential."""
+
+
+def built_in(name: str, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
+    """Makes a built-in data set with everything else at its default.
+
+    Args:
+        name: One of `GENERATORS`.
+        test_fraction: Part for testing, in [0, 1); those of `FIXED` have none.
+        seed: Integer >= 0.
+        shuffle: Which digits are kept for testing is random; False keeps the last ones.
+    """
+    if name == "harmonic":
+        return harmonic()
+    if name == "gaussian":
+        return gaussian(seed=seed)
+    if name == "digits" and not shuffle:
+        return digits(0.0).split(test_fraction, seed, shuffle=False)
+    return GENERATORS[name](test_fraction=test_fraction, seed=seed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset
-from tati_re.data.generators import BUILT_IN, DRAWN, FIXED
+from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import kind_of
 from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, Reading, by_name, derived, is_table, read_source, read_test_part, shown
@@ -33,8 +33,9 @@ def load_data(
     """Loads a data set.
 
     Args:
-        source: A built-in name (`BUILT_IN`), the name of an image set of Keras (`KERAS`), the path of a file or a list
-            of paths, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a `tf.data.Dataset`, or a `Dataset`.
+        source: A built-in name (`generators.GENERATORS`), the name of an image set of Keras (`archives.KERAS`), the
+            path of a file or a list of paths, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a
+            `tf.data.Dataset`, or a `Dataset`.
         test_fraction: Part of the examples kept for testing where the data bring no test part, in [0, 1).
             Default (None): 0.2 for built-in names and files, 0 for what is given in Python, of which nothing is taken
             away unasked.
@@ -64,9 +65,8 @@ def load_data(
         fraction = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
     if not 0 <= fraction < 1:
         raise InputError("test_fraction is out of its range.", fraction, "a number in [0, 1)")
-    if isinstance(source, str) and source in BUILT_IN:
-        drawn = source in DRAWN and test_data is None
-        source, fraction = BUILT_IN[source](fraction if drawn else 0.0, seed), 0.0 if source in FIXED else fraction
+    if isinstance(source, str) and source in GENERATORS:
+        source, fraction = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle), 0.0
     if isinstance(source, Dataset):
         if num_classes is not None and num_classes != (source.num_classes or 0):
             raise InputError("num_classes is not that of the data set.", num_classes, source.num_classes or 0)

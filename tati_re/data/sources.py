@@ -12,7 +12,7 @@ import numpy as np
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
-from tati_re.data.generators import BUILT_IN
+from tati_re.data.generators import GENERATORS
 from tati_re.data.parquet import read_parquet, read_parquet_names
 from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_table
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
@@ -163,7 +163,7 @@ def _existing(source: str | Path) -> Path:
     if path.is_dir():
         raise InputError("data is a folder.", source, FILES)
     if not known and len(path.parts) == 1:
-        names = (*BUILT_IN, *KERAS)
+        names = (*GENERATORS, *KERAS)
         expected = f"{', '.join(names)}, or {FILES}"
         raise InputError(f"data is not known.{nearest(str(source), names)}", source, expected)
     folder = path.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tati_re.plotting.calibration import plot_calibration
+from tati_re.plotting.points import plot_points
 from tati_re.plotting.traces import plot_traces
 
-__all__ = ["plot_calibration", "plot_traces"]
+__all__ = ["plot_calibration", "plot_points", "plot_traces"]

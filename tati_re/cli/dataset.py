@@ -1,0 +1,163 @@
+"""`tati-dataset`: make a data set from a seed, or look at a file; describe it, write it, draw it."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command
+from tati_re.data import Dataset, dataset_from_options
+from tati_re.data.describing import describe_dataset
+from tati_re.data.generators import FIXED, GENERATORS
+from tati_re.data.writing import files_of, write_dataset
+from tati_re.errors import InputError, nearest
+from tati_re.option_flags import add_field, flag
+from tati_re.options import OPTIONS, options_from_flags
+
+READING = (
+    "test_data",
+    "test_fraction",
+    "label_columns",
+    "input_columns",
+    "data_keys",
+    "num_classes",
+    "shuffle",
+    "seed",
+)
+"""Options that say how files are read; two of them also belong to sets that are made."""
+
+NUMBERS = {
+    "num_examples": (int, "points of both classes together, those for testing not counted (default 500)"),
+    "noise": (float, "displacement of the points, 0 to 1; two_clusters: the deviation is 0.5 + 7 noise (default 0)"),
+    "std": (float, "two_clusters: standard deviation around each centre (default 1)"),
+    "a": (float, "harmonic: the square of the input (default 1)"),
+    "num_dimensions": (int, "gaussian: dimensions and examples (default 10)"),
+    "condition": (float, "gaussian: the largest eigenvalue, the smallest being 1 (default 100)"),
+}
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-dataset",
+        usage="tati-dataset [NAME] [options]",
+        description="Make a data set, or look at one in files; what it holds is printed.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
+    parser.add_argument("--version", action="version", version=f"tati-dataset {__version__}")
+    parser.add_argument("--inspect", nargs="+", metavar="FILE", help="files to read instead, or mnist, cifar10, ...")
+    parser.add_argument("--output", metavar="FILE", help="write the data, .csv or .npz; the test part of a .csv apart")
+    parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
+    parser.add_argument("--plot", metavar="FILE", help="draw points of a plane, .png")
+    making = parser.add_argument_group("made from a seed")
+    for name, (kind, text) in NUMBERS.items():
+        making.add_argument(flag(name), dest=name, metavar="N" if kind is int else "X", help=text)
+    making.add_argument("--covariance", metavar="FILE", help="gaussian: a .npy or .csv file of a covariance matrix")
+    reading = parser.add_argument_group(
+        "reading; --test-fraction (default 0 here) and --seed also for sets that are made"
+    )
+    for name in READING:
+        add_field(reading, name, OPTIONS[name])
+    return parser
+
+
+def _number(name: str, text: str) -> Any:
+    kind = NUMBERS[name][0]
+    try:
+        return kind(text)
+    except ValueError:
+        expected = "an integer" if kind is int else "a number"
+        raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
+
+
+def _matrix(text: str) -> Any:
+    import numpy as np
+
+    path = Path(text)
+    try:
+        return np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=2)
+    except OSError as error:
+        raise InputError(f"--covariance: {path} cannot be read.", error.strerror or "no such file") from None
+    except ValueError:
+        raise InputError(f"--covariance: {path} is no matrix.", expected="a .npy or .csv file of numbers") from None
+
+
+def _made(typed: dict[str, Any]) -> Dataset:
+    name = typed["name"]
+    if name not in GENERATORS:
+        advice = " A file is read by --inspect." if Path(name).suffix else nearest(name, GENERATORS)
+        raise InputError(f"{name} is not a data set that can be made.{advice}", expected=", ".join(GENERATORS))
+    generate = GENERATORS[name]
+    known = inspect.signature(generate).parameters
+    given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
+    for other in given:
+        if other not in known:
+            expected = ", ".join(map(flag, known)) if known else "no flags"
+            raise InputError(f"{flag(other)} does not belong to {name}.", expected=expected)
+    options = options_from_flags({n: value for n, value in given.items() if n in READING})
+    values = {n: _number(n, given[n]) for n in NUMBERS if n in given}
+    if "covariance" in given:
+        values["covariance"] = _matrix(given["covariance"])
+    if "seed" in known:
+        values["seed"] = options.seed
+    if name not in FIXED:
+        values["test_fraction"] = options.test_fraction or 0.0
+    try:
+        return generate(**values)
+    except InputError as error:
+        word = str(error).split(" ")[0].rstrip(":")
+        raise InputError(str(error).replace(word, flag(word), 1) if word in values else str(error)) from None
+
+
+def _read(typed: dict[str, Any]) -> Dataset:
+    for name in (*NUMBERS, "covariance"):
+        if name in typed:
+            raise InputError(f"{flag(name)} does not belong to --inspect.", expected=", ".join(map(flag, READING)))
+    flags = {name: typed[name] for name in READING if name in typed}
+    files = typed["inspect"]
+    flags = {"test_fraction": "0", **flags, "data": files[0] if len(files) == 1 else files}
+    return dataset_from_options(options_from_flags(flags))
+
+
+def _body(argv: list[str]) -> None:
+    typed = _parser().parse(argv)
+    if (typed.get("name") is None) == (typed.get("inspect") is None):
+        both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
+        raise InputError(
+            "tati-dataset makes a set or reads files.", both, f"one of {', '.join(GENERATORS)}; or --inspect"
+        )
+    dataset = _made(typed) if typed.get("name") else _read(typed)
+    output = Path(typed["output"]) if "output" in typed else None
+    taken = [path for path in files_of(dataset, output) if path.exists()] if output else []
+    if taken and not typed.get("overwrite"):
+        raise InputError("--output is there already.", taken[0], "a new file, or --overwrite")
+    print(describe_dataset(dataset))
+    if typed.get("plot"):
+        from tati_re.plotting.points import plot_points
+
+        plot_points(dataset.prepared(), typed["plot"])
+        print(f"drawn: {typed['plot']}")
+    if output:
+        print(f"written: {' '.join(map(str, write_dataset(dataset.prepared(), output)))}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-dataset`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""A data set in words: what it holds, of which classes, in which ranges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.data.columns import numbered
+from tati_re.data.dataset import Dataset
+
+MOST_COLUMNS = 20
+MOST_CLASSES = 20
+_WORDS = {
+    "classification": "{} classes",
+    "signs": "{} classes by sign, for one output",
+    "one_hot": "{} classes, one-hot",
+    "regression": "values of a regression",
+}
+
+
+def describe_dataset(dataset: Dataset) -> str:
+    """Describes a data set, a few lines of text.
+
+    Args:
+        dataset: The data set.
+
+    Returns:
+        Name, numbers of examples, shapes and types, the classes with how often each appears, and minimum, maximum, mean
+        and standard deviation of each column of inputs and of each target of a regression.
+    """
+    test = "no test part" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} to test"
+    count = "1 example" if dataset.num_examples == 1 else f"{dataset.num_examples} examples"
+    lines = [f"{dataset.name}: {count} to train on, {test}"]
+    shape = " x ".join(map(str, dataset.inputs.shape[1:]))
+    scale = "" if dataset.input_scale == 1.0 else f", taken times 1/{1 / dataset.input_scale:g}"
+    lines.append(f"inputs: {shape}, {dataset.inputs.dtype}{scale}")
+    lines += _ranges(dataset.inputs, dataset.feature_names)
+    lines.append(f"labels: {_WORDS[dataset.task].format(dataset.num_classes)}")
+    if dataset.task == "regression":
+        targets = dataset.targets.reshape(dataset.num_examples, -1)
+        names = ("label",) if targets.shape[1] == 1 else tuple(f"label{i + 1}" for i in range(targets.shape[1]))
+        lines += _ranges(targets, names)
+    else:
+        lines += _counts(dataset)
+    return "\n".join(lines)
+
+
+def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
+    if values.ndim != 2 or values.shape[1] > MOST_COLUMNS:
+        values, names = values.reshape(-1, 1), ("all",)
+    names = names or numbered(values.shape[1])
+    width = max(map(len, names))
+    rows = zip(names, values.min(0), values.max(0), values.mean(0), values.std(0), strict=True)
+    return [f"  {n:<{width}}  {a:>10.4g} to {b:<10.4g} mean {m:<10.4g} deviation {s:.4g}" for n, a, b, m, s in rows]
+
+
+def _counts(dataset: Dataset) -> list[str]:
+    """Returns how often each class appears, in both parts."""
+
+    def of(targets: np.ndarray | None) -> dict[int, int]:
+        if targets is None:
+            return {}
+        found = targets.argmax(1) if dataset.task == "one_hot" else targets
+        return dict(zip(*(values.tolist() for values in np.unique(found, return_counts=True)), strict=True))
+
+    train, test = of(dataset.targets), of(dataset.test_targets)
+    first = -1 if dataset.task == "signs" else 0
+    classes = [-1, 1] if first else list(range(dataset.num_classes or 0))
+    lines = [
+        f"  class {c:<3d} {train.get(c, 0):>8d}" + (f" and {test.get(c, 0)} to test" if test else "")
+        for c in classes[:MOST_CLASSES]
+    ]
+    return lines + ([f"  and {len(classes) - MOST_CLASSES} classes more"] if len(classes) > MOST_CLASSES else [])

@@ -1,0 +1,84 @@
+"""Data sets written to CSV and NPZ files that `load_data` reads back."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.data.columns import numbered
+from tati_re.data.dataset import Dataset
+from tati_re.errors import InputError
+
+ENDINGS = (".csv", ".npz")
+
+
+def files_of(dataset: Dataset, path: Path) -> list[Path]:
+    """Returns the files that `write_dataset` would write: a CSV file of the test part has a name with `-test`.
+
+    Raises:
+        InputError: The path ends in neither `.csv` nor `.npz`.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError("output: the data are written as .csv or .npz.", path, "a file with one of these endings")
+    both = dataset.test_inputs is not None and path.suffix.lower() == ".csv"
+    return [path, path.with_name(f"{path.stem}-test{path.suffix}")] if both else [path]
+
+
+def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
+    """Writes a data set: one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for each part.
+
+    Numbers are written so that they are read back exactly. Inputs are multiplied by their scale, but for bytes in an
+    NPZ file with the scale 1/255, which reading gives them. Images become rows of a CSV file.
+
+    Args:
+        dataset: The data set.
+        path: Ends in `.csv` or `.npz`; what is there is replaced.
+
+    Returns:
+        The files.
+
+    Raises:
+        InputError: Another ending, or a file that cannot be written.
+    """
+    files = files_of(dataset, path)
+    parts = [(dataset.inputs, dataset.targets)]
+    if dataset.test_inputs is not None:
+        parts.append((dataset.test_inputs, dataset.test_targets))
+    try:
+        if path.suffix.lower() == ".npz":
+            _write_npz(dataset, path, parts)
+        else:
+            for file, (inputs, targets) in zip(files, parts, strict=True):
+                _write_csv(dataset, file, inputs, targets)
+    except OSError as error:
+        raise InputError(f"output: {path} cannot be written: {error.strerror}.") from None
+    return files
+
+
+def _scaled(inputs: np.ndarray, scale: float) -> np.ndarray:
+    return inputs if scale == 1.0 else inputs * scale
+
+
+def _write_npz(dataset: Dataset, path: Path, parts: list) -> None:
+    keep = dataset.inputs.dtype == np.uint8 and dataset.input_scale == 1 / 255
+    arrays = {}
+    for name, (inputs, targets) in zip(("train", "test"), parts, strict=False):
+        arrays[f"x_{name}"] = inputs if keep else _scaled(inputs, dataset.input_scale)
+        arrays[f"y_{name}"] = targets
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+def _write_csv(dataset: Dataset, path: Path, inputs: np.ndarray, targets: np.ndarray) -> None:
+    inputs = _scaled(inputs, dataset.input_scale).reshape(len(inputs), -1)
+    if dataset.task != "regression":
+        targets = targets.astype(np.int64)
+    targets = targets.reshape(len(targets), -1)
+    labels = ["label"] if targets.shape[1] == 1 else [f"label{i + 1}" for i in range(targets.shape[1])]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*(dataset.feature_names or numbered(inputs.shape[1])), *labels])
+        for row, label in zip(inputs, targets, strict=True):
+            writer.writerow(row.tolist() + label.tolist())
