@@ -1,0 +1,284 @@
+"""Simulated tempering: every walker moves up and down a ladder of temperatures by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import (
+    as_float64,
+    as_int32,
+    column,
+    cond,
+    constant,
+    largest,
+    log,
+    maximum,
+    sqrt,
+    sum_of_products,
+    where,
+)
+from tati_re.samplers.protocol import Rung, groups_of, with_energy
+from tati_re.samplers.sharing import sums_at_rung
+from tati_re.samplers.splitting import Splitting
+from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+
+FLAT = 0.8
+"""Visits are even when the rarest rung has this share of the mean (Wang and Landau 2001)."""
+
+_LEARNT = ("log_weights", "visits", "increment", "moves")
+_OWN = (*_LEARNT, "rung_index", "temperature", "weight")
+
+
+class SimulatedTempering:
+    """A sampler whose walkers change their temperature now and then, each for itself.
+
+    Targets exp(-u_k(θ) + g_k) over positions and rungs, u_k = β_k (λ_k L + V): at each rung exp(-u_k) for any numbers
+    g, with the bias in the step size of the sampler inside. Steps that end at rung 0, where the column `weight` of
+    run.csv is 1, are draws from the target. All rungs are visited alike where g_k = -ln Z_k.
+
+    Rule, every `move_every` steps, at fixed θ:
+        l = k + 1 or k - 1 with probability 1/2 each;  stay where there is no such rung
+        accept with probability min(1, exp(u_k - u_l + g_l - g_k)), and p <- p sqrt(T_l/T_k)
+    In the burn-in, with M rungs and f_k the share of the walkers at k after the n-th move,
+        g_k <- g_k - M δ f_k,    δ = max(δ_WL, 1/(M + n))
+    δ_WL starts at 1/M and is halved when the visits since the last time are even (and at least 10 M moves). Afterwards
+    g is frozen, so that the law is exact. The walkers of the same temperature of the run share g; it starts from the
+    energies where they are, g_k = u_k - u_0. A thermostat belongs to the rung: each walker keeps one for each, which
+    rests while it is elsewhere.
+
+    u has to be free of noise: at a move it is that of all data. Cost: that of the sampler inside, and one forward pass
+    over all data at each move where it uses mini-batches. About 1/M of the steps counts.
+
+    Source: Marinari and Parisi, Europhys. Lett. 19, 451 (1992); Wang and Landau, Phys. Rev. Lett. 86, 2050 (2001); the
+    1/n that follows: Belardinelli and Pereyra, Phys. Rev. E 75, 046701 (2007).
+
+    Args:
+        inner: A sampler whose walkers are at one temperature. Default: BAOAB.
+        inverse_temperatures: β of the rungs in units of the run's, above 0; the first is the target, 1. Default: 1,
+            1/2, 1/4.
+        likelihood_weights: λ of the rungs in units of the run's, at least 0; the first is 1. Default: all 1.
+        move_every: Steps between two moves, at least 1. Default: 10.
+        log_weights: g where it starts, one a rung, such as from :func:`log_weights_of`. Default: from the start.
+
+    Raises:
+        InputError: Numbers out of their range or of different lengths, or a sampler that tempers itself or moves groups
+            of walkers in turn.
+
+    Example:
+        >>> SimulatedTempering(Splitting("BAOAB"), [1.0, 0.6, 0.4], move_every=20).num_rungs
+        3
+    """
+
+    wraps = True
+
+    def __init__(
+        self,
+        inner=None,
+        inverse_temperatures: Sequence[float] = (1.0, 0.5, 0.25),
+        likelihood_weights: Sequence[float] | None = None,
+        move_every: int = 10,
+        log_weights: Sequence[float] | None = None,
+    ) -> None:
+        self.inner = inner or Splitting()
+        self.inverse_temperatures = _ladder("inverse_temperatures", inverse_temperatures)
+        self.num_rungs = len(self.inverse_temperatures)
+        self.tempers_likelihood = likelihood_weights is not None
+        self.likelihood_weights = [1.0] * self.num_rungs
+        if self.tempers_likelihood:
+            self.likelihood_weights = _ladder("likelihood_weights", likelihood_weights, self.num_rungs, lowest=True)
+        self.log_weights = None if log_weights is None else [float(value) for value in log_weights]
+        if log_weights is not None and not (len(log_weights) == self.num_rungs and np.isfinite(log_weights).all()):
+            raise InputError("log_weights: one a rung.", received=log_weights, expected=f"{self.num_rungs} numbers")
+        if move_every < 1:
+            raise InputError("move_every: too few steps.", received=move_every, expected="1 or more")
+        if groups_of(self.inner)[0] > 1:
+            raise InputError(
+                "simulated tempering: an ensemble whose halves take turns has one temperature.",
+                received=self.inner.name,
+                expected="no covariance_blending",
+            )
+        if "weight" in getattr(self.inner, "shown", ()):
+            raise InputError(
+                "simulated tempering: the sampler inside has temperatures of its own.",
+                received=self.inner.name,
+                expected="such as BAOAB or HMC",
+            )
+        self.move_every = int(move_every)
+        self.adapts = log_weights is None
+        self.name = self.inner.name
+        for name in FORWARDED:
+            setattr(self, name, getattr(self.inner, name))
+        self.mixes_parameters = getattr(self.inner, "mixes_parameters", False)
+        self.shown = (*getattr(self.inner, "shown", ()), "rung_index", "weight")
+
+    def rung_of(self, base: Rung, index) -> Rung:
+        """The walkers' own rungs, from those of the run and from where they are on the ladder."""
+        here = self._at(index, base.inverse_temperature)
+        beta, weight = (
+            sum_of_products(here, here * constant(np.array([values]), here))
+            for values in (self.inverse_temperatures, self.likelihood_weights)
+        )
+        return Rung(base.inverse_temperature * beta, base.likelihood_weight * weight, base.step_size)
+
+    def _at(self, index, like):
+        """1 at the walker's rung and 0 elsewhere, `(walkers, rungs)`, float64."""
+        rungs = constant(np.arange(self.num_rungs)[None, :], like)
+        return as_float64(as_float64(index)[:, None] == rungs)
+
+    def _reduced(self, base: Rung, scaled_loss, penalty):
+        """u of every rung, `(walkers, rungs)`, float64; `scaled_loss` is L at the λ of 1, `penalty` is V."""
+        beta, weight = (
+            constant(np.array([values]), as_float64(scaled_loss))
+            for values in (self.inverse_temperatures, self.likelihood_weights)
+        )
+        weight = base.likelihood_weight[:, None] * weight
+        return base.inverse_temperature[:, None] * beta * (weight * scaled_loss[:, None] + penalty[:, None])
+
+    def _energies(self, inner, evaluate):
+        """L at λ = 1 and V of all walkers on all data, `(walkers,)`, float64."""
+        known = self.current and (self.full_batch or evaluate.exact)
+        loss = inner.loss if known else evaluate.mean_loss(inner.position)
+        log_prior = inner.log_prior if known else evaluate.log_prior(inner.position)
+        return evaluate.scale * as_float64(loss), -as_float64(log_prior)
+
+    def init(self, position, evaluate, noise):
+        """All walkers at rung 0, as the sampler inside starts them."""
+        state = self.inner.init(position, evaluate, noise)
+        zeros = 0.0 * as_float64(state.potential)
+        if self.log_weights is None:
+            reduced = self._reduced(evaluate.rung, *self._energies(state, evaluate))
+            weights = reduced - reduced[:, :1]
+        else:
+            weights = zeros[:, None] + constant(np.array([self.log_weights]) - self.log_weights[0], zeros)
+        own = {
+            "log_weights": weights,
+            "visits": 0.0 * weights,
+            "increment": zeros + 1.0 / self.num_rungs,
+            "moves": zeros,
+            "rung_index": as_int32(zeros),
+            "temperature": evaluate.rung.temperature + zeros,
+            "weight": zeros + 1.0,
+        }
+        if "thermostat" in state._fields:
+            own["thermostats"] = state.thermostat[:, None] + 0.0 * weights
+        return extend(state, **own)
+
+    def step(self, state, evaluate, noise):
+        """One step of the sampler inside at the walkers' rungs, and a move where it is due."""
+        own = {name: getattr(state, name) for name in (*_OWN, "thermostats") if name in state._fields}
+        rung = self.rung_of(evaluate.rung, state.rung_index)
+        uniform = noise.uniform(state.potential.shape)
+        inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
+        before = {name: getattr(inner, name) for name in self._changing(inner)}
+        due = evaluate.clock.step % self.move_every == 0
+        changed, own = cond(due, lambda: self._moved(inner, own, evaluate, uniform), lambda: (before, own))
+        return type(state)(**{**inner._asdict(), **changed, "rung": state.rung}, **own), info
+
+    def _changing(self, inner) -> list[str]:
+        """The fields of the state inside that a move may change."""
+        names = ["momentum", "thermostat"]
+        if self.tempers_likelihood:
+            names += ["gradient", "potential", "loss", "log_prior", "gradient_variance"]
+        return [name for name in names if name in inner._fields]
+
+    def _moved(self, inner, own: dict, evaluate, uniform):
+        """The fields of the state inside that change, and the wrapper's own, after one move."""
+        old, weights = own["rung_index"], own["log_weights"]
+        reduced = self._reduced(evaluate.rung, *self._energies(inner, evaluate))
+        up = uniform < 0.5
+        proposal = as_float64(old) + where(up, 0.0 * uniform + 1.0, 0.0 * uniform - 1.0)
+        possible = (proposal >= 0.0) & (proposal < float(self.num_rungs))
+        here, there = self._at(old, reduced), self._at(proposal, reduced)
+        # What is left of the number that chose the direction.
+        left = maximum(where(up, 2.0 * uniform, 2.0 * uniform - 1.0), 1e-300 + 0.0 * uniform)
+        accepted = possible & (log(left) < sum_of_products(here - there, reduced - weights))
+        index = as_int32(where(accepted, proposal, as_float64(old)))
+        moved, rung = self._at(index, reduced), self.rung_of(evaluate.rung, index)
+        changed = self._changed(inner, self.rung_of(evaluate.rung, old), rung, evaluate)
+        learnt = cond(
+            evaluate.clock.adapting,
+            lambda: self._learnt(own, moved, evaluate),
+            lambda: {name: own[name] for name in _LEARNT},
+        )
+        own = {**own, **learnt}
+        if "thermostats" in own:
+            own["thermostats"] = here * inner.thermostat[:, None] + (1.0 - here) * own["thermostats"]
+            changed["thermostat"] = sum_of_products(moved, own["thermostats"])
+        own |= {"rung_index": index, "temperature": rung.temperature, "weight": as_float64(index == 0)}
+        return changed, own
+
+    def _changed(self, inner, before: Rung, after: Rung, evaluate) -> dict:
+        """Momenta at the new temperature, energies at the new λ."""
+        if self.has_momentum:
+            factor = sqrt(before.inverse_temperature / after.inverse_temperature)
+            inner = inner._replace(momentum=column(factor, inner.momentum) * inner.momentum)
+        if self.tempers_likelihood:
+            bound = evaluate.at(after)
+            inner = with_energy(inner, (bound.full if self.full_batch else bound)(inner.position))
+            if "gradient_variance" in inner._fields:
+                inner = inner._replace(gradient_variance=bound.gradient_variance(inner.position))
+        return {name: getattr(inner, name) for name in self._changing(inner)}
+
+    def _learnt(self, own: dict, moved, evaluate) -> dict:
+        """g and what its adaptation remembers, after a visit."""
+        number = own["moves"] + 1.0
+        walkers = sums_at_rung(evaluate.rung, 0.0 * number[:, None] + 1.0)
+        share = sums_at_rung(evaluate.rung, moved) / walkers
+        weights = sums_at_rung(evaluate.rung, own["log_weights"]) / walkers
+        least = 1.0 / (self.num_rungs + number)
+        weights = weights - self.num_rungs * maximum(own["increment"], least)[:, None] * share
+        visits = own["visits"] + share
+        total = sum_of_products(visits, 0.0 * visits + 1.0)
+        even = (-largest(-visits, -1) >= FLAT * total / self.num_rungs) & (total >= 10.0 * self.num_rungs - 0.5)
+        return {
+            "log_weights": weights - weights[:, :1],
+            "visits": where(even[:, None], 0.0 * visits, visits),
+            "increment": where(even, 0.5 * own["increment"], own["increment"]),
+            "moves": number,
+        }
+
+    def get_config(self) -> dict:
+        return {
+            **self.inner.get_config(),
+            "simulated_tempering": list(self.inverse_temperatures),
+            "likelihood_weights": list(self.likelihood_weights) if self.tempers_likelihood else None,
+            "move_every": self.move_every,
+            "log_weights": self.log_weights,
+        }
+
+
+def log_weights_of(inverse_temperatures: Sequence[float], mean_potentials: Sequence[float]) -> np.ndarray:
+    """-ln Z of each rung up to a constant, from the mean potential at each, by the trapezoidal rule: g_l - g_k = (β_l -
+    β_k) (<U>_k + <U>_l)/2.
+
+    Args:
+        inverse_temperatures: β of the rungs, in the units in which U counts.
+        mean_potentials: <U> at each.
+
+    Returns:
+        `(rungs,)`, 0 for the first.
+
+    Raises:
+        InputError: Not one mean a rung.
+    """
+    beta, mean = np.asarray(inverse_temperatures, np.float64), np.asarray(mean_potentials, np.float64)
+    if beta.shape != mean.shape or beta.ndim != 1:
+        raise InputError("mean_potentials: one a rung.", received=mean.shape, expected=str(beta.shape))
+    return np.concatenate([[0.0], np.cumsum(np.diff(beta) * 0.5 * (mean[1:] + mean[:-1]))])
+
+
+def _ladder(name: str, values: Sequence[float], length: int | None = None, lowest: bool = False) -> list[float]:
+    numbers = np.asarray(values, np.float64)
+    fits = numbers.ndim == 1 and len(numbers) >= 2 and np.isfinite(numbers).all() and numbers[0] == 1.0
+    if not (fits and (numbers >= 0 if lowest else numbers > 0).all()):
+        raise InputError(
+            f"{name}: not a ladder in units of the run's.",
+            received=values,
+            expected=f"two or more numbers, the first 1, {'none below' if lowest else 'all above'} 0",
+        )
+    if length is not None and len(numbers) != length:
+        raise InputError(f"{name}: one a rung.", received=f"{len(numbers)} numbers", expected=str(length))
+    return numbers.tolist()
