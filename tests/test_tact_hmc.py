@@ -17,7 +17,8 @@ import itertools
 import numpy as np
 import pytest
 
-from tati_re import InputError, Simulation
+from tati_re import Simulation
+from tati_re.errors import InputError
 from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import Splitting
@@ -77,7 +78,7 @@ def test_every_xi_has_its_temperature_and_is_visited_alike(parameters, temperatu
     rung = rung_of(np.full(500, 0.2), temperature)
     observe = binned(sampler, configurational(sampler), lambda state: tf.reduce_mean(state.momentum**2, -1))
     start = gaussian_start(500, parameters, temperature)
-    values = averages(sampler, potential, rung, start, 6_000, observe, seed=4, num_burnin_steps=3_000)
+    values = averages(sampler, potential, rung, start, 4_000, observe, seed=4, num_burnin_steps=2_500)
     occupied, conf, kinetic = values.reshape(3, len(EDGES) - 1, -1)
     for i, width in enumerate(np.diff(EDGES)):
         value, error = ratio_and_error(conf[i] / temperature, occupied[i])
@@ -296,7 +297,7 @@ def noisy_run(num_steps):
 
 def test_thermostats_absorb_the_noise_of_gradient_and_potential():
     """s = 1 + 0.1 9/4 = 1.225 and z = σ²/(2 T² K² h) = 0.05; T at every ξ, and of ρ."""
-    *bins, s, z, own = noisy_run(6_000)
+    *bins, s, z, own = noisy_run(4_000)
     occupied, conf = np.reshape(bins, (2, len(EDGES) - 1, -1))
     for i in range(len(EDGES) - 1):
         value, error = ratio_and_error(conf[i], occupied[i])

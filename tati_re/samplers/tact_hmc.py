@@ -91,6 +91,7 @@ class TactHMC:
     full_batch = False
     current = True
     gradients_per_step = 1.0
+    adapts = True
     shown = ("thermostat", "tempering", "weight")
 
     def __init__(
