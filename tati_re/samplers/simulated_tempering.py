@@ -123,6 +123,10 @@ class SimulatedTempering:
         )
         return Rung(base.inverse_temperature * beta, base.likelihood_weight * weight, base.step_size)
 
+    def bound(self, state, evaluate):
+        """The potential at the walkers' own rungs, for what is evaluated beside the steps."""
+        return evaluate.at(self.rung_of(evaluate.rung, state.rung_index))
+
     def _at(self, index, like):
         """1 at the walker's rung and 0 elsewhere, `(walkers, rungs)`, float64."""
         rungs = constant(np.arange(self.num_rungs)[None, :], like)
