@@ -65,7 +65,11 @@ class System:
     flat: FlatModel
 
     def potential(
-        self, options: Options, objects: Mapping[str, Any] | None = None, training: bool = False
+        self,
+        options: Options,
+        objects: Mapping[str, Any] | None = None,
+        training: bool = False,
+        copies: int | None = None,
     ) -> ModelPotential:
         """The potential under these options.
 
@@ -74,11 +78,12 @@ class System:
             objects: `loss` (a Keras loss) and `prior` (of :mod:`tati_re.posterior.priors`) where they were given as
                 objects.
             training: With Keras' training behaviour of the layers, for `fit`.
+            copies: How many walkers there are in all. Default: those of the options.
 
         Raises:
             InputError: The loss does not fit model and labels, or the batch is larger than the data.
         """
-        objects = objects or {}
+        objects, copies = objects or {}, copies or options.num_walkers
         dataset, signs = self.dataset, is_signs(self.dataset)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         loss = make_loss(
@@ -95,7 +100,7 @@ class System:
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
-        batches = self.batches(options, options.batch_size)
+        batches = self.batches(options, options.batch_size, copies=copies)
         prior = objects.get("prior") or make_prior(options)
         return ModelPotential(
             self.flat,
@@ -103,14 +108,14 @@ class System:
             prior,
             dataset,
             batches,
-            options.num_walkers,
+            copies,
             options.potential,
             options.walker_evaluation,
             training,
             under_xla=self.execution(options) == "xla",
         )
 
-    def batches(self, options: Options, batch_size: int | None, stage: int = 0) -> Batches:
+    def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
         """The mini-batches of a stage under these options.
 
         Raises:
@@ -119,7 +124,7 @@ class System:
         return Batches(
             self.dataset.num_examples,
             batch_size,
-            options.num_walkers,
+            copies or options.num_walkers,
             options.seed,
             sampling=options.batch_sampling,
             shared=options.walker_batches == "shared",

@@ -17,13 +17,15 @@ GROUPS = {
     "posterior": "the potential U = N * mean loss - log prior",
     "sampler": "the dynamics and its temperature",
     "walkers": "independent copies that run side by side",
+    "replicas": "copies at several temperatures that exchange",
     "training": "the optimizer of fit",
     "run": "length, recording, output",
 }
-SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "run")
+SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
 
 Units = Annotated[int, Field(ge=1)]
+Temperature = Annotated[float, Field(gt=0)]
 
 
 def _of(group: str) -> Callable[..., Any]:
@@ -33,7 +35,7 @@ def _of(group: str) -> Callable[..., Any]:
     return option
 
 
-_data, _model, _posterior, _sampler, _walkers, _training, _run = (_of(group) for group in GROUPS)
+_data, _model, _posterior, _sampler, _walkers, _replicas, _training, _run = (_of(group) for group in GROUPS)
 
 
 class Options(BaseModel):
@@ -177,6 +179,45 @@ class Options(BaseModel):
         "auto", "how gradients of several walkers are computed; auto knows or measures"
     )
 
+    num_replicas: int | None = _replicas(
+        None,
+        "rungs of a temperature ladder, num_walkers copies at each; with temperature_ratio, max_temperature or "
+        "tempering likelihood; none: one temperature",
+        ge=2,
+    )
+    temperature_ratio: float | None = _replicas(None, "ratio of neighbouring temperatures, above 1", gt=1)
+    max_temperature: float | None = _replicas(None, "temperature of the hottest rung, spaced geometrically", gt=0)
+    temperatures: list[Temperature] = _replicas([], "all temperatures of the ladder, the target's first, rising")
+    tempering: Literal["posterior", "likelihood"] = _replicas(
+        "posterior", "what the ladder weakens: all of U, or the likelihood alone, down to the prior"
+    )
+    step_sizes: list[Temperature] = _replicas([], "step size of each rung; none given: step_size on all")
+    adapt_ladder: bool = _replicas(
+        False, "move the inner rungs during the burn-in so that all neighbours reject alike; then they stay"
+    )
+    exchange: Literal["pairs", "infinite", "none"] = _replicas(
+        "pairs", "pairs of rungs swap; infinite: all assignments by their exact weights, up to 6 rungs; none: no swaps"
+    )
+    swap_rule: Literal["auto", "metropolis", "barker", "penalty", "barker_compensated", "corrected", "naive"] = (
+        _replicas("auto", "how a swap is decided; auto: metropolis on the full batch, penalty on mini-batches")
+    )
+    swap_schedule: Literal["even_odd", "random_neighbours", "all_pairs"] = _replicas(
+        "even_odd", "which pairs try: even and odd neighbours in turn, one of the two at random, or any two rungs"
+    )
+    exchange_every: int | None = _replicas(
+        None, "steps between two swap rounds; none: 1 for samplers with a Metropolis test, else 20", ge=1
+    )
+    exchange_batch_size: int | None = _replicas(
+        None, "examples of an energy estimate for swaps; none: as batch_size", ge=2
+    )
+    swap_variance: float = _replicas(
+        1.0, "barker_compensated: variance of the noise of a swap; the batch grows until it is below", gt=0
+    )
+    correction_factor: float = _replicas(
+        1.0, "corrected: what the correction is divided by; above 1 more swaps, and a bias", ge=1
+    )
+    trajectory_rungs: Literal["target", "all"] = _replicas("target", "whose positions are stored and averaged")
+
     optimizer: str = _training(
         "adam", "any Keras optimizer by name, gradient_descent, barzilai_borwein, fire or annealing"
     )
@@ -225,15 +266,24 @@ class Options(BaseModel):
 
     @property
     def beta(self) -> float:
-        """The inverse temperature of the target exp(-beta U); 1.0 where none is given."""
+        """The inverse temperature of the target exp(-beta U); that of the first of several, 1.0 where none is given."""
         if self.temperature is not None:
             return 1.0 / self.temperature
+        if self.temperatures and self.inverse_temperature is None:
+            return 1.0 / self.temperatures[0]
         return 1.0 if self.inverse_temperature is None else self.inverse_temperature
 
     @property
     def kT(self) -> float:
         """The temperature of the target, 1 / beta; 1.0 where none is given."""
+        if self.temperature is None and self.inverse_temperature is None and self.temperatures:
+            return self.temperatures[0]
         return self.temperature if self.temperature is not None else 1.0 / self.beta
+
+    @property
+    def num_rungs(self) -> int:
+        """The temperatures of a run: 1 without a ladder."""
+        return self.num_replicas or len(self.temperatures) or 1
 
     @property
     def explicit(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
 from tati_re.errors import InputError
 from tati_re.options import OPTIONS, make_options
-from tati_re.running import Running, optimizer_of, sampler_of
+from tati_re.running import Running, exchanging, optimizer_of, sampler_of
 from tati_re.stages import extended
 from tati_re.stored import stored_model
 
@@ -50,10 +50,14 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
             expected=f"{said['dataset']['name']}, unchanged",
         )
     kind = said["kind"]
-    method = sampler_of(sim, options, given) if kind == "sample" else optimizer_of(sim, options, given)
+    if kind == "sample":
+        method = exchanging(sampler_of(sim, options, given), sim, options, given)
+    else:
+        method = optimizer_of(sim, options, given)
     if kind == "sample" and (":" in options.sampler or "sampler" in given):
         _check_own_sampler(method.get_config(), said["method"])
-    potential = sim._system.potential(options, given, training=kind == "fit")
+    copies = getattr(method, "num_replicas", options.num_walkers)
+    potential = sim._system.potential(options, given, training=kind == "fit", copies=copies)
     directions = (
         np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None
     )
@@ -71,7 +75,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
         )
     driver = run.driver()
     try:
-        carry = run.guard(lambda: driver.go_on(sim._position, sim._auxiliary))
+        carry = run.guard(lambda: driver.go_on(*run.start_values()))
     except KeyError as error:
         raise InputError(
             f"resume: the checkpoint lacks {error} of the sampler's state.", expected="the sampler as it was"

@@ -17,11 +17,12 @@ from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
 from tati_re.engine.storage import storing
 from tati_re.errors import InputError, SamplingError
+from tati_re.exchange.choosing import unused_replica_options, with_replicas
 from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
 from tati_re.options import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.priors import Box
+from tati_re.posterior.priors import Box, make_prior
 from tati_re.samplers import Rung, make_sampler
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
@@ -49,7 +50,7 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
             received=0,
             expected="some hundred, and fewer than num_steps",
         )
-    return _start(sim, options, objects, "sample", sampler)
+    return _start(sim, options, objects, "sample", exchanging(sampler, sim, options, objects))
 
 
 def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
@@ -92,6 +93,12 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
     return sampler
 
 
+def exchanging(sampler, sim, options: Options, objects: dict[str, Any]):
+    """The sampler on the temperature ladder of the options; as it is where they have none."""
+    exact = options.batch_size in (None, sim.dataset.num_examples)
+    return with_replicas(sampler, options, exact, objects.get("prior") or make_prior(options))
+
+
 def adapts(sampler) -> bool:
     """Whether the sampler, or one that it wraps, changes its own parameters during the burn-in."""
     return getattr(sampler, "adapts", False) or (hasattr(sampler, "inner") and adapts(sampler.inner))
@@ -114,10 +121,11 @@ def _check_batches(sentence: str, other: str, method, sim, options: Options) -> 
 
 
 def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) -> Run:
-    potential = sim._system.potential(options, objects, training=kind == "fit")
+    copies = getattr(method, "num_replicas", options.num_walkers)
+    potential = sim._system.potential(options, objects, training=kind == "fit", copies=copies)
     directions = read_directions(objects.get("directions", options.directions), potential.num_parameters)
     observables = Observables(method, potential.metric_name, objects.get("observables"))
-    observables.check(tf.TensorSpec(sim._position.shape, potential.dtype))
+    observables.check(tf.TensorSpec((copies, potential.num_parameters), potential.dtype))
     holder = None
     if options.output is None:
         holder = TemporaryFolder()
@@ -175,7 +183,9 @@ class Running:
         options, sampling = self.options, self.kind == "sample"
         beta = options.beta if sampling else float("inf")
         values = (beta, 1.0, options.step_size if sampling else self._rate(stage))
-        rung = Rung(*(tf.fill([options.num_walkers], tf.constant(value, tf.float64)) for value in values))
+        if hasattr(self.method, "ladder"):
+            values = [column[0] for column in self.method.ladder]
+        rung = Rung(*(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values))
         return Loop(
             potential,
             self.method,
@@ -189,6 +199,7 @@ class Running:
             self.directions,
             *self._schedules(),
             first_step=stage.first_step,
+            kept=options.num_walkers if options.trajectory_rungs == "target" else None,
         )
 
     def _rate(self, stage: Planned) -> float:
@@ -221,7 +232,8 @@ class Running:
                     f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, "
                     f"learning rate {self._rate(stage):g}, {batch}."
                 )
-        if self.kind == "sample" and (unused := unused_options(options, self.method)):
+        unused = [*unused_options(options, self.method), *unused_replica_options(options, self.method)]
+        if self.kind == "sample" and unused:
             self.progress.message(f"Not used by {self.method.name} as it is set up: {', '.join(unused)}.")
         if flat.has_training_state and self.kind == "sample":
             self.progress.message("Sampling keeps batch normalisation at its moving statistics and dropout off.")
@@ -233,14 +245,13 @@ class Running:
         )
         known = self.kind == "sample" and "temperature_schedule" not in self.objects
         known = known and options.temperature_schedule in TEMPERATURE_SCHEDULES
-        half = 0.5 * count * options.kT if known else float("nan")
+        half = 0.5 * count if known else float("nan")
         kinetic = half if self.method.has_momentum else float("nan")
         virial = (
             half
             if self.potential.prior.proper and self.potential.prior.gradient(tf.zeros((1, 1))) is not None
             else float("nan")
         )
-        walkers = options.num_walkers
         chosen = options.trajectory_format
         plan = Plan(
             num_steps=options.num_steps,
@@ -248,7 +259,7 @@ class Running:
             max_time=options.max_time,
             trajectory_format=chosen if chosen != "auto" else ("h5" if len(names) > _H5_FROM else "csv"),
             parameter_names=names,
-            expected=(np.full(walkers, kinetic), np.full(walkers, virial)),
+            expected=(kinetic, virial),
             callbacks=tuple(self.objects.get("callbacks", ())),
         )
         driver = Driver(self.folder, self.loops, plan, self.progress)
@@ -258,9 +269,18 @@ class Running:
     def begin(self):
         """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""
         driver = self.driver()
-        carry = self.guard(lambda: driver.begin(self.sim._position, self.sim._auxiliary))
+        carry = self.guard(lambda: driver.begin(*self.start_values()))
         manifest.write(self.folder, self.manifest())
         return driver, carry
+
+    def start_values(self) -> tuple[np.ndarray, tuple]:
+        """Position and auxiliary variables of every copy: all rungs start where the walkers are."""
+        sim, rungs = self.sim, self.potential.num_walkers // self.options.num_walkers
+
+        def repeated(value):
+            return np.tile(value, (rungs,) + (1,) * (value.ndim - 1)) if rungs > 1 else value
+
+        return repeated(sim._position), tuple(repeated(value) for value in sim._auxiliary)
 
     def manifest(self) -> dict[str, Any]:
         flat, loop = self.sim._system.flat, self.loop
@@ -299,10 +319,13 @@ class Running:
         """Runs to the end and leaves the walkers where they arrived."""
         carry, outcome = self.guard(lambda: driver.run(carry))
         sim, state = self.sim, carry.state
-        sim._position = np.array(state.position)
+        there = slice(None)
+        if hasattr(self.method, "order"):
+            there = np.asarray(self.method.order(state))[: self.options.num_walkers]
+        sim._position = np.array(state.position)[there]
         if self.method.has_momentum:
-            sim._momenta = np.array(state.momentum)
-        sim._auxiliary = tuple(np.array(value) for value in carry.auxiliary)
+            sim._momenta = np.array(state.momentum)[there]
+        sim._auxiliary = tuple(np.array(value)[there] for value in carry.auxiliary)
         sim._forget()
         if outcome is not Outcome.FINISHED:
             self.progress.message(
@@ -342,16 +365,16 @@ class Running:
 
     def _advice(self, error: SamplingError) -> str:
         """Compares the step size with the limit of stability at the start position."""
-        sim, walker = self.sim, error.walker
+        walker, (position, auxiliary) = error.walker, self.start_values()
         if error.step == 0:
-            inside = np.isfinite(self.potential.prior.log_prob(tf.constant(sim._position)))[walker]
+            inside = np.isfinite(self.potential.prior.log_prob(tf.constant(position)))[walker]
             outside = f"The parameters start outside of the prior, {self.potential.prior}: set them, or widen it."
             return "Look for infinities in data, loss or model at its start." if inside else outside
         if self.kind == "fit":
             return "Try a smaller learning_rate."
         engine = Evaluator(self.potential, False)
         try:
-            curvature = engine.largest_curvature(sim._position, walker, engine.batch(0), sim._auxiliary)
+            curvature = engine.largest_curvature(position, walker, engine.batch(0), auxiliary)
         except tf.errors.OpError:
             curvature = float("nan")
         step_size = self.options.step_size

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error, r_hat
+from tati_re.analysis.ladder import ladder_lines
 from tati_re.analysis.temperature import Temperature, temperatures
 
 if TYPE_CHECKING:
@@ -41,8 +42,12 @@ def summarize(run: Run) -> str:
         notes = []
         lines += _fit_lines(rows)
     else:
-        notes, found = _sampling_lines(manifest, rows)
+        target = rows[rows["rung"] == 0] if "rung" in rows else rows
+        notes, found = _sampling_lines(manifest, target)
         lines += found
+        if "rung" in rows:
+            more, found = ladder_lines(manifest, run.ladder)
+            notes, lines = notes + more, lines + found
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
     warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
@@ -168,6 +173,7 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> list[tuple[st
     text = f"{planned if finished and planned is not None else last:,}" + ("" if finished else f" of {planned:,}")
     if burnin:
         text += f", the first {burnin:,} left out as burn-in"
+    rows = rows[rows["rung"] == 0] if "rung" in rows else rows
     walkers = 0 if rows.empty else rows["walker"].nunique()
     return [("steps", text), ("walkers", f"{walkers}, {int((rows['walker'] == 0).sum()):,} rows each")]
 

@@ -6,12 +6,12 @@ import contextlib
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from tati_re.engine.rows import Rows
+from tati_re.engine.rows import INTEGERS, Rows
 from tati_re.engine.storage import storing, sync_file
 from tati_re.errors import InputError
 
@@ -28,7 +28,7 @@ class CsvTable(Rows):
     Args:
         path: The file; its folder exists.
         columns: Names, in order.
-        integer_columns: Those written as integers. Default: `step` and `walker`.
+        integer_columns: Those written as integers. Default: steps, walkers, rungs and replicas.
         float32_columns: Those whose numbers are float32 values. Default: none.
 
     Raises:
@@ -44,7 +44,7 @@ class CsvTable(Rows):
         self,
         path: str | os.PathLike[str],
         columns: Sequence[str],
-        integer_columns: Sequence[str] = ("step", "walker"),
+        integer_columns: Sequence[str] = INTEGERS,
         float32_columns: Sequence[str] = (),
         *,
         _position: int | None = None,
@@ -71,7 +71,7 @@ class CsvTable(Rows):
         path: str | os.PathLike[str],
         columns: Sequence[str],
         position: int,
-        integer_columns: Sequence[str] = ("step", "walker"),
+        integer_columns: Sequence[str] = INTEGERS,
         float32_columns: Sequence[str] = (),
     ) -> CsvTable:
         """Opens an existing file to go on at `position`; whatever lies past it is cut off first.
@@ -162,6 +162,15 @@ class CsvTable(Rows):
             text = to_json(values, inf_nan_mode="constants")[2:-2].replace(b"],[", b"\n") + b"\n"
             text = text.replace(b"Infinity", b"inf").replace(b"NaN", b"nan")
         return text.replace(b"nan", b"")
+
+
+def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
+    """A whole table as CSV: one entry of each column a row, NaN as an empty cell."""
+    lines = [
+        ",".join("" if value != value else repr(value) for value in row)
+        for row in zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
+    ]
+    return _header(list(columns)) + "".join(f"{line}\n" for line in lines).encode()
 
 
 def _header(columns: Sequence[str]) -> bytes:

@@ -16,7 +16,8 @@ import numpy as np
 
 from tati_re.engine import checkpoint
 from tati_re.engine.loop import Carry, Chunk, Loop, Moments
-from tati_re.engine.tables import CsvTable, H5Table
+from tati_re.engine.storage import write_whole
+from tati_re.engine.tables import CsvTable, H5Table, csv_text
 from tati_re.errors import SamplingError
 from tati_re.models.backend import tf
 
@@ -44,7 +45,7 @@ class Plan:
         max_time: Seconds after which the run ends with a checkpoint, or `None`.
         trajectory_format: "csv" or "h5".
         parameter_names: Columns of the trajectory.
-        expected: What `kinetic_energy` and `virial` should average to, per walker; nan where nothing is known.
+        expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
         callbacks: Called as `callback(folder, step)` after each flush.
     """
 
@@ -53,7 +54,7 @@ class Plan:
     max_time: float | None
     trajectory_format: str
     parameter_names: Sequence[str]
-    expected: tuple[np.ndarray, np.ndarray]
+    expected: tuple[float, float]
     callbacks: Sequence[Callable[[Path, int], None]] = field(default_factory=tuple)
 
 
@@ -188,7 +189,7 @@ class Driver:
             else (13.0 if loop.potential.dtype.size == 4 else 20.0)
         )
         kept = max(0, steps - line.num_burnin_steps) / line.trajectory_every
-        return rows + kept * loop.walkers * number * len(self.plan.parameter_names)
+        return rows + kept * loop.kept * number * len(self.plan.parameter_names)
 
     def say_size(self) -> None:
         """Tells the size of the files where it will pass a gigabyte."""
@@ -205,7 +206,10 @@ class Driver:
             ("run.csv", ["step", "walker", *loop.observables.columns], []),
             (
                 "averages.csv",
-                ["step", "walker", *loop.observables.averaged, "expected_kinetic_energy", "expected_virial"],
+                [
+                    *("step", "walker", *loop.observables.averaged, "expected_kinetic_energy", "expected_virial"),
+                    *(["rung"] if loop.labels else []),
+                ],
                 [],
             ),
             ("timing.csv", ["step", "seconds", "steps_per_second"], []),
@@ -213,9 +217,10 @@ class Driver:
         if loop.timeline.trajectory_every:
             names = list(self.plan.parameter_names)
             single = names if loop.potential.dtype == tf.float32 else []
-            files.append(
-                (f"trajectory.{self.plan.trajectory_format}", ["step", "walker", "potential", "loss", *names], single)
-            )
+            columns = ["step", "walker", "potential", "loss", *names, *loop.labels]
+            files.append((f"trajectory.{self.plan.trajectory_format}", columns, single))
+        if loop.timeline.event_every:
+            files.append(("exchange.csv", list(loop.method.event_columns), []))
         return files
 
     def _take(self, chunk: Chunk) -> None:
@@ -229,27 +234,31 @@ class Driver:
             for which, walkers in self._by_group(group[due]):
                 self._append("run.csv", steps[due][which], walkers, rows[which][:, walkers])
                 self._average(steps[due][which], walkers, rows[which][:, walkers])
-            columns = loop.observables.columns
+            columns, first = loop.observables.columns, loop.walkers_at_rung
             temperature = None
             if loop.method.has_momentum:
-                kinetic = rows[-1, :, columns.index("kinetic_energy")]
+                kinetic = rows[-1, :first, columns.index("kinetic_energy")]
                 temperature = float(2 * kinetic.mean() / loop.potential.num_parameters)
-            self._last = (float(rows[-1, :, columns.index("potential")].mean()), temperature)
+            self._last = (float(rows[-1, :first, columns.index("potential")].mean()), temperature)
         if count := int(chunk.num_positions):
             due = np.flatnonzero(loop.timeline.positions_due(steps))[:count]
+            beside = chunk.beside.numpy()[:count]
             values = np.concatenate(
-                [chunk.energies.numpy()[:count], chunk.positions.numpy()[:count].astype(np.float64)], axis=-1
+                [beside[:, :, :2], chunk.positions.numpy()[:count].astype(np.float64), beside[:, :, 2:]], axis=-1
             )
-            for which, walkers in self._by_group(group[due]):
+            for which, walkers in self._by_group(group[due], loop.kept):
                 name = f"trajectory.{self.plan.trajectory_format}"
                 self._append(name, steps[due][which], walkers, values[which][:, walkers])
+        if count := int(chunk.num_events):
+            events = chunk.events.numpy()[:count].reshape(-1, chunk.events.shape[-1])
+            self._tables["exchange.csv"].append(events[events[:, 0] >= 0])
         if self._waiting > _MOST_WAITING:
             # Rows beyond the checkpoint are cut off by a resume, so they may be written before it: memory stays flat.
             self._write()
 
-    def _by_group(self, group: np.ndarray) -> list[tuple[slice, np.ndarray]]:
-        """Runs of rows of one group, and the walkers that moved in them."""
-        groups, walkers = self.loop.timeline.groups, np.arange(self.loop.walkers)
+    def _by_group(self, group: np.ndarray, count: int | None = None) -> list[tuple[slice, np.ndarray]]:
+        """Runs of rows of one group, and the walkers that moved in them, of the first `count`."""
+        groups, walkers = self.loop.timeline.groups, np.arange(count or self.loop.walkers)
         if groups == 1:
             return [(slice(None), walkers)]
         borders = [0, *np.flatnonzero(np.diff(group)) + 1, len(group)]
@@ -258,7 +267,8 @@ class Driver:
         return [(run, walkers[group[run.start] * size : (group[run.start] + 1) * size]) for run in runs]
 
     def _append(self, name: str, steps: np.ndarray, walkers: np.ndarray, values: np.ndarray) -> None:
-        index = np.stack([np.repeat(steps, len(walkers)), np.tile(walkers, len(steps))], axis=-1)
+        numbers = walkers % self.loop.walkers_at_rung
+        index = np.stack([np.repeat(steps, len(walkers)), np.tile(numbers, len(steps))], axis=-1)
         rows = np.concatenate([index, values.reshape(len(index), -1)], axis=-1)
         self._waiting += rows.nbytes
         self._tables[name].append(rows)
@@ -277,9 +287,12 @@ class Driver:
         totals = np.cumsum(np.concatenate([self._sums[walkers][None], values]), axis=0)[1:]
         counts = self._counts[walkers] + 1 + np.arange(len(steps))[:, None]
         self._sums[walkers], self._counts[walkers] = totals[-1], counts[-1]
-        expected = np.stack(self.plan.expected, axis=-1)[walkers]
-        expected = np.broadcast_to(expected, (len(steps), *expected.shape))
-        self._append("averages.csv", steps, walkers, np.concatenate([totals / counts[:, :, None], expected], axis=-1))
+        temperature = rows[past][:, :, self.loop.observables.columns.index("temperature")]
+        columns = [totals / counts[:, :, None], temperature[:, :, None] * np.array(self.plan.expected)]
+        if self.loop.labels:
+            rung = walkers // self.loop.walkers_at_rung
+            columns.append(np.broadcast_to(rung[:, None], (*temperature.shape, 1)))
+        self._append("averages.csv", steps, walkers, np.concatenate(columns, axis=-1))
 
     def _flush(self, carry: Carry) -> None:
         rate = self.step / self.seconds if self.seconds > 0 else 0.0
@@ -290,6 +303,9 @@ class Driver:
 
     def _save(self, carry: Carry) -> None:
         self._write()
+        # Tables of a few rows that tell how things stand: written anew each time.
+        for name, table in getattr(self.loop.method, "tables", lambda state: {})(carry.state).items():
+            write_whole(self.folder / name, csv_text(table))
         files = {name: int(table.position()) for name, table in self._tables.items()}
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": files}
         checkpoint.save(self.folder, self._arrays(carry), meta)

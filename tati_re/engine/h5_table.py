@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tati_re.engine import reading
-from tati_re.engine.rows import Rows
+from tati_re.engine.rows import INTEGERS, Rows
 from tati_re.engine.storage import PARTIAL, replace, storing, sync_file, write_whole
 from tati_re.errors import InputError
 
@@ -36,7 +36,7 @@ class H5Table(Rows):
     Args:
         path: The file; its folder exists.
         columns: Names, in order.
-        integer_columns: Those kept in `index`, at least one. Default: `step` and `walker`.
+        integer_columns: Those kept in `index`, at least one. Default: steps, walkers, rungs and replicas.
         dtype: Of `rows`, `float32` or `float64`. Default: `float64`.
 
     Raises:
@@ -47,7 +47,7 @@ class H5Table(Rows):
         self,
         path: str | os.PathLike[str],
         columns: Sequence[str],
-        integer_columns: Sequence[str] = ("step", "walker"),
+        integer_columns: Sequence[str] = INTEGERS,
         dtype: str = "float64",
         *,
         _position: int | None = None,
@@ -70,7 +70,7 @@ class H5Table(Rows):
         path: str | os.PathLike[str],
         columns: Sequence[str],
         position: int,
-        integer_columns: Sequence[str] = ("step", "walker"),
+        integer_columns: Sequence[str] = INTEGERS,
         dtype: str = "float64",
     ) -> H5Table:
         """Opens an existing file to go on at row `position`; later rows are cut off first.

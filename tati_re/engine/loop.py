@@ -55,8 +55,11 @@ class Chunk(NamedTuple):
         carry: The state after the last step.
         taken: Steps taken; fewer than asked for where the potential stopped being finite.
         rows: `(row capacity, walkers, columns)`, float64; the first `num_rows` are filled.
-        positions: `(trajectory capacity, walkers, parameters or directions)`; the first `num_positions` are filled.
-        energies: Potential and loss beside each position, `(trajectory capacity, walkers, 2)`, float64.
+        positions: `(trajectory capacity, kept walkers, parameters or directions)`; the first `num_positions` are
+            filled.
+        beside: Potential, loss and labels beside each position, `(trajectory capacity, kept walkers, columns)`,
+            float64.
+        events: `(event capacity, rows, columns)`, float64, what the method tells; the first `num_events` are filled.
     """
 
     carry: Carry
@@ -64,14 +67,18 @@ class Chunk(NamedTuple):
     rows: Any
     num_rows: Any
     positions: Any
-    energies: Any
+    beside: Any
     num_positions: Any
+    events: Any
+    num_events: Any
 
 
 class _SilentEvaluate:
     """Stands for the potential while a step is asked which random numbers it draws."""
 
     scale = 1.0
+    num_examples = 1
+    exact = False
 
     def __init__(self, rung: Rung) -> None:
         self.rung, self.clock = rung, no_clock()
@@ -82,11 +89,22 @@ class _SilentEvaluate:
 
     full = __call__
 
-    def validation(self, position):
-        return tf.zeros(position.shape[:1], tf.float64)
-
     def gradient_variance(self, position):
         return tf.zeros_like(position)
+
+    def mean_loss(self, position):
+        return tf.zeros(position.shape[:1], tf.float64)
+
+    log_prior = validation = mean_loss
+
+    def examples(self, position, indices):
+        return tf.zeros((position.shape[0], indices.shape[0]), tf.float64)
+
+    def drawn_from_prior(self, normal):
+        return normal
+
+    def at(self, rung: Rung) -> _SilentEvaluate:
+        return _SilentEvaluate(rung)
 
     def part(self, first, count: int) -> _SilentEvaluate:
         return _SilentEvaluate(part_of_rung(self.rung, first, count))
@@ -112,11 +130,14 @@ class Loop:
         step_factor: Multiplies the step size at each step; a function of step numbers. Default: 1.
         temperature_factor: Likewise the temperature.
         first_step: Steps that other loops of the run take before this one.
+        kept: How many walkers have their positions and moments stored, the first ones in the order of the method.
+            Default: all.
 
     Attributes:
         timeline: Which step is taken when, and what is due after it.
         traces: How often the chunk was traced so far.
         chunk_steps: The most steps of one chunk.
+        walkers_at_rung: Walkers of each temperature; rows come temperature by temperature.
     """
 
     def __init__(
@@ -134,6 +155,7 @@ class Loop:
         step_factor: Factor | None = None,
         temperature_factor: Factor | None = None,
         first_step: int = 0,
+        kept: int | None = None,
     ) -> None:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution, self.first_step = seed, execution, first_step
@@ -144,9 +166,15 @@ class Loop:
             *groups_of(method),
             step_factor=step_factor,
             temperature_factor=temperature_factor,
+            event_every=event_every(method),
         )
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers = int(rung.step_size.shape[0])
+        self.kept = self.walkers if kept is None else kept
+        self.walkers_at_rung = getattr(method, "num_ladders", self.walkers)
+        self.labels = list(getattr(method, "label_names", ()))
+        self._event_columns = getattr(method, "event_columns", ())
+        self.event_rows = 0
         self.traces = 0
         self._state_type: type | None = None
         self.draws: list = []
@@ -169,7 +197,7 @@ class Loop:
         state, auxiliary = (init if self.execution == "eager" else tf.function(init, autograph=False))(
             position, auxiliary
         )
-        zeros = tf.zeros(position.shape, tf.float64)
+        zeros = tf.zeros((self.kept, *position.shape[1:]), tf.float64)
         carry = Carry(state, tuple(auxiliary), Moments(zeros[:, 0], zeros, zeros))
         self.prepare(state)
         return carry
@@ -204,6 +232,8 @@ class Loop:
         silent, noise = _SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
         self.method.step(state, silent, noise)
         self.draws = noise.draws
+        if self.timeline.event_every:
+            self.event_rows = int(self.method.events(state).shape[0])
         batches = self.potential.batches
         indices = (
             0 if batches is None or batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
@@ -212,14 +242,16 @@ class Loop:
         stored = 0
         line = self.timeline
         if line.trajectory_every:
-            stored = self.walkers * width * self.potential.dtype.size / line.trajectory_every
+            stored = self.kept * width * self.potential.dtype.size / line.trajectory_every
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
-        heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, 1)
+        told = 8 * self.event_rows * len(self._event_columns) / (line.event_every or 1)
+        heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, told, 1)
         self.chunk_steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS, _BUFFER_BYTES // heaviest)))
         # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
         turns = 1 if line.groups == 1 else self.chunk_steps // line.group_steps + 2
         self._row_capacity = self.chunk_steps // line.record_every + turns
         self._position_capacity = self.chunk_steps // line.trajectory_every + turns if line.trajectory_every else 0
+        self._event_capacity = self.chunk_steps // line.event_every + turns if line.event_every else 0
         steps = self._steps
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
@@ -328,12 +360,15 @@ class Loop:
 
         state = carry.state
         width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
+        beside = 2 + len(self.labels)
         stored = (
             carry.moments,
             tf.TensorArray(tf.float64, self._row_capacity, element_shape=(self.walkers, len(self.observables.columns))),
             tf.constant(0),
-            tf.TensorArray(self.potential.dtype, self._position_capacity, element_shape=(self.walkers, width)),
-            tf.TensorArray(tf.float64, self._position_capacity, element_shape=(self.walkers, 2)),
+            tf.TensorArray(self.potential.dtype, self._position_capacity, element_shape=(self.kept, width)),
+            tf.TensorArray(tf.float64, self._position_capacity, element_shape=(self.kept, beside)),
+            tf.constant(0),
+            tf.TensorArray(tf.float64, self._event_capacity, element_shape=(self.event_rows, len(self._event_columns))),
             tf.constant(0),
         )
         acceptance = tf.zeros((self.walkers,), tf.float64)
@@ -342,47 +377,70 @@ class Loop:
             segment,
             (tf.constant(0), self._pack(state), carry.auxiliary, acceptance, tf.constant(True), stored),
         )
-        moments, rows, num_rows, positions, energies, num_positions = stored
+        moments, rows, num_rows, positions, energies, num_positions, events, num_events = stored
         last = self._rung_at(due.step_factor, due.temperature_factor, tf.maximum(taken - 1, 0))
         carry = Carry(self._unpack(fields, last), tuple(auxiliary), moments)
-        if not self._position_capacity:
-            empty = tf.zeros((0, self.walkers, 0), self.potential.dtype)
-            return Chunk(
-                carry, taken, rows.stack(), num_rows, empty, tf.zeros((0, self.walkers, 2), tf.float64), num_positions
-            )
-        return Chunk(carry, taken, rows.stack(), num_rows, positions.stack(), energies.stack(), num_positions)
+        where, also = tf.zeros((0, self.kept, 0), self.potential.dtype), tf.zeros((0, self.kept, beside), tf.float64)
+        if self._position_capacity:
+            where, also = positions.stack(), energies.stack()
+        told = events.stack() if self._event_capacity else tf.zeros((0, 0, 0), tf.float64)
+        return Chunk(carry, taken, rows.stack(), num_rows, where, also, num_positions, told, num_events)
 
     def _record(self, due: Due, i, fields, auxiliary, acceptance, alive, stored, indices, sizes):
-        """Stores a row and a position where this step is due for them."""
+        """Stores a row, a position and an event where this step is due for them."""
+        line = self.timeline
 
         def store():
-            moments, rows, num_rows, positions, energies, num_positions = stored
+            moments, rows, num_rows, positions, energies, num_positions = stored[:6]
             evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
             state = self._unpack(fields, evaluate.rung)
+            order, labels = None, []
+            if hasattr(self.method, "bound"):
+                evaluate = self.method.bound(state, evaluate)
             if not self.method.current:
                 state = with_energy(state, evaluate(state.position))
+            if self.labels:
+                order = self.method.order(state)
+                own = self.method.labels(state)
+                labels = [tf.cast(own[name], tf.float64) for name in self.labels]
+            ordered = state.position if order is None else tf.gather(state.position, order[: self.kept])
 
             def row():
-                return rows.write(num_rows, self.observables(state, evaluate, acceptance)), num_rows + 1
+                values = self.observables(state, evaluate, acceptance, labels)
+                values = values if order is None else tf.gather(values, order)
+                return rows.write(num_rows, values), num_rows + 1
 
             def position():
-                value = state.position if self.directions is None else state.position @ self.directions
-                beside = tf.stack([state.potential, state.loss], axis=-1)
+                value = ordered if self.directions is None else ordered @ self.directions
+                beside = tf.stack([state.potential, state.loss, *labels], axis=-1)
+                beside = beside if order is None else tf.gather(beside, order[: self.kept])
                 return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
 
             moved = None
-            if self.timeline.groups > 1:
-                moved = tf.equal(tf.range(self.walkers) // (self.walkers // self.timeline.groups), due.group[i])
-            new_moments = tf.cond(
-                due.moments[i], lambda: update_moments(moments, state.position, moved), lambda: moments
-            )
+            if line.groups > 1:
+                moved = tf.equal(tf.range(self.walkers) // (self.walkers // line.groups), due.group[i])
+            new_moments = tf.cond(due.moments[i], lambda: update_moments(moments, ordered, moved), lambda: moments)
             new_rows, new_num_rows = tf.cond(due.row[i], row, lambda: (rows, num_rows))
-            if not self.timeline.trajectory_every:
+            if not line.trajectory_every:
                 return new_moments, new_rows, new_num_rows, positions, energies, num_positions
             kept = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
             return new_moments, new_rows, new_num_rows, *kept
 
-        return tf.cond(tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])), store, lambda: stored)
+        def told():
+            events, num_events = stored[6:]
+            state = self._unpack(fields, self.rung)
+            return events.write(num_events, self.method.events(state)), num_events + 1
+
+        due_rows = tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i]))
+        recorded = tf.cond(due_rows, store, lambda: stored[:6])
+        if not line.event_every:
+            return *recorded, *stored[6:]
+        return *recorded, *tf.cond(tf.logical_and(alive, due.event[i]), told, lambda: stored[6:])
+
+
+def event_every(method) -> int:
+    """How many steps lie between two times that a method has something to tell; 0 where it never has."""
+    return method.event_every if getattr(method, "event_columns", ()) else 0
 
 
 def update_moments(moments: Moments, position, moved=None) -> Moments:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.errors import InputError
 from tati_re.models.backend import tf
@@ -38,7 +38,7 @@ class Observables:
         if method.metropolis:
             conditional.append("acceptance")
         conditional += getattr(method, "shown", ())
-        self.columns = [*ALWAYS, *conditional, *self.extra]
+        self.columns = [*ALWAYS, *conditional, *self.extra, *getattr(method, "label_names", ())]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, "step", "walker"}
         if clash:
@@ -48,8 +48,15 @@ class Observables:
                 expected="other names",
             )
 
-    def __call__(self, state, evaluate, acceptance) -> tf.Tensor:
-        """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan."""
+    def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
+        """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan.
+
+        Args:
+            state: Of the sampler.
+            evaluate: The potential that the walkers see.
+            acceptance: Of the last Metropolis test.
+            labels: The last columns.
+        """
         position = tf.cast(state.position, tf.float64)
         gradient = tf.cast(state.gradient, tf.float64)
         undefined = tf.fill(tf.shape(state.potential), tf.constant(float("nan"), tf.float64))
@@ -75,6 +82,7 @@ class Observables:
             values.append(acceptance)
         values += [getattr(state, name) for name in getattr(self.method, "shown", ())]
         values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
+        values.extend(labels)
         return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
 
     def check(self, position: tf.TensorSpec) -> None:

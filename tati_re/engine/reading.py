@@ -39,7 +39,9 @@ def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
         length = h5_length(file)
         index = pandas.DataFrame(file["index"][:length], columns=index_columns)
         rows = pandas.DataFrame(file["rows"][:length], columns=columns)
-    return pandas.concat([index, rows], axis=1)
+    frame = pandas.concat([index, rows], axis=1)
+    # As in a CSV file: labels of a walker stand last.
+    return frame[[*index_columns[:2], *columns, *index_columns[2:]]]
 
 
 @contextmanager

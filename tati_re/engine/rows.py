@@ -10,6 +10,20 @@ import numpy as np
 
 from tati_re.errors import InputError
 
+INTEGERS = (
+    "step",
+    "walker",
+    "rung",
+    "replica",
+    "rung_low",
+    "rung_high",
+    "replica_low",
+    "replica_high",
+    "batch_size",
+    "accepted",
+)
+"""Columns of the tables of a run that hold integers."""
+
 
 class Rows:
     """What both formats share: the columns, the rows waiting in memory for the next flush, the position on the disk.

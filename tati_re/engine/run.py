@@ -73,13 +73,32 @@ class Run:
 
     @property
     def run_info(self) -> pandas.DataFrame:
-        """The table `run.csv`: one row a recorded step and walker."""
+        """The table `run.csv`: one row a recorded step and walker, and on a temperature ladder each rung."""
         return self._table("run.csv")
 
     @property
     def averages(self) -> pandas.DataFrame:
         """The table `averages.csv`: running averages."""
         return self._table("averages.csv")
+
+    def at_rung(self, rung: int = 0) -> pandas.DataFrame:
+        """The rows of `run.csv` of one rung of a temperature ladder; all rows where the run has no ladder.
+
+        Args:
+            rung: Counted from the target, 0. Default: 0.
+        """
+        rows = self.run_info
+        return rows[rows["rung"] == rung].reset_index(drop=True) if "rung" in rows else rows
+
+    @property
+    def ladder(self) -> pandas.DataFrame:
+        """The table `ladder.csv`: acceptance, round trips and mean potential of each rung, after the burn-in."""
+        return self._table("ladder.csv")
+
+    @property
+    def exchanges(self) -> pandas.DataFrame:
+        """The table `exchange.csv`: one row for each swap that was tried."""
+        return self._table("exchange.csv")
 
     @property
     def timing(self) -> pandas.DataFrame:

@@ -23,6 +23,7 @@ class Due(NamedTuple):
         row: A row of run.csv, bool.
         moments: A row that counts for averages, bool.
         position: A position of the trajectory, bool.
+        event: The method has something to tell, bool.
         step: The step that the moving walkers take, int64.
         adapting: That step belongs to the burn-in, bool.
         group: The group that moves, int32.
@@ -34,6 +35,7 @@ class Due(NamedTuple):
     row: Any
     moments: Any
     position: Any
+    event: Any
     step: Any
     adapting: Any
     group: Any
@@ -52,6 +54,7 @@ class Timeline:
         group_steps: Steps of one turn.
         step_factor: Of the step numbers `(n,)`, gives what the step size is multiplied with. Default: 1.
         temperature_factor: Likewise for the temperature.
+        event_every: The method has something to tell each so many steps; 0: never.
     """
 
     def __init__(
@@ -63,10 +66,11 @@ class Timeline:
         group_steps: int = 1,
         step_factor: Factor | None = None,
         temperature_factor: Factor | None = None,
+        event_every: int = 0,
     ) -> None:
         self.record_every, self.trajectory_every = record_every, trajectory_every
         self.num_burnin_steps = num_burnin_steps
-        self.groups, self.group_steps = groups, group_steps
+        self.groups, self.group_steps, self.event_every = groups, group_steps, event_every
         self.step_factor, self.temperature_factor = step_factor, temperature_factor
         self.varies = step_factor is not None or temperature_factor is not None
 
@@ -91,6 +95,10 @@ class Timeline:
             return np.zeros(len(steps), bool)
         return (steps % self.trajectory_every == 0) & self.counted(steps)
 
+    def events_due(self, steps: np.ndarray) -> np.ndarray:
+        """Whether the method has something to tell after each of these steps."""
+        return steps % self.event_every == 0 if self.event_every else np.zeros(len(steps), bool)
+
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Whether each of these steps counts for averages: past the burn-in, and not in a descent at temperature 0."""
         past = steps > self.num_burnin_steps
@@ -105,12 +113,20 @@ class Timeline:
     def due(self, first_move: int, capacity: int, count: int) -> Due:
         """What is due after each of `capacity` moves, of which `count` will be made."""
         steps, group = self.steps(first_move, capacity)
-        row, position = self.rows_due(steps), self.positions_due(steps)
+        row, position, event = self.rows_due(steps), self.positions_due(steps), self.events_due(steps)
         places = np.arange(1, capacity + 1)
-        events = np.where(row | position, places, capacity + 1)
+        events = np.where(row | position | event, places, capacity + 1)
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
         adapting = steps <= self.num_burnin_steps
         moments = row & self.counted(steps)
         return Due(
-            stop.astype(np.int32), row, moments, position, steps, adapting, group.astype(np.int32), *self.factors(steps)
+            stop.astype(np.int32),
+            row,
+            moments,
+            position,
+            event,
+            steps,
+            adapting,
+            group.astype(np.int32),
+            *self.factors(steps),
         )

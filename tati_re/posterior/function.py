@@ -62,6 +62,8 @@ class FunctionEvaluate:
 
     auxiliary: tuple = ()
     scale = 1.0
+    num_examples = 1
+    exact = True
 
     def __init__(self, potential: FunctionPotential, rung: Rung, clock: Clock | None = None) -> None:
         self.potential = potential
@@ -84,6 +86,21 @@ class FunctionEvaluate:
 
     def gradient_variance(self, position):
         return tf.zeros_like(position)
+
+    def mean_loss(self, position):
+        return tf.cast(self.potential.function(position), tf.float64)
+
+    def examples(self, position, indices):
+        return tf.repeat(self.mean_loss(position)[:, None], indices.shape[0], axis=1)
+
+    def log_prior(self, position):
+        return self.potential.prior.log_prob(position)
+
+    def drawn_from_prior(self, normal):
+        return self.potential.prior.from_normal(normal)
+
+    def at(self, rung: Rung) -> FunctionEvaluate:
+        return type(self)(self.potential, rung, self.clock)
 
     def part(self, first, count: int) -> FunctionEvaluate:
         return FunctionEvaluate(self.potential, part_of_rung(self.rung, first, count), self.clock)

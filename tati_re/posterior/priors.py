@@ -31,6 +31,9 @@ class Prior(Protocol):
     def sample(self, shape: tuple[int, int], seed: int):
         """Independent draws from the prior, numpy, `(walkers, parameters)`."""
 
+    def from_normal(self, normal) -> tf.Tensor:
+        """Draws from the prior, made of standard normal numbers of the same shape."""
+
     def get_config(self) -> dict: ...
 
     def __str__(self) -> str: ...
@@ -67,6 +70,9 @@ class Gaussian:
 
     def sample(self, shape: tuple[int, int], seed: int):
         return self.std * _generator(seed).standard_normal(shape)
+
+    def from_normal(self, normal) -> tf.Tensor:
+        return normal * tf.constant(self.std, normal.dtype)
 
     def get_config(self) -> dict:
         return {"prior": "gaussian", "prior_std": self.std}
@@ -117,6 +123,9 @@ class Box:
     def sample(self, shape: tuple[int, int], seed: int):
         return _generator(seed).uniform(-self.bound, self.bound, shape)
 
+    def from_normal(self, normal) -> tf.Tensor:
+        return tf.math.erf(normal * tf.constant(math.sqrt(0.5), normal.dtype)) * tf.constant(self.bound, normal.dtype)
+
     def get_config(self) -> dict:
         return {"prior": "box", "prior_bound": self.bound}
 
@@ -145,6 +154,9 @@ class Flat:
 
     def sample(self, shape: tuple[int, int], seed: int):
         raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="gaussian or box")
+
+    def from_normal(self, normal) -> tf.Tensor:
+        return self.sample(normal.shape, 0)
 
     def get_config(self) -> dict:
         return {"prior": "none"}

@@ -94,6 +94,7 @@ class Corrected:
         self.evaluate, self.centre = evaluate, centre
         self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
         self.full, self.confine = evaluate.full, evaluate.confine
+        self.num_examples, self.exact = evaluate.num_examples, evaluate.exact
 
     def __call__(self, position) -> Energy:
         here = self.evaluate(position)
@@ -110,6 +111,9 @@ class Corrected:
             "control_variate: this sampler estimates the gradient's variance from single examples.",
             expected="a sampler that does not, such as BAOAB or BADODAB",
         )
+
+    def at(self, rung) -> Corrected:
+        return Corrected(self.evaluate.at(rung), self.centre)
 
     def part(self, first, count: int) -> Corrected:
         return Corrected(

@@ -79,6 +79,7 @@ class Massive:
         for name in FORWARDED:
             setattr(self, name, getattr(self.inner, name))
         self.shown = getattr(self.inner, "shown", ())
+        self.of_rung = ("square", "mass") if self.adapts else ()
 
     def init(self, position, evaluate, noise):
         """As the sampler inside; an adaptive mass starts at 1."""

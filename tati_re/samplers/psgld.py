@@ -78,6 +78,7 @@ class PreconditionedSGLD:
         self.adaptive = preconditioner == "adaptive"
         self._corrects = self.adaptive and self.preconditioner_correction
         self.gradients_per_step = 2.0 if self._corrects else 1.0
+        self.of_rung = ("square",)
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in.

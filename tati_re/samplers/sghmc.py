@@ -59,6 +59,7 @@ class SGHMC:
             )
         self.friction = float(friction)
         self.gradient_noise = gradient_noise if self.estimates else float(gradient_noise)
+        self.of_rung = ("noise_estimate",) if self.estimates else ()
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Refuses, before a run, a gradient noise above what friction takes out, and an estimate without a burn-in.

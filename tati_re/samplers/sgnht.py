@@ -44,7 +44,7 @@ class SGNHT:
     has_momentum = True
     metropolis = False
     full_batch = False
-    shown = ("thermostat",)
+    shown = of_rung = ("thermostat",)
     current = True
     gradients_per_step = 1.0
 

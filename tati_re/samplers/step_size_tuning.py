@@ -118,6 +118,7 @@ class StepSizeTuning:
         for name in FORWARDED:
             setattr(self, name, getattr(self.inner, name))
         self.groups, self.group_steps = groups_of(self.inner)
+        self.of_rung = ("step_factor", "next_factor", *self.rule.fields)
 
     def init(self, position, evaluate, noise):
         """As the sampler inside, with the step size as it was given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -39,6 +40,8 @@ class NumpyEvaluate:
     """
 
     scale = 1.0
+    num_examples = 1
+    exact = False
 
     def __init__(self, rung: Rung, potential: Callable = quartic, gradient: Callable = lambda x: x**3 + x) -> None:
         self.rung, self.potential, self.gradient = rung, potential, gradient
@@ -59,6 +62,23 @@ class NumpyEvaluate:
 
     def validation(self, position):
         return self.potential(position).astype(np.float64)
+
+    def mean_loss(self, position):
+        return self.potential(position).astype(np.float64)
+
+    def examples(self, position, indices):
+        return np.repeat(self.mean_loss(position)[:, None], len(indices), axis=1)
+
+    def log_prior(self, position):
+        return np.zeros(len(position))
+
+    def drawn_from_prior(self, normal):
+        return normal
+
+    def at(self, rung: Rung) -> NumpyEvaluate:
+        other = copy.copy(self)
+        other.rung = rung
+        return other
 
     def gradient_variance(self, position):
         """Of nothing but itself: some positive numbers, for the tests of the protocol."""

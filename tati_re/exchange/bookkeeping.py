@@ -1,0 +1,165 @@
+"""What replica exchange counts: swaps by pair of neighbours, round trips by replica, mean energies by rung."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tati_re.exchange.differences import Difference, Pairs, Table
+from tati_re.models.backend import tf
+
+EVENT_COLUMNS = (
+    "step",
+    "rung_low",
+    "rung_high",
+    "replica_low",
+    "replica_high",
+    "delta",
+    "variance",
+    "batch_size",
+    "accepted",
+    "walker",
+)
+"""Columns of exchange.csv: `delta` is ln of the Metropolis ratio, exact or estimated, with `variance` the variance of
+the estimate from `batch_size` examples; `walker` says which of several independent ladders."""
+
+_NOWHERE, _TOP, _BOTTOM, _TOP_AFTER_BOTTOM = 0, 1, 2, 3
+
+
+class Counts(NamedTuple):
+    """Sums over the swap rounds after the burn-in.
+
+    Attributes:
+        attempts: Swaps tried between rung r and r + 1, `(rungs - 1,)`, float64.
+        accepted: Of these accepted.
+        expected: Sum of their acceptance probabilities, given what was known.
+        samples: Steps behind the energies, a number.
+        energy: Sum of the tempered energy at each rung over ladders and rounds, `(rungs,)`, float64: U, or L where the
+            likelihood alone is tempered.
+        last_end: Where each replica was last of the two ends, `(walkers,)`, int32.
+        restarts: How often each replica came to the coldest rung from the hottest one, `(walkers,)`, float64.
+        round_trips: How often it went from the coldest to the hottest and back.
+    """
+
+    attempts: Any
+    accepted: Any
+    expected: Any
+    samples: Any
+    energy: Any
+    last_end: Any
+    restarts: Any
+    round_trips: Any
+
+
+def no_counts(rungs: int, walkers: int) -> Counts:
+    """Nothing counted yet."""
+    pairs, each = tf.zeros((rungs - 1,), tf.float64), tf.zeros((walkers,), tf.float64)
+    energy = tf.zeros((rungs,), tf.float64)
+    nowhere = tf.fill((walkers,), tf.constant(_NOWHERE))
+    return Counts(pairs, pairs, pairs, tf.zeros((), tf.float64), energy, nowhere, each, each)
+
+
+def by_neighbours(pairs: Pairs, values, rungs: int):
+    """Sums of `(ladders, pairs)` values over the ladders, for the pairs of neighbours alone: `(rungs - 1,)`."""
+    neighbours = tf.logical_and(pairs.valid, tf.equal(pairs.high, pairs.low + 1))
+    at = tf.one_hot(pairs.low, rungs - 1, dtype=tf.float64) * tf.cast(neighbours, tf.float64)[..., None]
+    return tf.reduce_sum(at * values[..., None], axis=[0, 1])
+
+
+def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, counting) -> Counts:
+    """The counts after a round.
+
+    Args:
+        counts: Before it.
+        pairs: Which rungs were paired.
+        accepted: `(ladders, pairs)`, bool.
+        expected: Acceptance probabilities, `(ladders, pairs)`.
+        energy: Of the replica at each rung, `(ladders, rungs)`.
+        rung: Where the walkers are now, `(walkers,)`, int32.
+        counting: Whether the round counts; none does in the burn-in, bool.
+    """
+    rungs = energy.shape[1]
+    one = tf.ones_like(expected)
+    kept = tf.cast(counting, tf.float64)
+
+    def more(sums, values):
+        return sums + kept * by_neighbours(pairs, values, rungs)
+
+    bottom, top = tf.equal(rung, 0), tf.equal(rung, rungs - 1)
+    last = counts.last_end
+    was_bottom, was_tripping = tf.equal(last, _BOTTOM), tf.equal(last, _TOP_AFTER_BOTTOM)
+    arrived = tf.logical_and(bottom, tf.logical_or(tf.equal(last, _TOP), was_tripping))
+    returned = tf.logical_and(bottom, was_tripping)
+    went_up = tf.where(tf.logical_or(was_bottom, was_tripping), _TOP_AFTER_BOTTOM, _TOP)
+    end = tf.where(bottom, _BOTTOM, tf.where(top, went_up, last))
+    return Counts(
+        more(counts.attempts, one),
+        more(counts.accepted, tf.cast(accepted, tf.float64)),
+        more(counts.expected, expected),
+        counts.samples + kept * energy.shape[0],
+        counts.energy + kept * tf.reduce_sum(energy, axis=0),
+        tf.where(counting, end, last),
+        counts.restarts + kept * tf.cast(arrived, tf.float64),
+        counts.round_trips + kept * tf.cast(returned, tf.float64),
+    )
+
+
+def events_of(step, pairs: Pairs, difference: Difference, accepted, replica_at, num_examples: int):
+    """A row of exchange.csv for each pair, `(ladders * pairs, columns)`; those that are no pair have a step of -1."""
+    shape = tf.shape(difference.log_ratio)
+
+    def whole(values):
+        return tf.cast(tf.broadcast_to(values, shape), tf.float64)
+
+    ladder = tf.range(shape[0])[:, None]
+    used = num_examples if difference.used is None else difference.used
+    columns = [
+        tf.where(pairs.valid, whole(step), -1.0),
+        whole(pairs.low),
+        whole(pairs.high),
+        whole(tf.gather(replica_at, pairs.low, batch_dims=1)),
+        whole(tf.gather(replica_at, pairs.high, batch_dims=1)),
+        difference.log_ratio,
+        difference.variance,
+        whole(used),
+        whole(accepted),
+        whole(ladder),
+    ]
+    return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
+
+
+def ladder_table(table: Table, step_size, counts: Counts) -> dict:
+    """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where nothing was.
+
+    Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is erfc(x/2) with x² the
+    product of the differences of β (or λ) and of mean energies, exact where energies are normal. `barrier` is the sum
+    of the rejection rates up to each rung.
+    """
+    import numpy as np
+    from scipy.special import erfc
+
+    beta, weight = (np.asarray(values) for values in table)
+    attempts, accepted, expected, samples, energy = (np.asarray(values) for values in counts[:5])
+    last = np.full(1, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = energy / samples
+        strength = beta * weight
+        gap = (strength[:-1] - strength[1:]) * (mean[1:] - mean[:-1])
+        predicted = erfc(0.5 * np.sqrt(np.maximum(gap, 0.0)))
+        rejection = 1.0 - expected / attempts
+        rates = np.concatenate([accepted / attempts, last])
+        expectation = np.concatenate([expected / attempts, last])
+    restarts, trips = (np.asarray(values).sum() for values in (counts.restarts, counts.round_trips))
+    return {
+        "rung": np.arange(len(beta)),
+        "temperature": 1.0 / beta,
+        "likelihood_weight": weight,
+        "step_size": np.asarray(step_size),
+        "attempts": np.concatenate([attempts, last]),
+        "acceptance": rates,
+        "expected_acceptance": expectation,
+        "predicted_acceptance": np.concatenate([predicted, last]),
+        "barrier": np.concatenate([[0.0], np.cumsum(rejection)]),
+        "mean_potential": mean,
+        "restarts": np.full(len(beta), restarts),
+        "round_trips": np.full(len(beta), trips),
+    }

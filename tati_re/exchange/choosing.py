@@ -1,0 +1,119 @@
+"""From options to replica exchange: the ladder, the rule of its swaps, and what is refused."""
+
+from __future__ import annotations
+
+from tati_re.errors import InputError
+from tati_re.exchange.ladder import Ladder, make_ladder
+from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.exchange.swap_rules import BarkerCompensated, Penalty, make_swap_rule
+
+_EVERY = 20
+
+
+def ladder_of(options) -> Ladder | None:
+    """The ladder that options ask for, or `None`.
+
+    Raises:
+        InputError: They contradict each other, or something is missing.
+    """
+    asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
+    if not any(getattr(options, name) for name in asked) and options.tempering == "posterior":
+        return None
+    ladder = make_ladder(
+        num_replicas=options.num_replicas,
+        temperature_ratio=options.temperature_ratio,
+        max_temperature=options.max_temperature,
+        temperatures=options.temperatures or None,
+        tempering=options.tempering,
+        temperature=options.kT,
+        step_size=None if options.step_sizes else options.step_size,
+        step_sizes=options.step_sizes or None,
+    )
+    if ladder.num_rungs < 2:
+        raise InputError("num_replicas: a ladder needs rungs.", ladder.num_rungs, "2 or more temperatures")
+    return ladder
+
+
+def with_replicas(sampler, options, exact: bool, prior):
+    """The sampler on the ladder of the options, or as it is where they have none.
+
+    Args:
+        sampler: Of every replica.
+        options: The options.
+        exact: The sampler sees all data at every step.
+        prior: Of the parameters.
+
+    Raises:
+        InputError: The ladder, the rule or the sampler do not fit each other.
+    """
+    ladder = ladder_of(options)
+    if ladder is None:
+        return sampler
+    if options.tempering == "likelihood":
+        _check_likelihood(options, ladder, prior)
+    if options.adapt_ladder and not options.num_burnin_steps:
+        raise InputError(
+            "adapt_ladder: the ladder moves during the burn-in only.",
+            received="num_burnin_steps = 0",
+            expected="some thousand, and fewer than num_steps",
+        )
+    rule = None if options.exchange == "none" else _rule(options, exact)
+    batch_size = None
+    if rule is not None and not rule.exact and not exact:
+        batch_size = options.exchange_batch_size or max(2, options.batch_size)
+    every = options.exchange_every or (1 if sampler.metropolis else _EVERY)
+    return ReplicaExchange(
+        sampler,
+        ladder,
+        rule,
+        None if rule is None else make_swap_schedule(options.swap_schedule),
+        every,
+        options.num_walkers,
+        batch_size,
+        options.adapt_ladder,
+    )
+
+
+def _rule(options, exact: bool):
+    name = options.swap_rule
+    if name == "auto":
+        name = "metropolis" if exact else "penalty"
+    given = "swap_variance" in options.explicit
+    if name == "penalty":
+        return Penalty(target_variance=options.swap_variance if given else None)
+    if name == "barker_compensated":
+        return BarkerCompensated(options.swap_variance)
+    return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor)
+
+
+def _check_likelihood(options, ladder: Ladder, prior) -> None:
+    if not prior.proper and ladder.draws_prior:
+        raise InputError(
+            "tempering: the hottest rung is the prior, which has to be proper.",
+            received=f"prior {prior}",
+            expected="gaussian or box",
+        )
+    if options.control_variate:
+        raise InputError(
+            "control_variate: its centre belongs to one likelihood weight.",
+            received="tempering likelihood",
+            expected="tempering posterior",
+        )
+
+
+def unused_replica_options(options, sampler) -> list[str]:
+    """Options of replicas that were given and that a run does not use."""
+    config = sampler.get_config()
+    if "num_replicas" not in config:
+        names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")
+        more = ("swap_variance", "correction_factor", "trajectory_rungs")
+        return [name for name in (*names, *more) if name in options.explicit]
+    used = {
+        "swap_variance": config.get("swap_rule") in ("penalty", "barker_compensated", "corrected", "naive"),
+        "correction_factor": config.get("swap_rule") == "corrected",
+        "exchange_batch_size": config.get("exchange_batch_size") is not None,
+        "swap_schedule": config.get("exchange") != "none",
+        "exchange_every": config.get("exchange") != "none",
+        "swap_rule": config.get("exchange") != "none",
+    }
+    return [name for name, is_used in used.items() if name in options.explicit and not is_used]

@@ -1,0 +1,161 @@
+"""What a swap of two replicas would change: ln of its Metropolis ratio, exact or estimated on a mini-batch.
+
+Rung r samples exp(-u_r) with u_r = β_r (λ_r L + V). Replica i at rung a and replica j at rung b swap by
+
+    D = u_a(θ_i) + u_b(θ_j) - u_a(θ_j) - u_b(θ_i) = (β_a λ_a - β_b λ_b) (L_i - L_j) + (β_a - β_b) (V_i - V_j).
+
+On a mini-batch L_i - L_j is estimated from paired differences, the same examples for both replicas, whose variance is
+far below that of either loss.
+
+Arrays have the independent ladders first: `(ladders, rungs)`, and `(ladders, pairs)` for pairs of rungs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tati_re.exchange.subsets import permuted
+from tati_re.exchange.variance import Moments, estimate_variance, merged, moments
+from tati_re.models.backend import tf
+
+KNOWN = 1e15
+"""Stands for the number of examples behind a variance that is known."""
+
+
+class Table(NamedTuple):
+    """What belongs to the rungs, `(rungs,)`, float64.
+
+    Attributes:
+        inverse_temperature: β.
+        likelihood_weight: λ.
+    """
+
+    inverse_temperature: Any
+    likelihood_weight: Any
+
+
+class Pairs(NamedTuple):
+    """Which rungs are paired in a round, `(ladders, pairs)`.
+
+    Attributes:
+        low: The colder rung.
+        high: The other one.
+        valid: Entries that are no pair are there to keep the shape.
+    """
+
+    low: Any
+    high: Any
+    valid: Any
+
+    def gap(self, values):
+        """What the replica at the colder rung has more than the other: `(ladders, rungs, ...)` to `(ladders, pairs,
+        ...)`."""
+        return tf.gather(values, self.low, batch_dims=1) - tf.gather(values, self.high, batch_dims=1)
+
+
+class Difference(NamedTuple):
+    """ln of the Metropolis ratio of each swap, `(ladders, pairs)`, float64.
+
+    Attributes:
+        log_ratio: D, or an estimate.
+        variance: Of the estimate's noise; 0 where D is exact.
+        count: Examples that the variance was estimated from; very many where D is exact.
+        used: Examples that L was estimated from, a number.
+    """
+
+    log_ratio: Any
+    variance: Any
+    count: Any
+    used: Any
+
+
+def slopes(table: Table, pairs: Pairs):
+    """What L_i - L_j and V_i - V_j are multiplied with in D, `(ladders, pairs)` each."""
+    beta, weight = table
+
+    def gap(values):
+        return tf.gather(values, pairs.low) - tf.gather(values, pairs.high)
+
+    return gap(beta * weight), gap(beta)
+
+
+def exact_difference(table: Table, pairs: Pairs, loss, penalty, num_examples: int) -> Difference:
+    """D from exact energies.
+
+    Args:
+        table: β and λ of the rungs.
+        pairs: Which rungs.
+        loss: L of the replica at each rung, `(ladders, rungs)`, float64.
+        penalty: V likewise.
+        num_examples: N.
+    """
+    on_loss, on_penalty = slopes(table, pairs)
+    log_ratio = on_loss * pairs.gap(loss) + on_penalty * pairs.gap(penalty)
+    zeros = tf.zeros_like(log_ratio)
+    return Difference(log_ratio, zeros, zeros + KNOWN, tf.constant(float(num_examples), tf.float64))
+
+
+def estimated_difference(
+    table: Table,
+    pairs: Pairs,
+    evaluate,
+    position,
+    at_rung,
+    penalty,
+    keys,
+    batch_size: int,
+    target_variance: float | None = None,
+    centre=None,
+    centre_loss=None,
+) -> Difference:
+    """D estimated on examples drawn without replacement, the same for all replicas.
+
+    The variance is that of the mean over n of N examples, (N s)² (1 - n/N) / n with s the standard deviation of the
+    paired differences of single examples.
+
+    Args:
+        table: β and λ of the rungs.
+        pairs: Which rungs.
+        evaluate: The potential.
+        position: Of all walkers, `(walkers, parameters)`.
+        at_rung: Which walker is at each rung, `(ladders, rungs)`, int32.
+        penalty: V of the replica at each rung, `(ladders, rungs)`.
+        keys: Uniform numbers that choose the examples, `(n,)`.
+        batch_size: Examples of an estimate, 2 or more.
+        target_variance: Draw as many batches as bring the variance of every pair below this, and all examples at most.
+            Default: one batch.
+        centre: Positions at which the mean loss over all data is known, as control variates, `(walkers, parameters)`.
+        centre_loss: That mean loss, `(walkers,)`.
+    """
+    count = evaluate.num_examples
+    on_loss, on_penalty = slopes(table, pairs)
+    factor = on_loss * evaluate.scale
+
+    def grown(number) -> Moments:
+        places = number * batch_size + tf.range(batch_size)
+        indices = permuted(tf.minimum(places, count - 1), keys, count)
+        losses = evaluate.examples(position, indices)
+        if centre is not None:
+            losses = losses - evaluate.examples(centre, indices)
+        return moments(pairs.gap(tf.gather(losses, at_rung)), places < count)
+
+    def variance(seen: Moments):
+        # A pair that is none must not ask for more examples.
+        return tf.where(pairs.valid, estimate_variance(seen, factor, count), 0.0)
+
+    seen = grown(tf.constant(0))
+    if target_variance is not None and batch_size < count:
+
+        def wanting(number, *values):
+            above = tf.reduce_any(variance(Moments(*values)) > target_variance)
+            return tf.logical_and(above, number * batch_size < count)
+
+        def more(number, *values):
+            return number + 1, *merged(Moments(*values), grown(number))
+
+        seen = Moments(*tf.while_loop(wanting, more, (tf.constant(1), *seen))[1:])
+    mean = seen.mean
+    if centre_loss is not None:
+        mean = mean + pairs.gap(tf.gather(centre_loss, at_rung))
+    log_ratio = factor * mean + on_penalty * pairs.gap(penalty)
+    return Difference(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count))

@@ -1,0 +1,382 @@
+"""Replica exchange: copies of a system at several temperatures that swap them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.exchange.bookkeeping import (
+    EVENT_COLUMNS,
+    Counts,
+    by_neighbours,
+    counted,
+    events_of,
+    ladder_table,
+    no_counts,
+)
+from tati_re.exchange.differences import Difference, Pairs, Table, estimated_difference, exact_difference
+from tati_re.exchange.ladder import Ladder, adapted
+from tati_re.models.backend import tf
+from tati_re.samplers.protocol import Rung, groups_of
+from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+
+_KEYS = 8
+_FIRST_ADAPTATION = 16
+
+
+class Rungs(NamedTuple):
+    """The part of the state that replica exchange owns.
+
+    Attributes:
+        index: The rung of each walker, `(walkers,)`, int32; 0 is the target.
+        table: β and λ of the rungs, which change where the ladder adapts.
+        rounds: Swap rounds so far, int64.
+        rejected: Sum of rejection probabilities between neighbours since the last adaptation, `(rungs - 1,)`, float64.
+        tried: Attempts behind these.
+        counts: What ladder.csv tells.
+        events: The last round's rows of exchange.csv.
+    """
+
+    index: Any
+    table: Table
+    rounds: Any
+    rejected: Any
+    tried: Any
+    counts: Counts
+    events: Any
+
+
+class ReplicaExchange:
+    """A sampler at several temperatures at once, whose replicas swap temperatures.
+
+    Targets the product over the rungs of exp(-β_r (λ_r L + V)), with the bias in the step size of the sampler inside;
+    the walkers at rung 0 are draws from the target. Swaps keep that law exactly for exact energies, and for the penalty
+    and the compensated rule up to what they assume of the noise.
+
+    Rule: the sampler inside moves every replica at its own rung; every `exchange_every` steps pairs of rungs are
+    offered a swap, which `swap_rule` decides from D = u_a(θ_i) + u_b(θ_j) - u_a(θ_j) - u_b(θ_i). On acceptance the two
+    replicas exchange their rungs: parameters stay where they are, momenta are multiplied by sqrt(T_new/T_old), and what
+    belongs to the rung (temperature, step size, thermostat, tuned step sizes, bias) changes hands.
+
+    Walker w of the engine is replica w // ladders of ladder w % ladders. Several ladders are independent of each other;
+    they share the adaptation of the temperatures during the burn-in.
+
+    Cost: that of the sampler inside for each replica, and the energies of a swap round: none for exact energies on the
+    full batch, else one forward pass over `batch_size` examples (penalty), over all data (metropolis, barker), or over
+    as many examples as the compensated rule asks for.
+
+    Source: Swendsen and Wang, Phys. Rev. Lett. 57, 2607 (1986); Hukushima and Nemoto, J. Phys. Soc. Jpn. 65, 1604
+    (1996). Mini-batches: Ceperley and Dewing (1999), Luo et al. (2019), Deng et al. (2020). Even-odd rounds and the
+    adaptation of the ladder: Syed et al. (2021).
+
+    Args:
+        inner: The sampler of every replica.
+        ladder: Temperatures, likelihood weights and step sizes of the rungs.
+        swap_rule: Decides (:mod:`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
+        swap_schedule: Chooses the pairs (:mod:`tati_re.exchange.schedule`).
+        exchange_every: Steps between two rounds. Default: 20.
+        num_ladders: Independent ladders, walkers of each rung. Default: 1.
+        batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
+        adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.
+
+    Raises:
+        InputError: The sampler inside moves groups of walkers in turn.
+    """
+
+    wraps = True
+    label_names = ("rung", "replica")
+    event_columns = EVENT_COLUMNS
+
+    def __init__(
+        self,
+        inner,
+        ladder: Ladder,
+        swap_rule=None,
+        swap_schedule=None,
+        exchange_every: int = 20,
+        num_ladders: int = 1,
+        batch_size: int | None = None,
+        adapt: bool = False,
+    ) -> None:
+        if groups_of(inner)[0] > 1:
+            raise InputError(
+                "num_replicas: an ensemble whose halves take turns has one temperature.",
+                received=inner.name,
+                expected="no covariance_blending",
+            )
+        self.inner, self.ladder, self.swap_rule, self.swap_schedule = inner, ladder, swap_rule, swap_schedule
+        self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
+        self.event_every = 0 if swap_rule is None else self.exchange_every
+        self.adapt = adapt
+        self.num_rungs = ladder.num_rungs
+        self.num_replicas = self.num_rungs * self.num_ladders
+        self.name = f"{inner.name}, {self.num_rungs} replicas"
+        for name in FORWARDED:
+            setattr(self, name, getattr(inner, name))
+        self.mixes_parameters = getattr(inner, "mixes_parameters", False)
+        self.shown = getattr(inner, "shown", ())
+        self.tempers_likelihood = ladder.tempering == "likelihood"
+        self.draws_prior = ladder.draws_prior
+        # What is drawn from the prior at the end of a step was never evaluated.
+        self.current = inner.current and not self.draws_prior
+        self.of_rung = rung_fields(inner)
+        self.target = Table(
+            *(np.asarray(values, np.float64) for values in (ladder.inverse_temperature, ladder.likelihood_weight))
+        )
+
+    # The rungs of the walkers
+
+    def _ladder_of_walkers(self):
+        return tf.range(self.num_replicas) % self.num_ladders
+
+    def rung_of(self, rungs: Rungs, base: Rung) -> Rung:
+        """The rung of each walker, with the factors that schedules put on the target's."""
+        beta = tf.gather(rungs.table.inverse_temperature, rungs.index)
+        step_size = tf.gather(tf.constant(self.ladder.step_size, tf.float64), rungs.index)
+        return Rung(
+            beta * (base.inverse_temperature / self.target.inverse_temperature[0]),
+            tf.gather(rungs.table.likelihood_weight, rungs.index),
+            step_size * (base.step_size / self.ladder.step_size[0]),
+        )
+
+    def at_rung(self, rungs: Rungs):
+        """Which walker is at each rung of each ladder, `(ladders, rungs)`, int32."""
+        by_ladder = tf.transpose(tf.reshape(rungs.index, (self.num_rungs, self.num_ladders)))
+        replica = tf.range(self.num_rungs)
+        is_there = tf.equal(by_ladder[:, None, :], replica[None, :, None])
+        replica_at = tf.reduce_sum(tf.where(is_there, replica[None, None, :], 0), axis=-1)
+        return replica_at * self.num_ladders + tf.range(self.num_ladders)[:, None]
+
+    def order(self, state):
+        """The walkers from the target upwards, rung by rung: how rows are written, `(walkers,)`, int32."""
+        return tf.reshape(tf.transpose(self.at_rung(state.rungs)), [-1])
+
+    def labels(self, state) -> dict:
+        """The last columns of run.csv and of the trajectory, `(walkers,)` each."""
+        return {"rung": state.rungs.index, "replica": tf.range(self.num_replicas) // self.num_ladders}
+
+    def events(self, state):
+        """The last round's rows of exchange.csv, `(ladders * pairs, columns)`."""
+        return state.rungs.events
+
+    def tables(self, state) -> dict:
+        """Tables that tell how the ladder stands: ladder.csv."""
+        rungs = state.rungs
+        return {"ladder.csv": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
+
+    def bound(self, state, evaluate):
+        """The potential at the walkers' own rungs."""
+        return evaluate.at(self.rung_of(state.rungs, evaluate.rung))
+
+    # The two functions of a sampler
+
+    def init(self, position, evaluate, noise):
+        """Replica r starts at rung r."""
+        index = tf.range(self.num_replicas) // self.num_ladders
+        table = Table(*(tf.constant(values) for values in self.target))
+        pairs = tf.zeros((self.num_rungs - 1,), tf.float64)
+        events = tf.zeros((self.num_ladders * self._pairs_each(), len(EVENT_COLUMNS)), tf.float64)
+        rungs = Rungs(
+            index,
+            table,
+            tf.zeros((), tf.int64),
+            pairs,
+            pairs,
+            no_counts(self.num_rungs, self.num_replicas),
+            events,
+        )
+        rung = self.rung_of(rungs, evaluate.rung)
+        state = self.inner.init(position, evaluate.at(rung), noise)
+        state = state._replace(rung=evaluate.rung)
+        return extend(state, rungs=rungs, temperature=rung.temperature, step_size=_step_size(state, rung))
+
+    def step(self, state, evaluate, noise):
+        """One step of the sampler inside for every replica, and a swap round where it is due."""
+        rungs = state.rungs
+        rung = self.rung_of(rungs, evaluate.rung)
+        uniforms = self._uniforms(noise)
+        inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
+        if self.draws_prior:
+            inner = self._at_prior(inner, rungs, evaluate, noise)
+        if self.swap_rule is not None:
+            due = tf.equal(evaluate.clock.step % self.exchange_every, 0)
+            before = self._changing(inner)
+            changing, rungs = tf.cond(
+                due,
+                lambda: self._round(inner, rungs, evaluate, uniforms),
+                lambda: (before, rungs),
+            )
+            inner = inner._replace(**changing)
+        rung = self.rung_of(rungs, evaluate.rung)
+        inner = inner._replace(rung=state.rung)
+        own = {"rungs": rungs, "temperature": rung.temperature, "step_size": _step_size(inner, rung)}
+        return type(state)(**inner._asdict(), **own), info
+
+    # A swap round
+
+    def _pairs_each(self) -> int:
+        return self.num_rungs // 2
+
+    def _uniforms(self, noise) -> dict:
+        """All random numbers of a round; drawn in every step, since a step always asks for the same."""
+        if self.swap_rule is None:
+            return {}
+        shape = (self.num_ladders, self._pairs_each())
+        drawn = {"uniform": noise.uniform(shape), "normal": tf.cast(noise.normal(shape), tf.float64)}
+        if self.swap_schedule.num_uniforms:
+            drawn["pairs"] = noise.uniform((self.num_ladders, self.swap_schedule.num_uniforms))
+        if not self.swap_rule.exact:
+            drawn["keys"] = noise.uniform((_KEYS,))
+        return drawn
+
+    def _at_prior(self, inner, rungs: Rungs, evaluate, noise):
+        """The walkers at λ = 0 drawn anew from the prior."""
+        fresh = noise.normal((self.num_ladders, *inner.position.shape[1:]))
+        drawn = evaluate.drawn_from_prior(tf.tile(fresh, (self.num_rungs, 1)))
+        there = tf.equal(rungs.index, self.num_rungs - 1)
+        return inner._replace(position=tf.where(there[:, None], drawn, inner.position))
+
+    def _changing(self, inner) -> dict:
+        """The fields of the state inside that a round may change."""
+        names = [*self.of_rung]
+        if self.has_momentum:
+            names.append("momentum")
+        if self.tempers_likelihood:
+            names += ["gradient", "potential", "loss", "log_prior"]
+            names += [name for name in ("gradient_variance",) if name in inner._fields and name not in names]
+        return {name: getattr(inner, name) for name in names}
+
+    def _round(self, inner, rungs: Rungs, evaluate, uniforms: dict):
+        clock = evaluate.clock
+        at_rung = self.at_rung(rungs)
+        pairs = Pairs(*self.swap_schedule.pairs(rungs.rounds, uniforms.get("pairs"), self.num_ladders, self.num_rungs))
+        loss, penalty = self._energies(inner, evaluate)
+        loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
+        factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
+        table = Table(rungs.table.inverse_temperature * factor, rungs.table.likelihood_weight)
+        if self.swap_rule.exact or evaluate.exact:
+            difference = exact_difference(table, pairs, loss_at, penalty_at, evaluate.num_examples)
+        else:
+            difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, uniforms["keys"])
+        known = difference.log_ratio, difference.variance, difference.count
+        accepted = self.swap_rule.accept(*known, uniforms["uniform"], uniforms["normal"])
+        accepted = tf.logical_and(accepted, pairs.valid)
+        expected = self.swap_rule.expected(*known)
+        index = self._swapped(rungs.index, at_rung, pairs, accepted)
+        energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
+        counting = tf.logical_not(clock.adapting)
+        rejected = rungs.rejected + by_neighbours(pairs, 1.0 - expected, self.num_rungs)
+        tried = rungs.tried + by_neighbours(pairs, tf.ones_like(expected), self.num_rungs)
+        new = Rungs(
+            index,
+            rungs.table,
+            rungs.rounds + 1,
+            rejected,
+            tried,
+            counted(rungs.counts, pairs, accepted, expected, energy, index, counting),
+            events_of(clock.step, pairs, difference, accepted, at_rung // self.num_ladders, evaluate.num_examples),
+        )
+        if self.adapt:
+            new = self._adapted(new, clock)
+        before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
+        return self._exchanged(inner, rungs, new, before, after, evaluate), new
+
+    def _energies(self, inner, evaluate):
+        """L and V of all walkers, float64: exact where the rule asks for it, else of this step's mini-batch."""
+        exact = self.swap_rule.exact or evaluate.exact or self.full_batch
+        known = evaluate.exact or self.full_batch or not self.swap_rule.exact
+        if self.current and known:
+            return evaluate.scale * inner.loss, -inner.log_prior
+        position = inner.position
+        loss = evaluate.mean_loss(position) if exact else evaluate(position).loss
+        return evaluate.scale * loss, -evaluate.log_prior(position)
+
+    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys) -> Difference:
+        size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
+        return estimated_difference(
+            table,
+            pairs,
+            evaluate,
+            inner.position,
+            at_rung,
+            penalty_at,
+            keys,
+            size,
+            self.swap_rule.target_variance,
+            getattr(inner, "centre", None),
+            getattr(inner, "centre_loss", None),
+        )
+
+    def _swapped(self, index, at_rung, pairs: Pairs, accepted):
+        """The rung of every walker after the round."""
+        moved = tf.cast(accepted, tf.int32) * (pairs.high - pairs.low)
+        up = tf.reduce_sum(tf.one_hot(pairs.low, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
+        down = tf.reduce_sum(tf.one_hot(pairs.high, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
+        # Of the replica at each rung, `(ladders, rungs)`; then by walker.
+        change = up - down
+        return index + tf.gather_nd(change, tf.stack([self._ladder_of_walkers(), index], axis=-1))
+
+    def _adapted(self, rungs: Rungs, clock) -> Rungs:
+        """The temperatures moved after 16, 32, 64, ... rounds of the burn-in, counted from the last time."""
+        waited = tf.reduce_max(rungs.tried) / self.num_ladders
+        number = tf.cast(rungs.rounds, tf.float64)
+        power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)
+        due = tf.logical_and(tf.abs(power - tf.round(power)) < 1e-9, number >= _FIRST_ADAPTATION)
+        due = tf.logical_and(tf.logical_and(due, clock.adapting), waited > 0)
+        rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
+        table = self._moved(rungs.table, rejection)
+        zeros = tf.zeros_like(rungs.tried)
+        return rungs._replace(
+            table=Table(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True))),
+            rejected=tf.where(due, zeros, rungs.rejected),
+            tried=tf.where(due, zeros, rungs.tried),
+        )
+
+    def _moved(self, table: Table, rejection) -> Table:
+        """The table with inner rungs where every pair would reject alike."""
+        if self.tempers_likelihood:
+            return table._replace(likelihood_weight=adapted(table.likelihood_weight, rejection, "power"))
+        return table._replace(inverse_temperature=adapted(table.inverse_temperature, rejection))
+
+    def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
+        """What a round changes of the state inside."""
+        place = tf.stack([self._ladder_of_walkers(), new.index], axis=-1)
+        source = tf.gather_nd(self.at_rung(rungs), place)
+        changed = {name: tf.gather(getattr(inner, name), source) for name in self.of_rung}
+        if self.has_momentum:
+            scale = tf.sqrt(after.temperature / before.temperature)
+            changed["momentum"] = inner.momentum * tf.cast(scale, inner.momentum.dtype)[:, None]
+        if self.tempers_likelihood:
+            bound = evaluate.at(after)
+            energy = bound.full(inner.position) if self.full_batch else bound(inner.position)
+            changed |= {name: getattr(energy, name) for name in ("gradient", "potential", "loss", "log_prior")}
+            if "gradient_variance" in inner._fields and "gradient_variance" not in self.of_rung:
+                changed["gradient_variance"] = bound.gradient_variance(inner.position)
+        # In the order of `_changing`: both branches of a condition have one structure.
+        return {name: changed[name] for name in self._changing(inner)}
+
+    def get_config(self) -> dict:
+        config = {
+            **self.inner.get_config(),
+            "num_replicas": self.num_rungs,
+            "temperatures": [float(1.0 / value) for value in self.target.inverse_temperature],
+            "likelihood_weights": [float(value) for value in self.target.likelihood_weight],
+            "exchange_every": self.exchange_every,
+            "exchange_batch_size": self.batch_size,
+            "adapt_ladder": self.adapt,
+        }
+        if self.swap_rule is None:
+            return {**config, "exchange": "none"}
+        return {**config, "swap_schedule": self.swap_schedule.name, **self.swap_rule.get_config()}
+
+
+def rung_fields(sampler) -> tuple[str, ...]:
+    """The fields of the state of a sampler, and of those inside of it, that belong to the rung."""
+    names = tuple(getattr(sampler, "of_rung", ()))
+    return names + rung_fields(sampler.inner) if hasattr(sampler, "inner") else names
+
+
+def _step_size(state, rung: Rung):
+    return rung.step_size * getattr(state, "step_factor", 1.0)
