@@ -20,10 +20,11 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
 
 
 def run_command(line: str) -> None:
-    from tati_re.cli import optimize, sample
+    from tati_re.cli import dataset, optimize, sample
 
     program, *arguments = shlex.split(line)
-    status = {"tati-sample": sample.main, "tati-optimize": optimize.main}[program](arguments)
+    commands = {"tati-sample": sample.main, "tati-optimize": optimize.main, "tati-dataset": dataset.main}
+    status = commands[program](arguments)
     assert status == 0, line
 
 
