@@ -139,3 +139,17 @@ def test_tables_are_made_fast_and_once():
 def test_what_is_no_density_is_refused(arguments):
     with pytest.raises(InputError):
         compensation_table(*arguments)
+
+
+def test_the_figure_of_the_density(tmp_path, capsys):
+    """It writes what it prints: the published coefficients, and the error of the series beside ours."""
+    from tests.test_examples import example
+
+    script = example("compensation_density")
+    assert script.main(["--output", str(tmp_path)]) == 0
+    rows = np.genfromtxt(tmp_path / "compensation.csv", delimiter=",", names=True)
+    assert np.abs(rows["error_0"]).max() == pytest.approx(1.031e-3, rel=1e-3)
+    assert np.abs(rows["error_3"]).max() < 1e-9
+    assert (tmp_path / "compensation.png").stat().st_size > 10_000
+    assert "0.895, -0.145" in capsys.readouterr().out
+    assert script.main(["--noise-variance", "2", "--output", str(tmp_path)]) == 2
