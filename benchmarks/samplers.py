@@ -43,6 +43,7 @@ def methods() -> dict:
         "BAOAB, ensemble (EQN, halves)": EnsembleQuasiNewton(Splitting("BAOAB", FRICTION)),
         "BAOAB, ensemble (EQN, simultaneous)": EnsembleQuasiNewton(Splitting("BAOAB", FRICTION), scheme="simultaneous"),
         "CCAdL": CCAdL(FRICTION),
+        "mCCAdL": Splitting("mCCAdL", FRICTION),
     }
 
 

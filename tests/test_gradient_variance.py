@@ -23,13 +23,16 @@ X, Y = GENERATOR.normal(size=(N, 3)), GENERATOR.normal(size=(N, 2))
 SAMPLING = pytest.mark.parametrize("sampling", ["epochs", "replacement"])
 
 
-def potential_of(sampling: str, num_walkers: int = WALKERS, **options):
-    """One layer with tanh on 12 examples, batches of 5: the last of an epoch has 2."""
+def potential_of(sampling: str, num_walkers: int = WALKERS, single: bool = False, **options):
+    """One layer with tanh on 12 examples, batches of 5: the last of an epoch has 2. `single`: not taken as a chain of
+    dense layers, so that gradients are those of single examples."""
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="tanh")])
     given = {"dtype": "float64", "loss": "gaussian", "noise_std": STD, "batch_size": 5, "batch_sampling": sampling}
     given = {**given, "num_walkers": num_walkers, "verbose": 0, "seed": 3, **options}
     sim = Simulation(model, (X, Y), **given)
-    return sim._system.potential(make_options({name: value for name, value in given.items()}))
+    potential = sim._system.potential(make_options(given))
+    potential.chain = None if single else potential.chain
+    return potential
 
 
 def example_gradients(theta: np.ndarray) -> np.ndarray:
@@ -45,10 +48,10 @@ def finite(sampling: str, count: int) -> float:
 
 @SAMPLING
 @pytest.mark.parametrize("execution", ["eager", "graph", "xla"])
-@pytest.mark.parametrize("evaluation", ["auto", "looped"])
-def test_it_is_that_of_the_single_gradients(sampling, execution, evaluation):
+@pytest.mark.parametrize("single", [False, True])
+def test_it_is_that_of_the_single_gradients(sampling, execution, single):
     """Walkers at different places with batches of their own, a short batch too, to 1e-6."""
-    potential = potential_of(sampling, walker_evaluation=evaluation)
+    potential = potential_of(sampling, single=single)
     theta = GENERATOR.normal(size=(WALKERS, 8))
     rung = rung_of(np.full(WALKERS, 0.1))
 
@@ -71,8 +74,8 @@ def test_it_is_that_of_the_single_gradients(sampling, execution, evaluation):
 @SAMPLING
 def test_many_examples_are_taken_in_pieces(sampling, monkeypatch):
     """Pieces of 2 give what one piece gives; a batch that walkers share is that of each."""
-    monkeypatch.setattr("tati_re.posterior.potential._EXAMPLES_AT_ONCE", 2)
-    potential = potential_of(sampling, walker_batches="shared")
+    monkeypatch.setattr("tati_re.posterior.example_variance.EXAMPLES_AT_ONCE", 2)
+    potential = potential_of(sampling, single=True, walker_batches="shared")
     theta = np.random.default_rng(0).normal(size=(WALKERS, 8))
     indices, sizes = potential.batches.indices(0, 1)
     batch = Batch(tf.constant(indices[0]), tf.constant(sizes[0]))

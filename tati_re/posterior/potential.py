@@ -11,6 +11,13 @@ import numpy as np
 
 from tati_re.errors import InputError
 from tati_re.models.backend import tf
+from tati_re.models.chain import chain_of
+from tati_re.posterior.example_variance import (
+    Spread,
+    refuse_single_examples,
+    spread_in_chain,
+    variance_of_gradients,
+)
 from tati_re.posterior.function import combine, no_clock, part_of_rung
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
@@ -19,7 +26,6 @@ from tati_re.samplers.functions import rows
 from tati_re.samplers.protocol import Clock, Energy, Rung
 
 _FULL_CHUNK = 65_536
-_EXAMPLES_AT_ONCE = 32
 _MOVES_DATA = 16
 
 
@@ -53,6 +59,7 @@ class ModelPotential:
     Attributes:
         scale: L over the mean loss: N, or 1.
         auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
+        chain: The model as a chain of dense layers (:func:`tati_re.models.chain.chain_of`), `None` where it is none.
     """
 
     def __init__(
@@ -85,6 +92,9 @@ class ModelPotential:
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
         self._x = tf.constant(stored_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype))
         self._y = tf.constant(stored_targets(dataset.targets, loss, self.dtype))
+        # Batch statistics, and dropped units, tie the examples of a batch together.
+        chain = None if self.training else chain_of(flat.model)
+        self.chain = chain if chain is not None and chain.fits(self._x.shape[1:]) else None
 
     def with_batches(self, batches) -> ModelPotential:
         """The same potential on other mini-batches; both hold the data, once."""
@@ -207,7 +217,8 @@ class ModelPotential:
         """Variance of each entry of a mini-batch's estimate of ∇U, from the gradients of its examples.
 
         A batch of n examples drawn without replacement from N has the variance (scale²/n) (1 - n/N) Var(∇ loss of an
-        example); drawn with replacement the factor (1 - n/N) is absent. Costs n gradients of single examples.
+        example); drawn with replacement the factor (1 - n/N) is absent. Costs a gradient and a half where the model is
+        a :class:`~tati_re.models.chain.DenseChain`, else n gradients of single examples.
 
         Returns:
             `(walkers, parameters)`, in the type of the parameters.
@@ -217,14 +228,9 @@ class ModelPotential:
         """
         if batch is None:
             return tf.zeros_like(position)
-        size = self.batches.batch_size
-        if size == 1 or (self.batches.sampling == "epochs" and self.num_examples % size == 1):
-            raise InputError(
-                "batch_size: a batch of one example does not tell the variance of the gradient, which this sampler "
-                "asks for.",
-                received=f"{size} of {self.num_examples} examples",
-                expected="two examples or more in each batch of an epoch",
-            )
+        if self.chain is not None:
+            return self.energy_and_variance(position, rung, batch, auxiliary)[1]
+        refuse_single_examples(self.batches, self.num_examples)
         indices = tf.broadcast_to(batch.indices, (position.shape[0], batch.indices.shape[1]))
 
         def one(args):
@@ -232,38 +238,54 @@ class ModelPotential:
             return self._example_variance(theta, own, batch.size, extra)
 
         spread = tf.map_fn(one, (position, indices, tuple(auxiliary)), fn_output_signature=position.dtype)
+        return self._of_a_batch(spread, rung, batch)
+
+    def _of_a_batch(self, spread, rung: Rung, batch: Batch):
+        """The variance of a mini-batch's estimate of ∇U from that of scale times the gradient of one example."""
         count = tf.cast(batch.size, tf.float64)
         rest = 1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
         factor = tf.square(tf.cast(rung.likelihood_weight, tf.float64)) * rest / count
-        return tf.cast(factor, position.dtype)[:, None] * spread
+        return tf.cast(factor, spread.dtype)[:, None] * spread
 
     def _example_variance(self, theta, indices, size, extra: tuple):
-        """Variance over the examples of a batch of scale times the gradient of one, `(parameters,)`, piece by piece
-        (Chan, Golub and LeVeque 1983)."""
-        capacity = indices.shape[0]
-        piece = min(_EXAMPLES_AT_ONCE, capacity)
+        """Variance over the examples of a batch of scale times the gradient of one, `(parameters,)`."""
         how = "vectorized" if self.flat.vectorizable else "looped"
-        weights = tf.repeat(theta[None], piece, axis=0)
-        extra = tuple(tf.repeat(value[None], piece, axis=0) for value in extra)
 
-        def body(start, count, mean, m2):
-            places = start + tf.range(piece)
-            own = tf.gather(indices, tf.minimum(places, capacity - 1))[:, None]
-            x, y = tf.gather(self._x, own), tf.gather(self._y, own)
-            _, slopes, _ = self._mean_loss(weights, x, y, None, extra, False, how)
-            counts = tf.cast(places < size, theta.dtype)
-            new = tf.reduce_sum(counts)
-            share = counts[:, None] / tf.maximum(new, 1.0)
-            middle = tf.reduce_sum(share * slopes, 0)
-            spread = tf.reduce_sum(counts[:, None] * tf.square(slopes - middle), 0)
-            total = tf.maximum(count + new, 1.0)
-            gap = middle - mean
-            return start + piece, count + new, mean + gap * new / total, m2 + spread + gap * gap * count * new / total
+        def gradients(indices):
+            count = indices.shape[0]
+            x, y = tf.gather(self._x, indices[:, None]), tf.gather(self._y, indices[:, None])
+            weights, own = (
+                tf.nest.map_structure(lambda v: tf.repeat(v[None], count, axis=0), v) for v in (theta, extra)
+            )
+            return self._mean_loss(weights, x, y, None, own, False, how)[1]
 
-        zeros = tf.zeros_like(theta)
-        begin = (tf.constant(0), tf.zeros((), theta.dtype), zeros, zeros)
-        _, count, _, m2 = tf.while_loop(lambda start, *_: start < capacity, body, begin)
-        return m2 / tf.maximum(count - 1.0, 1.0)
+        return variance_of_gradients(gradients, theta, indices, size)
+
+    def energy_and_variance(self, position, rung: Rung, batch: Batch, auxiliary: tuple) -> tuple[Energy, Any]:
+        """U, its gradient and the variance of that on one batch, for a model that is a chain."""
+        refuse_single_examples(self.batches, self.num_examples)
+        x, y = self.gather(batch)
+        capacity = batch.indices.shape[1]
+        counted = tf.cast(tf.range(capacity) < batch.size, tf.float64)
+        shared, how = self.shared, self.walker_evaluation
+        if how == "vectorized" and not auxiliary:
+            inputs = x if shared else self.prepared(x)
+            spread = spread_in_chain(self.chain, self.loss, self.flat.split(position), (), inputs, y, shared, counted)
+        else:
+
+            def one(weights, extra, inputs, labels):
+                inputs, labels = (inputs, labels) if shared else (self.prepared(inputs)[None], labels[None])
+                weights = [weight[None] for weight in weights]
+                found = spread_in_chain(self.chain, self.loss, weights, extra, inputs, labels, shared, counted)
+                return tf.nest.map_structure(lambda value: value[0], found)
+
+            types = [position.dtype] * len(self.flat.shapes)
+            how = "looped" if how == "vectorized" else how
+            signature = Spread(tf.float64, types, types)
+            spread = map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared, signature)
+        slope = self.scale * self.flat.join(spread.slopes)
+        energy = self._with_prior(position, rung, spread.loss, slope)
+        return energy, self._of_a_batch(self.scale**2 * self.flat.join(spread.variances), rung, batch)
 
     def _regularizer(self, position):
         with tf.GradientTape() as tape:
@@ -386,6 +408,12 @@ class ModelEvaluate:
 
     def gradient_variance(self, position):
         return self.potential.gradient_variance(position, self.rung, self.batch, self.auxiliary)
+
+    def with_variance(self, position):
+        """Energy and gradient variance, in one pass where the model allows it."""
+        if self.batch is None or self.potential.chain is None:
+            return self(position), self.gradient_variance(position)
+        return self.potential.energy_and_variance(position, self.rung, self.batch, self.auxiliary)
 
     def part(self, first, count: int) -> ModelEvaluate:
         batch = self.batch

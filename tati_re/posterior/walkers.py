@@ -126,14 +126,19 @@ def once(function: Callable, position, *others):
     return losses, gradient
 
 
-def map_walkers(how: str, function: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
-    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked."""
+def map_walkers(
+    how: str, function: Callable, weights: list, auxiliary: tuple, x, y, shared: bool, signature=tf.float64
+):
+    """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked.
+
+    `signature`: the type of what it returns, or types in the structure of that.
+    """
     if how == "unrolled":
         results = [
             function([w[i] for w in weights], [a[i] for a in auxiliary], x if shared else x[i], y if shared else y[i])
             for i in range(weights[0].shape[0])
         ]
-        return tf.stack(results)
+        return tf.nest.map_structure(lambda *values: tf.stack(values), *results)
 
     def one(args):
         values, extra, *batch = args
@@ -142,7 +147,7 @@ def map_walkers(how: str, function: Callable, weights: list, auxiliary: tuple, x
     elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
     if how == "vectorized":
         return tf.vectorized_map(one, elements, fallback_to_while_loop=False)
-    return tf.map_fn(one, elements, fn_output_signature=tf.float64)
+    return tf.map_fn(one, elements, fn_output_signature=signature)
 
 
 def dense(gradient):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tati_re.errors import InputError
 from tati_re.samplers.functions import as_float64, as_type, column, maximum
-from tati_re.samplers.protocol import Info, with_energy
+from tati_re.samplers.protocol import Info, energy_and_variance, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
 from tati_re.samplers.thermostat import checked_mass, heat_up
@@ -28,8 +28,8 @@ class CCAdL:
     with V the variance of each entry of this mini-batch's estimate of ∇U, (N²/n) (1 - n/N) times that of one example
     (the last factor is absent for batches drawn with replacement); the published Σ is the whole matrix.
 
-    Cost: one gradient, and the gradients of the single examples of a mini-batch. Stable while hω < 2 and hξ +
-    h²Σ/(2T) < 2.
+    Cost: one gradient, and half of one for the variance where all parameters belong to dense layers in a row; for other
+    networks the gradients of the single examples of a mini-batch. Stable while hω < 2 and hξ + h²Σ/(2T) < 2.
 
     Source: Shang, Zhu, Leimkuhler and Storkey, NeurIPS 2015, algorithm 1 (there T = 1, μ = P and w without end).
 
@@ -51,6 +51,7 @@ class CCAdL:
     metropolis = False
     full_batch = False
     shown = ("thermostat",)
+    of_rung = ("thermostat", "gradient_variance")
     current = True
     gradients_per_step = 1.0
 
@@ -76,7 +77,7 @@ class CCAdL:
         damping = column(0.5 * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
         rate = column(state.thermostat, state.momentum) + damping * state.gradient_variance
         state = drift(push(state, noise, self.friction, rate), evaluate, time)
-        energy, variance = evaluate(state.position), evaluate.gradient_variance(state.position)
+        energy, variance = energy_and_variance(evaluate, state.position)
         gain = 1.0 / maximum(as_float64(evaluate.clock.step), as_float64(1.0))
         if self.covariance_window is not None:
             gain = maximum(gain, as_float64(1.0 / self.covariance_window))

@@ -186,6 +186,13 @@ class Sampler(Protocol):
     def get_config(self) -> dict: ...
 
 
+def energy_and_variance(evaluate: Evaluate, position) -> tuple[Energy, Any]:
+    """U and its gradient on this step's mini-batch, and the gradient's variance: in one pass where `evaluate` has a
+    method `with_variance` for that."""
+    joint = getattr(evaluate, "with_variance", None)
+    return joint(position) if joint else (evaluate(position), evaluate.gradient_variance(position))
+
+
 def groups_of(method) -> tuple[int, int]:
     """How many groups of walkers take turns, and how many steps a turn has: (1, 1) for methods that move all."""
     return getattr(method, "groups", 1), getattr(method, "group_steps", 1)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from tati_re.errors import InputError
 from tati_re.samplers.functions import column, exp, expm1, sqrt
-from tati_re.samplers.protocol import Info, Rung, with_energy
+from tati_re.samplers.protocol import Info, Rung, energy_and_variance, with_energy
 from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
 from tati_re.samplers.wrapping import extend
 
@@ -115,8 +115,9 @@ class Splitting:
     `(walkers, parameters)`.
 
     Rule: the letters of the word from left to right, see the module. One gradient per step for the words above; it is
-    carried over to the next step where the word begins and ends at the same position. C also costs the gradients of
-    the single examples of a mini-batch.
+    carried over to the next step where the word begins and ends at the same position. C also costs half a
+    gradient where all parameters belong to dense layers in a row, for other networks the gradients of the single
+    examples of a mini-batch.
 
     Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102 (2013).
     BADODAB: Leimkuhler and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang (2025), who
@@ -149,7 +150,7 @@ class Splitting:
         self.friction = float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
         self.thermal_mass = checked_mass(thermal_mass)
-        self.shown = ("thermostat",) if self.thermostatted else ()
+        self.shown = self.of_rung = ("thermostat",) if self.thermostatted else ()
         if thermal_mass is not None and not self.thermostatted:
             raise InputError(
                 "thermal_mass: the word has no thermostat.", received=word, expected="a word with D, such as BADODAB"
@@ -218,10 +219,10 @@ class Splitting:
 
 def evaluated(state, evaluate):
     """The state with potential and gradient at its position, and the gradient's variance where it has that field."""
-    state = with_energy(state, evaluate(state.position))
-    if "gradient_variance" in state._fields:
-        state = state._replace(gradient_variance=evaluate.gradient_variance(state.position))
-    return state
+    if "gradient_variance" not in state._fields:
+        return with_energy(state, evaluate(state.position))
+    energy, variance = energy_and_variance(evaluate, state.position)
+    return with_energy(state._replace(gradient_variance=variance), energy)
 
 
 def drift(state, evaluate, t):

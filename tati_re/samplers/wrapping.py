@@ -6,7 +6,7 @@ from collections import namedtuple
 from functools import cache
 from typing import Any, Protocol
 
-from tati_re.samplers.protocol import Energy
+from tati_re.samplers.protocol import Energy, energy_and_variance
 
 FORWARDED = ("has_momentum", "metropolis", "full_batch", "current", "gradients_per_step")
 """Attributes that a wrapper has from the sampler inside."""
@@ -82,8 +82,16 @@ class InCoordinates:
 
     def gradient_variance(self, x):
         """For diagonal B only: B² times the variance of ∇U."""
-        spread = self.evaluate.gradient_variance(self._there(x))
+        return self._doubled(self.evaluate.gradient_variance(self._there(x)))
+
+    def _doubled(self, spread):
         return self.coordinates.forward(self.coordinates.forward(spread))
+
+    def with_variance(self, x):
+        """U, its gradient and the variance of that, as asked for one by one."""
+        energy, spread = energy_and_variance(self.evaluate, self._there(x))
+        self.seen = energy.gradient
+        return self._here(energy), self._doubled(spread)
 
     def confine(self, x, momentum):
         """Reflection at the walls of θ; for diagonal B, which keeps the walls upright."""

@@ -1,0 +1,148 @@
+"""Networks that are one row of layers with all parameters in dense layers: what goes into each of these and comes out.
+
+The gradient of one example's loss with respect to the kernel of a dense layer is the outer product of the layer's input
+and the slope of the loss with respect to its output before the activation. Moments of these gradients over many
+examples are products of two matrices (Goodfellow, 2015), for which input and output must be seen; Keras' own call of a
+model hides them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tati_re.models.backend import keras, tf
+from tati_re.models.inspect import acts_alone, input_shape_of
+
+
+class Pass(NamedTuple):
+    """A dense layer on its way through the chain.
+
+    Attributes:
+        kernel: Place of its kernel among the trainable variables.
+        bias: Place of its bias, `None` where it has none.
+        inputs: `(n, inputs)` where walkers share them, else `(walkers, n, inputs)`.
+        linear: Its output before the activation, `(walkers, n, outputs)`.
+    """
+
+    kernel: int
+    bias: int | None
+    inputs: Any
+    linear: Any
+
+
+class DenseChain:
+    """A model as a row of layers, for several walkers at once; :func:`chain_of` makes one.
+
+    Args:
+        model: The Keras model.
+        layers: Its layers, first to last.
+        places: Of the layers that are dense and trainable, by the layer's identity: where kernel and bias are among the
+            trainable variables.
+    """
+
+    def __init__(self, model: Any, layers: Sequence[Any], places: dict[int, tuple[int, int | None]]) -> None:
+        self._frozen = model.non_trainable_variables
+        self._layers, self._places = layers, places
+        self.input_shape = input_shape_of(model)[1:]
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether inputs `(n, *shape)` go into the first layer as they are, which Keras does not insist on."""
+        known = len(shape) == len(self.input_shape)
+        return known and all(want in (None, got) for want, got in zip(self.input_shape, shape, strict=True))
+
+    def call(
+        self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, shared: bool, watch: Callable
+    ) -> tuple[Any, list[Pass]]:
+        """Computes the outputs, layers as in prediction.
+
+        Args:
+            weights: All trainable variables, `(walkers, *shape)` each.
+            auxiliary: All others, the same for these walkers, `shape` each.
+            x: Inputs, `(n, ...)` where shared, else `(walkers, n, ...)`.
+            shared: Whether all walkers see the same examples.
+            watch: Called with the linear output of each dense layer before anything is computed from it.
+
+        Returns:
+            Outputs `(walkers * n, ...)`, one walker after the other, and the dense layers, first to last.
+        """
+        walkers, passes = weights[0].shape[0], []
+        n = x.shape[0 if shared else 1]
+        values = x if shared else tf.reshape(x, (walkers * n, *x.shape[2:]))
+        with keras.StatelessScope(list(zip(self._frozen, auxiliary, strict=True))):
+            for layer in self._layers:
+                if id(layer) not in self._places:
+                    values = layer(values)
+                    continue
+                kernel, bias = self._places[id(layer)]
+                inputs = tf.cast(values, weights[kernel].dtype)
+                if shared:
+                    linear = tf.einsum("ni,wio->wno", inputs, weights[kernel])
+                else:
+                    inputs = tf.reshape(inputs, (walkers, n, inputs.shape[1]))
+                    linear = tf.matmul(inputs, weights[kernel])
+                linear = linear if bias is None else linear + weights[bias][:, None]
+                watch(linear)
+                passes.append(Pass(kernel, bias, inputs, linear))
+                values, shared = tf.reshape(linear, (walkers * n, linear.shape[2])), False
+                values = values if layer.activation is None else layer.activation(values)
+        return values, passes
+
+
+def chain_of(model: Any) -> DenseChain | None:
+    """Returns a model as a chain, or `None` where it is none.
+
+    It is one where each layer takes the output of the one before and treats every example by itself, and where all
+    trainable variables are kernels and biases of dense layers that are met once, with one vector an example.
+
+    Args:
+        model: A built Keras model.
+    """
+    layers = _row_of(model)
+    if layers is None or not all(acts_alone(layer) for layer in layers):
+        return None
+    numbers = {id(variable): i for i, variable in enumerate(model.trainable_variables)}
+    shape, places, met = input_shape_of(model), {}, []
+    for layer in layers:
+        own = [id(variable) for variable in layer.trainable_variables]
+        if own:
+            dense = type(layer) is keras.layers.Dense and not layer.lora_enabled and layer.quantization_mode is None
+            whole = [id(layer.kernel), id(layer.bias)][: 1 + layer.use_bias] if dense else None
+            if own != whole or len(shape) != 2:
+                return None
+            places[id(layer)] = numbers[own[0]], numbers[own[1]] if layer.use_bias else None
+            met += own
+        shape = layer.compute_output_shape(shape)
+    return DenseChain(model, layers, places) if sorted(met) == sorted(numbers) else None
+
+
+def _row_of(model: Any) -> list[Any] | None:
+    """Returns the layers of a model in their order, those of models inside in their place; None for a model with
+    branches, or of a class of one's own."""
+    if type(model) is keras.Sequential:
+        layers = model.layers
+    elif type(model).__name__ == "Functional":
+        layers = _row_to(model.outputs[0], model.inputs[0])
+    else:
+        return None
+    row: list[Any] = []
+    for layer in layers or ():
+        inside = _row_of(layer) if isinstance(layer, keras.Model) else [layer]
+        if inside is None:
+            return None
+        row += inside
+    return row or None
+
+
+def _row_to(tensor: Any, start: Any) -> list[Any] | None:
+    """Returns the layers between two symbolic tensors; None where one takes more than the output of one other."""
+    layers: list[Any] = []
+    while tensor is not start:
+        layer, number, _ = tensor._keras_history
+        node = layer._inbound_nodes[number]
+        given = [value for value in node.arguments.kwargs.values() if value is not None]
+        if not isinstance(layer, keras.Layer) or len(node.arguments.args) != 1 or given or len(node.input_tensors) != 1:
+            return None
+        layers.append(layer)
+        tensor = node.input_tensors[0]
+    return layers[::-1]

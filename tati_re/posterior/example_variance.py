@@ -1,0 +1,122 @@
+"""How much the gradients of single examples differ, from the examples of one mini-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tati_re.errors import InputError
+from tati_re.models.backend import tf
+from tati_re.models.chain import DenseChain
+from tati_re.posterior.losses import Loss
+
+EXAMPLES_AT_ONCE = 32
+
+
+class Spread(NamedTuple):
+    """Loss and gradient of a mini-batch, and the variance behind them.
+
+    Attributes:
+        loss: Mean loss, `(walkers,)`, float64.
+        slopes: Its gradient, one tensor `(walkers, *shape)` for each variable.
+        variances: Variance over the examples of the gradient of one example's loss, likewise, n - 1 below the sum.
+    """
+
+    loss: Any
+    slopes: list
+    variances: list
+
+
+def refuse_single_examples(batches, num_examples: int) -> None:
+    """Raises InputError where a batch, or the last one of an epoch, has one example, which has no variance."""
+    size = batches.batch_size
+    if size == 1 or (batches.sampling == "epochs" and num_examples % size == 1):
+        raise InputError(
+            "batch_size: a batch of one example does not tell the variance of the gradient, which this sampler "
+            "asks for.",
+            received=f"{size} of {num_examples} examples",
+            expected="two examples or more in each batch of an epoch",
+        )
+
+
+def spread_in_chain(
+    chain: DenseChain, loss: Loss, weights: Sequence[Any], auxiliary: Sequence[Any], x, y, shared: bool, counted
+) -> Spread:
+    """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one row an example, the
+    gradients sum to a'δ and their squares to (a²)'(δ²).
+
+    Where the mean of a gradient is 1/ε times its deviation, rounding counts 1/ε² times.
+
+    Args:
+        chain: The network.
+        loss: One value an example.
+        weights: `(walkers, *shape)` each.
+        auxiliary: The variables that are not trained, the same for these walkers, `shape` each.
+        x: Inputs, `(n, ...)` where shared, else `(walkers, n, ...)`.
+        y: Labels, likewise.
+        shared: Whether all walkers see the same examples.
+        counted: 1 for each example that is meant, 0 for those that fill up a short batch, `(n,)`, float64.
+    """
+    walkers, n = weights[0].shape[0], counted.shape[0]
+    labels = tf.repeat(y[None], walkers, axis=0) if shared else y
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        outputs, passes = chain.call(weights, auxiliary, x, shared, tape.watch)
+        losses = loss.per_example(tf.reshape(labels, (walkers * n, *labels.shape[2:])), outputs)
+        losses = tf.reshape(tf.cast(losses, tf.float64), (walkers, n)) * counted
+        total = tf.reduce_sum(losses)
+    deltas = tape.gradient(total, [layer.linear for layer in passes], unconnected_gradients="zero")
+    size = tf.reduce_sum(counted)
+    slopes, variances = list(weights), list(weights)
+    for layer, delta in zip(passes, deltas, strict=True):
+        rows = "ni" if layer.inputs.shape.rank == 2 else "wni"
+
+        def over_examples(inputs, delta, rows=rows):
+            return tf.einsum(f"{rows},wno->wio", inputs, delta)
+
+        sums = over_examples(layer.inputs, delta)
+        squares = over_examples(tf.square(layer.inputs), tf.square(delta))
+        slopes[layer.kernel], variances[layer.kernel] = _moments(sums, squares, size)
+        if layer.bias is not None:
+            sums, squares = tf.reduce_sum(delta, 1), tf.reduce_sum(tf.square(delta), 1)
+            slopes[layer.bias], variances[layer.bias] = _moments(sums, squares, size)
+    return Spread(tf.reduce_sum(losses, 1) / size, slopes, variances)
+
+
+def _moments(sums, squares, size):
+    """Mean and variance of `size` numbers from their sum and the sum of their squares."""
+    size = tf.cast(size, sums.dtype)
+    mean = sums / size
+    return mean, tf.maximum(squares - sums * mean, 0) / (size - 1)
+
+
+def variance_of_gradients(gradients: Callable, theta, indices, size):
+    """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and LeVeque 1983).
+
+    Args:
+        gradients: From indices of k examples, `(k,)`, to the gradient of each, `(k, parameters)`.
+        theta: Where the gradients are taken, `(parameters,)`; only its shape and type count.
+        indices: The mini-batch, `(n,)`.
+        size: How many of the n are meant, int32 scalar.
+
+    Returns:
+        `(parameters,)`, n - 1 below the sum.
+    """
+    capacity = indices.shape[0]
+    piece = min(EXAMPLES_AT_ONCE, capacity)
+
+    def body(start, count, mean, m2):
+        places = start + tf.range(piece)
+        slopes = gradients(tf.gather(indices, tf.minimum(places, capacity - 1)))
+        counts = tf.cast(places < size, theta.dtype)
+        new = tf.reduce_sum(counts)
+        share = counts[:, None] / tf.maximum(new, 1.0)
+        middle = tf.reduce_sum(share * slopes, 0)
+        spread = tf.reduce_sum(counts[:, None] * tf.square(slopes - middle), 0)
+        total = tf.maximum(count + new, 1.0)
+        gap = middle - mean
+        return start + piece, count + new, mean + gap * new / total, m2 + spread + gap * gap * count * new / total
+
+    zeros = tf.zeros_like(theta)
+    begin = (tf.constant(0), tf.zeros((), theta.dtype), zeros, zeros)
+    _, count, _, m2 = tf.while_loop(lambda start, *_: start < capacity, body, begin)
+    return m2 / tf.maximum(count - 1.0, 1.0)
