@@ -21,7 +21,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline, PchipInterpolator
 from scipy.special import expit, ndtr
 
 from tati_re.errors import InputError
@@ -260,6 +259,9 @@ def compensation_table(
         >>> [round(float(quantile(table, u)), 4) for u in (0.5, 0.75, 0.99)]
         [0.0, 1.0466, 4.4969]
     """
+    # Not above: it takes longer to import than the rest, and commands import the rules for their names.
+    from scipy.interpolate import CubicSpline, PchipInterpolator
+
     _check(noise_variance)
     if series_terms is None:
         cut = best_cut(noise_variance)
