@@ -1,0 +1,1 @@
+"""Biases of the dynamics: the well-tempered ensemble."""

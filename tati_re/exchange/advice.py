@@ -1,0 +1,279 @@
+"""How often neighbours of a ladder will exchange, and how many rungs it takes, from the spread of their energies.
+
+Two rungs of densities exp(-bE) with b = β, E = U (posterior tempering) or b = β λ, E = L (likelihood tempering) are
+x = ∫ sd(E) db apart. Where E is Gaussian at each b and x small enough for its spread not to change, the log ratio of a
+swap is N(-x², 2x²) and the Metropolis rule accepts with probability erfc(x/2) (Predescu, Predescu and Ciobanu 2004).
+With the heat capacity C_V = d⟨U⟩/dT = var(U)/T² that is x = ∫ √C_V dT/T.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import erfcinv, gammaln, log_ndtr
+
+from tati_re.errors import InputError
+from tati_re.exchange.ladder import Ladder
+
+HOPELESS = 0.05
+"""Below this acceptance of any pair, replicas hardly travel the ladder."""
+
+
+def heat_capacity(inverse_temperature, energy_variance):
+    """C_V = β² var(U), one number a rung; P/2 for a harmonic well of P dimensions.
+
+    Args:
+        inverse_temperature: β, `(rungs,)`.
+        energy_variance: var(U), measured on each rung.
+    """
+    return np.square(inverse_temperature) * energy_variance
+
+
+def spacing(acceptance):
+    """The x at which neighbours exchange with this probability, erfc(x/2): 1.812, 1.466, 1.190 for 0.2, 0.3, 0.4."""
+    return 2.0 * erfcinv(acceptance)
+
+
+def distances(coordinate, energy_sd) -> np.ndarray:
+    """x of each pair of neighbours, |Δb| times a mean of the two standard deviations.
+
+    The mean is s s' ln(s/s')/(s - s'), between harmonic and geometric mean: 1/s is linear in b between two rungs, which
+    is exact for a harmonic well (s = √C_V/β, x = √C_V ln R) and for a Gaussian prior and likelihood of one shape.
+
+    Args:
+        coordinate: b, `(rungs,)`: β, or β λ.
+        energy_sd: s, of U, or of L, `(rungs,)`, above 0.
+
+    Returns:
+        `(rungs - 1,)`.
+    """
+    first, second = energy_sd[:-1], energy_sd[1:]
+    q = np.log(first / second)
+    flat = np.abs(q) < 1e-8
+    factor = np.where(flat, 1.0, q / -np.expm1(-np.where(flat, 1.0, q)))
+    return np.abs(np.diff(coordinate)) * second * factor
+
+
+def log_acceptance(distance):
+    """ln erfc(x/2), also where erfc itself is 0 in double precision."""
+    return np.log(2.0) + log_ndtr(-np.asarray(distance) / np.sqrt(2.0))
+
+
+def expected_acceptance(distance):
+    """erfc(x/2) of :func:`distances`."""
+    return np.exp(log_acceptance(distance))
+
+
+def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
+    """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles of bias factor γ.
+
+    The log ratio is (β - β') (U - U')/γ with var(U) = γ T² (C_V - 1 + γ), exact for a harmonic well: T² C_V becomes
+    T² ((C_V - 1)/γ + 1).
+    """
+    capacity = heat_capacity(inverse_temperature, np.square(energy_sd))
+    return np.sqrt((capacity - 1.0) / bias_factor + 1.0) / inverse_temperature
+
+
+def log_harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
+    """ln of :func:`harmonic_acceptance`, where that is below the smallest double number too.
+
+    In t = ln y - ln(1 - y) the density of a Beta(b, b) number y is proportional to (2 cosh(t/2))^-2b; beyond t = ln R
+    it is integrated by Gauss and Legendre's rule to where it has fallen by e^-45.
+    """
+    shape = (np.asarray(dimensions, np.float64) / 2 - 1) / bias_factor + 1
+    begin = np.abs(np.log(np.asarray(ratio, np.float64)))
+    at_begin = np.logaddexp(begin / 2, -begin / 2)
+    fallen = at_begin + 22.5 / shape
+    end = 2 * (fallen + np.log1p(np.sqrt(-np.expm1(np.log(4.0) - 2 * fallen))) - np.log(2.0))
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    t = begin[..., None] + (end - begin)[..., None] * (nodes + 1) / 2
+    height = -2 * shape[..., None] * (np.logaddexp(t / 2, -t / 2) - at_begin[..., None])
+    integral = np.sum(np.exp(height) * weights, -1) * (end - begin) / 2
+    return np.log(2 * integral) + gammaln(2 * shape) - 2 * gammaln(shape) - 2 * shape * at_begin
+
+
+def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
+    """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b, b).
+
+    b = (d/2 - 1)/γ + 1, with γ = 1 without bias; else of converged well-tempered ensembles.
+
+    Args:
+        dimensions: d, number of stiff directions.
+        ratio: R of the temperatures.
+        bias_factor: γ, at least 1. Default: 1.
+    """
+    return np.exp(log_harmonic_acceptance(dimensions, ratio, bias_factor))
+
+
+def spaced_evenly(coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None) -> np.ndarray:
+    """Rungs between the same ends that exchange equally.
+
+    Args:
+        coordinate: b of the rungs on which the spread was measured, `(rungs,)`.
+        energy_sd: There.
+        acceptance: The least wanted of neighbours. Default: 0.3.
+        num_replicas: Number of rungs instead, at least 2.
+
+    Returns:
+        b of the new rungs.
+    """
+    total = distances(coordinate, energy_sd).sum()
+    if num_replicas is None:
+        num_replicas = 1 + max(1, int(np.ceil(total / spacing(acceptance) - 1e-9)))
+    return _places(coordinate, energy_sd, np.linspace(0.0, total, num_replicas))
+
+
+def _places(coordinate, energy_sd, distance) -> np.ndarray:
+    """b at distances from the first rung; 1/s is linear in b within a pair, so that ln s is linear in the distance."""
+    parts = distances(coordinate, energy_sd)
+    reached = np.concatenate([[0.0], np.cumsum(parts)])
+    pair = np.clip(np.searchsorted(reached, distance, side="right") - 1, 0, len(parts) - 1)
+    fraction = np.clip((distance - reached[pair]) / parts[pair], 0.0, 1.0)
+    q = np.log(energy_sd[:-1] / energy_sd[1:])[pair]
+    flat = np.abs(q) < 1e-8
+    safe = np.where(flat, 1.0, q)
+    moved = np.where(flat, fraction, np.expm1(fraction * safe) / np.expm1(safe))
+    return coordinate[pair] + moved * (coordinate[pair + 1] - coordinate[pair])
+
+
+class Advice(NamedTuple):
+    """What to expect of a ladder, and what would work.
+
+    Attributes:
+        acceptance: Expected of each pair of neighbours, `(rungs - 1,)`.
+        num_replicas: Rungs that the wanted acceptance takes between the same ends.
+        coordinate: Where they would be: β, or β λ.
+        bias_factor: The least γ with which this ladder has the wanted acceptance; none where there is no such, or
+            where no bias is needed.
+        sentences: The same in words, one or two.
+    """
+
+    acceptance: np.ndarray
+    num_replicas: int
+    coordinate: np.ndarray
+    bias_factor: float | None
+    sentences: tuple[str, ...]
+
+    @property
+    def hopeless(self) -> bool:
+        """Some pair of neighbours would hardly ever exchange."""
+        return bool(self.acceptance.min() < HOPELESS)
+
+
+def ladder_advice(
+    ladder: Ladder,
+    energy_sd=None,
+    heat_capacity=None,
+    dimensions: float | None = None,
+    acceptance: float = 0.3,
+    bias_factor: float = 1.0,
+) -> Advice:
+    """Expected acceptances, rungs needed, and what would make an impossible ladder work.
+
+    Args:
+        ladder: At least 2 rungs, of NumPy arrays.
+        energy_sd: Measured standard deviation of U on each rung, or of L for likelihood tempering; `(rungs,)` or one
+            number.
+        heat_capacity: var(U)/T² instead, `(rungs,)` or one number.
+        dimensions: Number of stiff directions d instead, C_V = d/2: the number of parameters before anything is known.
+        acceptance: The wanted one, above 0 and below 1. Default: 0.3.
+        bias_factor: γ of a well-tempered ensemble that the run has already. Default: 1, none.
+
+    Raises:
+        InputError: Not one of the three spreads, or values out of range.
+    """
+    if sum(given is not None for given in (energy_sd, heat_capacity, dimensions)) != 1:
+        raise InputError("Advice needs the spread of the energies.", expected="energy_sd, heat_capacity or dimensions")
+    if not 0 < acceptance < 1:
+        raise InputError("acceptance is out of range.", acceptance, "above 0 and below 1")
+    if ladder.num_rungs < 2:
+        raise InputError("A ladder of one rung has no neighbours.", expected="at least 2 rungs")
+    tempers_posterior = ladder.tempering == "posterior"
+    if energy_sd is None and not tempers_posterior:
+        raise InputError("Likelihood tempering needs energy_sd, the spread of L on each rung.")
+    beta = ladder.inverse_temperature
+    capacity = dimensions / 2 if dimensions is not None else heat_capacity
+    spread = np.sqrt(capacity) / beta if energy_sd is None else energy_sd
+    sd = np.broadcast_to(np.asarray(spread, np.float64), beta.shape)
+    if not (np.isfinite(sd).all() and (sd > 0).all()):
+        raise InputError("The spread of the energies is out of range.", spread, "above 0 on every rung")
+    coordinate = beta * ladder.likelihood_weight
+    now = biased_sd(beta, sd, bias_factor) if tempers_posterior else sd
+    apart = distances(coordinate, now)
+    wanted = spaced_evenly(coordinate, now, acceptance)
+    factor = (
+        _bias_factor(beta, sd, spacing(acceptance)) if tempers_posterior and apart.max() > spacing(acceptance) else None
+    )
+    values = np.exp(log_acceptance(apart))
+    advice = Advice(values, len(wanted), wanted, factor, ())
+    return advice._replace(sentences=_sentences(ladder, advice, apart, now, acceptance))
+
+
+def _bias_factor(beta, sd, wanted: float) -> float | None:
+    """The least γ at which no pair is further apart than wanted; none where even γ → ∞ leaves one so, at ln R."""
+    if np.abs(np.diff(np.log(beta))).max() >= wanted:
+        return None
+    low, high = 0.0, 60.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        near = distances(beta, biased_sd(beta, sd, np.exp(middle))).max() <= wanted
+        low, high = (low, middle) if near else (middle, high)
+    return float(np.exp(high))
+
+
+def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> tuple[str, ...]:
+    worst, rungs = int(np.argmax(apart)), ladder.num_rungs
+    posterior = ladder.tempering == "posterior"
+    symbol, shown = ("T", ladder.temperature) if posterior else ("λ", ladder.likelihood_weight)
+    pair = f"between {symbol} = {shown[worst]:.4g} and {shown[worst + 1]:.4g}"
+    chance = _in_words(log_acceptance(apart[worst]))
+    if not advice.hopeless:
+        first = f"Neighbouring rungs are expected to exchange with probability {advice.acceptance.mean():.2f}"
+        first += f", at worst {chance} {pair}."
+        if advice.acceptance.min() >= acceptance:
+            return (first,)
+        return first, f"{_ladder_in_words(advice, posterior)} would make it {acceptance:.2g} or more throughout."
+    first = (
+        f"Neighbouring rungs {pair} would exchange with probability {chance}: replicas would not travel this ladder."
+    )
+    ways = [f"{_ladder_in_words(advice, posterior)} up to {symbol} = {shown[-1]:.4g}"]
+    coordinate = ladder.inverse_temperature * ladder.likelihood_weight
+    reached = _places(coordinate, sd, np.array([(rungs - 1) * spacing(acceptance)]))[0]
+    if posterior:
+        ratio = (ladder.inverse_temperature[0] / reached) ** (1 / (rungs - 1))
+        ways.append(f"these {rungs} rungs up to T = {1 / reached:.4g} only (temperature_ratio {_ratio(ratio)})")
+        if advice.bias_factor is not None:
+            ways.append(f"a well-tempered ensemble with bias_factor {_rounded_up(advice.bias_factor)}")
+        step = np.log(shown[worst + 1] / shown[worst])
+        fewer = 2 * (spacing(acceptance) / step) ** 2
+        stiff = 2 * (apart[worst] / step) ** 2
+        ways.append(f"{fewer:,.0f} stiff directions in place of some {stiff:,.0f}")
+    second = f"For {acceptance:.2g} it takes one of: {'; '.join(ways)}."
+    return first, second
+
+
+def _ladder_in_words(advice: Advice, posterior: bool) -> str:
+    words = f"num_replicas {advice.num_replicas}"
+    if not posterior:
+        return f"{words}, their weights adapted,"
+    ratios = advice.coordinate[:-1] / advice.coordinate[1:]
+    low, high = _ratio(ratios.min()), _ratio(ratios.max())
+    return f"{words} (temperature_ratio {low})" if low == high else f"{words} (temperature ratios {low} to {high})"
+
+
+def _ratio(ratio: float) -> str:
+    digits = max(2, 2 - int(np.floor(np.log10(ratio - 1))))
+    return f"{ratio:.{digits}f}"
+
+
+def _rounded_up(value: float) -> str:
+    return f"{np.ceil(value):,.0f}" if value >= 10 else f"{np.ceil(value * 10) / 10:.1f}"
+
+
+def _in_words(log_value: float) -> str:
+    """A probability from its logarithm, which may be that of no double number."""
+    power = int(np.floor(log_value / np.log(10.0)))
+    if power >= -2:
+        return f"{np.exp(log_value):.2g}"
+    return f"{np.exp(log_value - power * np.log(10.0)):.1f}e{power:03d}"

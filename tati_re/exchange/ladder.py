@@ -1,0 +1,308 @@
+"""Ladders: the rungs of a replica exchange, and where to put them.
+
+Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean loss and V = -log prior. Posterior tempering varies β at λ = 1,
+likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import cumulative_sum, exp, interp, log, maximum, take, where
+from tati_re.samplers.protocol import Rung
+
+TEMPERINGS = ("posterior", "likelihood")
+LIKELIHOOD_POWER = 5.0
+"""λ = t⁵ with t even on [0, 1], the spacing of Friel and Pettitt (2008)."""
+
+
+class Ladder(NamedTuple):
+    """The table of rungs, the coldest first; float64 arrays `(rungs,)`.
+
+    Attributes:
+        inverse_temperature: β.
+        likelihood_weight: λ.
+        step_size: h.
+    """
+
+    inverse_temperature: Any
+    likelihood_weight: Any
+    step_size: Any
+
+    @property
+    def num_rungs(self) -> int:
+        """How many rungs there are."""
+        return self.inverse_temperature.shape[0]
+
+    @property
+    def temperature(self):
+        """T = 1/β, `(rungs,)`."""
+        return 1.0 / self.inverse_temperature
+
+    @property
+    def tempering(self) -> str:
+        """ "likelihood" where λ varies, else "posterior"; of a ladder of NumPy arrays."""
+        return "likelihood" if self.likelihood_weight[-1] != 1.0 else "posterior"
+
+    @property
+    def draws_prior(self) -> bool:
+        """The last rung is the prior, which has to be proper and is drawn exactly; of a ladder of NumPy arrays."""
+        return bool(self.likelihood_weight[-1] == 0.0)
+
+    def at(self, rung) -> Rung:
+        """The rows of walkers, from their rungs' indices, int32 `(walkers,)`."""
+        return Rung(*(take(values, rung) for values in self))
+
+    def adapted(self, rejection) -> Ladder:
+        """The same ends with inner rungs at which neighbours would reject equally; see :func:`adapted`.
+
+        Args:
+            rejection: Mean rejection of each pair of neighbours, `(rungs - 1,)`, of a ladder of NumPy arrays.
+        """
+        if self.tempering == "likelihood":
+            moved = adapted(self.likelihood_weight, rejection, "power")
+            return self._replace(likelihood_weight=moved)
+        return self._replace(inverse_temperature=adapted(self.inverse_temperature, rejection, "logarithm"))
+
+
+def geometric(
+    num_replicas: int,
+    temperature: float = 1.0,
+    temperature_ratio: float | None = None,
+    max_temperature: float | None = None,
+    step_size: float | Sequence[float] = 1.0,
+) -> Ladder:
+    """T_j = T R^j with j from 0: even acceptance where the heat capacity does not change with T.
+
+    Args:
+        num_replicas: Number of rungs M, at least 2.
+        temperature: T of the target.
+        temperature_ratio: R, above 1.
+        max_temperature: T of the last rung instead, R = (T_max/T)^(1/(M-1)).
+        step_size: h of all rungs, or one for each. Default: 1.
+
+    Raises:
+        InputError: Both or neither of ratio and maximum, or values out of range.
+    """
+    _check_count(num_replicas)
+    if temperature_ratio is not None and max_temperature is not None:
+        raise InputError(
+            "temperature_ratio and max_temperature both say how the ladder is spaced.",
+            f"temperature_ratio={temperature_ratio}, max_temperature={max_temperature}",
+            "one of them",
+        )
+    if temperature_ratio is None and max_temperature is None:
+        raise InputError(
+            "num_replicas alone does not say how hot the ladder is.",
+            f"num_replicas={num_replicas}",
+            "temperature_ratio, max_temperature or temperatures with it",
+        )
+    _check_above("temperature", temperature, 0.0)
+    if temperature_ratio is None:
+        _check_above("max_temperature", max_temperature, temperature, "the temperature of the target")
+        temperature_ratio = (max_temperature / temperature) ** (1.0 / (num_replicas - 1))
+    else:
+        _check_above("temperature_ratio", temperature_ratio, 1.0)
+    with np.errstate(over="ignore"):
+        temperatures = temperature * np.float64(temperature_ratio) ** np.arange(num_replicas)
+    if not np.isfinite(temperatures).all():
+        raise InputError(
+            "temperature_ratio is too large for so many rungs.", temperature_ratio, "a finite hottest rung"
+        )
+    return _posterior(temperatures, step_size)
+
+
+def explicit(
+    temperatures: Sequence[float], temperature: float | None = None, step_size: float | Sequence[float] = 1.0
+) -> Ladder:
+    """The temperatures as given.
+
+    Args:
+        temperatures: From the target's upwards, at least 2.
+        temperature: Of the target, which the first one must be. Default: the first one.
+        step_size: h of all rungs, or one for each. Default: 1.
+
+    Raises:
+        InputError: They do not rise from the temperature of the target.
+    """
+    values = _numbers("temperatures", temperatures)
+    target = values[0] if temperature is None and len(values) else temperature
+    rising = len(values) >= 2 and np.isfinite(values).all() and values[0] > 0 and (np.diff(values) > 0).all()
+    if not rising or not np.isclose(values[0], target, rtol=1e-9, atol=0):
+        begin = "the target's" if target is None else f"that of the target, {target:g},"
+        raise InputError("temperatures is not a ladder.", list(temperatures), f"at least 2, rising from {begin} on")
+    return _posterior(values, step_size)
+
+
+def likelihood(
+    num_replicas: int,
+    temperature: float = 1.0,
+    power: float = LIKELIHOOD_POWER,
+    step_size: float | Sequence[float] = 1.0,
+) -> Ladder:
+    """λ = t^p, t even from 1 down to 0, at one temperature.
+
+    Where the data say much more than the prior, neighbours exchange evenly if λ is spaced evenly in log(λ + c), with c
+    the ratio of prior precision to that of the data, which nobody knows beforehand: p = 5 opens no gap for c down to
+    1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02), where p = 1 closes the ladder before its last rung
+    (below 1e-6). Adapt it during the burn-in.
+
+    Args:
+        num_replicas: Number of rungs, at least 2.
+        temperature: Of all rungs.
+        power: p, at least 1. Default: 5.
+        step_size: h of all rungs, or one for each. Default: 1.
+
+    Raises:
+        InputError: Values out of range.
+    """
+    _check_count(num_replicas)
+    _check_above("temperature", temperature, 0.0)
+    if not power >= 1:
+        raise InputError("power is out of range.", power, "at least 1")
+    weights = np.linspace(1.0, 0.0, num_replicas) ** power
+    return Ladder(np.full(num_replicas, 1.0 / temperature), weights, _step_sizes(step_size, num_replicas))
+
+
+def make_ladder(
+    num_replicas: int | None = None,
+    temperature_ratio: float | None = None,
+    max_temperature: float | None = None,
+    temperatures: Sequence[float] | None = None,
+    tempering: str = "posterior",
+    temperature: float | None = None,
+    step_size: float | None = None,
+    step_sizes: Sequence[float] | None = None,
+) -> Ladder:
+    """The ladder that options describe; without any of them it has the target as its only rung.
+
+    Args:
+        num_replicas: Number of rungs. Default: that of `temperatures`, else 1.
+        temperature_ratio: Of neighbours, above 1.
+        max_temperature: Of the last rung, instead of the ratio.
+        temperatures: All of them, instead of either.
+        tempering: "posterior" or "likelihood"; the latter takes `num_replicas` alone.
+        temperature: Of the target. Default: the first of `temperatures`, else 1.
+        step_size: h of all rungs. Default: 1.
+        step_sizes: One for each rung, instead.
+
+    Raises:
+        InputError: The options contradict each other, or something is missing.
+    """
+    if tempering not in TEMPERINGS:
+        raise InputError("tempering is not known.", repr(tempering), " or ".join(f'"{name}"' for name in TEMPERINGS))
+    if step_size is not None and step_sizes is not None:
+        raise InputError(
+            "step_size and step_sizes both give the step size.", f"{step_size}, {step_sizes}", "one of them"
+        )
+    spacing = {"temperature_ratio": temperature_ratio, "max_temperature": max_temperature, "temperatures": temperatures}
+    given = [name for name, value in spacing.items() if value is not None]
+    step = step_sizes if step_sizes is not None else 1.0 if step_size is None else step_size
+    target = 1.0 if temperature is None else temperature
+    if tempering == "likelihood":
+        if given:
+            raise InputError(f'tempering="likelihood" has one temperature and takes no {given[0]}.')
+        if num_replicas is None:
+            raise InputError('tempering="likelihood" needs the number of rungs.', expected="num_replicas, at least 2")
+        return likelihood(num_replicas, target, step_size=step)
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)} each say how the ladder is spaced.", expected="one of them")
+    if temperatures is not None:
+        if num_replicas is not None and num_replicas != len(_numbers("temperatures", temperatures)):
+            raise InputError(
+                "num_replicas is not the number of temperatures.", num_replicas, f"{len(temperatures)}, or none"
+            )
+        return explicit(temperatures, temperature, step)
+    if num_replicas is None or (num_replicas == 1 and not given):
+        if given:
+            raise InputError(f"{given[0]} needs the number of rungs.", expected="num_replicas, at least 2")
+        _check_above("temperature", target, 0.0)
+        return _posterior(np.array([target]), step)
+    return geometric(num_replicas, target, temperature_ratio, max_temperature, step)
+
+
+def adapted(values, rejection, coordinate: str = "logarithm"):
+    """Inner rungs moved to where neighbours reject equally, the ends kept.
+
+    The sums of the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté,
+    Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimise the round trips'
+    time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are
+    too few to tell how far apart rungs are: adapt several times. For NumPy and TensorFlow alike.
+
+    Args:
+        values: β or λ of the rungs, falling, float64 `(rungs,)`; at least 2.
+        rejection: Mean rejection of each pair of neighbours, float64 `(rungs - 1,)`.
+        coordinate: In which the barrier is interpolated: "logarithm", for β, or "power", λ^(1/5), where λ may be 0.
+            Default: "logarithm".
+
+    Returns:
+        New values, float64 `(rungs,)`.
+    """
+    rungs = values.shape[0]
+    place = log(values) if coordinate == "logarithm" else values ** (1.0 / LIKELIHOOD_POWER)
+    summed = cumulative_sum(maximum(rejection, 1e-6))
+    # The barrier at each rung: 0, then the sums; written as a sum with the first taken off, which needs no joining.
+    steps = np.arange(rungs)
+    barrier_at = take(summed, np.maximum(steps - 1, 0)) * np.where(steps == 0, 0.0, 1.0)
+    moved = interp(summed[-1] * (steps / (rungs - 1.0)), barrier_at, place)
+    moved = exp(moved) if coordinate == "logarithm" else moved**LIKELIHOOD_POWER
+    return where((steps == 0) | (steps == rungs - 1), values, moved)
+
+
+def barrier(rejection):
+    """Λ, the sum of the rejections of neighbours: a ladder works well with about 2Λ + 1 rungs (Syed et al. 2021)."""
+    return cumulative_sum(rejection)[-1]
+
+
+def round_trip_rate(rejection):
+    """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021).
+
+    It holds where replicas forget their energy between two rounds; 0 where a pair always rejects.
+
+    Args:
+        rejection: r of each pair of neighbours, `(rungs - 1,)`.
+    """
+    open_pairs = rejection < 1.0
+    zero = 0.0 * rejection
+    odds = rejection / where(open_pairs, 1.0 - rejection, zero + 1.0)
+    total = cumulative_sum(where(open_pairs, odds, zero + float("inf")))[-1]
+    return 1.0 / (2.0 + 2.0 * total)
+
+
+def _posterior(temperatures: np.ndarray, step_size) -> Ladder:
+    rungs = len(temperatures)
+    return Ladder(1.0 / temperatures, np.ones(rungs), _step_sizes(step_size, rungs))
+
+
+def _step_sizes(step_size, rungs: int) -> np.ndarray:
+    if np.ndim(step_size) == 0:
+        _check_above("step_size", step_size, 0.0)
+        return np.full(rungs, float(step_size))
+    values = _numbers("step_sizes", step_size)
+    if len(values) != rungs or not (np.isfinite(values) & (values > 0)).all():
+        raise InputError("step_sizes does not fit the ladder.", list(step_size), f"{rungs} numbers above 0")
+    return values
+
+
+def _numbers(name: str, values) -> np.ndarray:
+    try:
+        numbers = np.array(values, np.float64)
+    except (TypeError, ValueError):
+        numbers = np.zeros((0, 0))
+    if numbers.ndim != 1:
+        raise InputError(f"{name} is not a list of numbers.", repr(values), "numbers, one for each rung")
+    return numbers
+
+
+def _check_count(num_replicas: int) -> None:
+    if isinstance(num_replicas, bool) or not isinstance(num_replicas, int | np.integer) or num_replicas < 2:
+        raise InputError("num_replicas makes no ladder.", num_replicas, "a whole number, at least 2")
+
+
+def _check_above(name: str, value, bound: float, words: str = "") -> None:
+    if not (np.isfinite(value) and value > bound):
+        raise InputError(f"{name} is out of range.", value, f"above {bound:g}{words and f', {words}'}")
