@@ -24,9 +24,10 @@ class SGHMC:
     burn-in, kept as `noise_estimate` in the state and frozen afterwards. Where h² V̂ would take more than the 2αT there
     are, no noise is added, and the rest of V heats: take a smaller step or a larger friction.
 
-    One gradient per step, and during the burn-in with "estimate" the gradients of the single examples of a mini-batch.
-    Stable while h²ω² < 4 - 2α. The kinetic temperature is T / (1 - α/2). A published learning rate η is h², the
-    published V̂ twice theirs (B̂ = h V̂ / 2).
+    One gradient per step, and during the burn-in with "estimate" one and a half more where all parameters belong to
+    dense layers in a row, for other networks the gradients of the single examples of a mini-batch. Stable while h²ω² <
+    4 - 2α. The kinetic temperature is T / (1 - α/2). A published learning rate η is h², the published V̂ twice theirs
+    (B̂ = h V̂ / 2).
 
     Source: Chen, Fox and Guestrin, ICML 2014, eq. (13) to (15).
 
