@@ -1,0 +1,241 @@
+"""Schedules: which rungs try to exchange their replicas in a round.
+
+A schedule is a rule `pairs(round, uniforms, num_ladders) -> (low, high, valid)` for NumPy and TensorFlow alike: R // 2
+pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product law
+of the rungs is kept whatever the schedule, as long as it does not look at the energies.
+
+:func:`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError, nearest
+from tati_re.samplers.functions import (
+    as_int32,
+    cumulative_sum,
+    exp,
+    largest,
+    logistic,
+    sum_over,
+    take,
+    take_last,
+    where,
+)
+
+MOST_GIBBS_RUNGS = 6
+
+
+class Pairs(NamedTuple):
+    """Rungs that try to exchange; int32 and bool arrays `(R // 2,)`, or `(ladders, R // 2)`.
+
+    Attributes:
+        low: The colder rung.
+        high: The hotter rung.
+        valid: The pair is one; else its two rungs sit out this round and must not be exchanged.
+    """
+
+    low: object
+    high: object
+    valid: object
+
+
+class EvenOdd:
+    """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones.
+
+    The alternation is deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
+    and a round trip takes 2R rounds at acceptance 1 (Okabe et al. 2001; Syed, Bouchard-Côté, Deligiannidis and Doucet
+    2021).
+
+    Args:
+        num_rungs: R, at least 2.
+    """
+
+    name = "even_odd"
+    num_uniforms = 0
+
+    def __init__(self, num_rungs: int) -> None:
+        self.num_rungs = _checked(num_rungs)
+
+    def pairs(self, round, uniforms=None, num_ladders: int | None = None) -> Pairs:
+        """The pairs of a round, the same on all ladders.
+
+        Args:
+            round: Its number, from 0; whole scalar.
+            uniforms: Not used.
+            num_ladders: Gives the arrays this many rows. Default: none, `(R // 2,)`.
+        """
+        lead = () if num_ladders is None else (num_ladders, 1)
+        return _neighbours(self.num_rungs, as_int32(round) % 2 + np.zeros(lead, np.int32))
+
+
+class RandomNeighbours:
+    """As :class:`EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse.
+
+    Args:
+        num_rungs: R, at least 2.
+    """
+
+    name = "random_neighbours"
+    num_uniforms = 1
+
+    def __init__(self, num_rungs: int) -> None:
+        self.num_rungs = _checked(num_rungs)
+
+    def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
+        """The pairs of a round.
+
+        Args:
+            round: Its number, not used.
+            uniforms: `(1,)`, or `(ladders, 1)`, in (0, 1).
+            num_ladders: Not used, the shape of `uniforms` tells.
+        """
+        return _neighbours(self.num_rungs, as_int32(uniforms >= 0.5))
+
+
+class AllPairs:
+    """A perfect matching of all rungs, each with the same probability; of an odd number one rung sits out.
+
+    Distant rungs rarely accept: it pays where the ladder is short or its acceptance high.
+
+    Args:
+        num_rungs: R, at least 2.
+    """
+
+    name = "all_pairs"
+
+    def __init__(self, num_rungs: int) -> None:
+        self.num_rungs = _checked(num_rungs)
+        self.num_uniforms = num_rungs
+
+    def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
+        """The pairs of a round.
+
+        Args:
+            round: Its number, not used.
+            uniforms: `(R,)`, or `(ladders, R)`, in (0, 1): the rungs in their order make a random permutation, of which
+                neighbours are paired.
+            num_ladders: Not used, the shape of `uniforms` tells.
+        """
+        rungs = np.arange(self.num_rungs)
+        mine, other = uniforms[..., :, None], uniforms[..., None, :]
+        before = (other < mine) | ((other == mine) & (rungs[None, :] < rungs[:, None]))
+        place = as_int32(_summed(as_int32(before)))
+        here = as_int32(place[..., None, :] == rungs[:, None].astype(np.int32))
+        order = as_int32(_summed(here * rungs.astype(np.int32)))
+        count = self.num_rungs // 2 * 2
+        first, second = order[..., 0:count:2], order[..., 1:count:2]
+        swapped = first > second
+        return Pairs(where(swapped, second, first), where(swapped, first, second), first != second)
+
+
+SCHEDULES = {kind.name: kind for kind in (EvenOdd, RandomNeighbours, AllPairs)}
+
+
+def make_swap_schedule(name: str, num_rungs: int):
+    """The schedule of this name: "even_odd", "random_neighbours" or "all_pairs".
+
+    Raises:
+        InputError: There is no such schedule.
+    """
+    if name not in SCHEDULES:
+        raise InputError(f"swap_schedule is not known.{nearest(name, SCHEDULES)}", repr(name), ", ".join(SCHEDULES))
+    return SCHEDULES[name](num_rungs)
+
+
+class Assignment(NamedTuple):
+    """What :func:`gibbs` draws.
+
+    Attributes:
+        replica: Which replica sits on each rung, int32 `(..., rungs)`.
+        weights: Probability that a replica sits on a rung, `(..., rungs, replicas)`, float64: rows and columns add up
+            to 1. The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the
+            replica drawn, and no bias.
+    """
+
+    replica: object
+    weights: object
+
+
+def gibbs(reduced_potential, uniform) -> Assignment:
+    """All R! assignments of replicas to rungs weighed exactly, one drawn by heat bath.
+
+    Weight of an assignment: exp(-Σ_r u[r, replica(r)]). A replica's present rung does not matter: it keeps the product
+    law of the rungs. With the weights it is the infinite swapping of Plattner et al. (2011).
+
+    Args:
+        reduced_potential: u[r, i] = β_r (λ_r L_i + V_i) of replica i on rung r, float64 `(..., rungs, replicas)`; may
+            be +∞ where a replica is not allowed.
+        uniform: In (0, 1), `(...)`.
+
+    Raises:
+        InputError: More than 6 rungs, which are more than 720 assignments.
+    """
+    rungs = reduced_potential.shape[-1]
+    probability = assignment_probabilities(reduced_potential)
+    table = all_assignments(rungs)
+    reached = cumulative_sum(probability)
+    drawn = _summed(as_int32(reached[..., :-1] < uniform[..., None] * reached[..., -1:]))
+    here = np.eye(rungs)[table]
+    weights = _summed(probability[..., None, None, :] * np.moveaxis(here, 0, -1))
+    return Assignment(take(table.astype(np.int32), drawn), weights)
+
+
+def assignment_probabilities(reduced_potential):
+    """Probability of each row of :func:`all_assignments`, `(..., R!)`, float64; arguments as of :func:`gibbs`."""
+    rungs = reduced_potential.shape[-1]
+    table = all_assignments(rungs)
+    energy = 0.0
+    for rung in range(rungs):
+        energy = energy + take_last(reduced_potential[..., rung, :], table[:, rung])
+    log_weight = -energy
+    top = largest(log_weight, -1)[..., None]
+    weight = exp(log_weight - top)
+    return weight / sum_over(weight, -1)
+
+
+def all_assignments(rungs: int) -> np.ndarray:
+    """Every assignment, `(R!, R)`: the replica on each rung; the first leaves all in place."""
+    if rungs > MOST_GIBBS_RUNGS:
+        raise InputError("gibbs weighs all assignments of replicas.", f"{rungs} rungs", f"at most {MOST_GIBBS_RUNGS}")
+    return np.array(list(permutations(range(rungs))))
+
+
+def gibbs_pairs(log_ratio, valid, uniform):
+    """Heat bath on each pair of a schedule: exchanged with probability 1/(1 + e^-D), Barker's rule.
+
+    It exchanges less often than Metropolis' min(1, e^D), but its probabilities are weights, as those of :func:`gibbs`:
+    the mean of an observable on the lower rung is that of (1 - w) f_low + w f_high.
+
+    Args:
+        log_ratio: D of each pair, float64.
+        valid: As of :class:`Pairs`.
+        uniform: In (0, 1), one for each pair.
+
+    Returns:
+        Whether to exchange, bool, and w, float64.
+    """
+    weight = where(valid, logistic(log_ratio), 0.0 * log_ratio)
+    return uniform < weight, weight
+
+
+def _checked(num_rungs: int) -> int:
+    if num_rungs < 2:
+        raise InputError("A schedule of swaps needs rungs.", num_rungs, "at least 2")
+    return int(num_rungs)
+
+
+def _neighbours(num_rungs: int, parity) -> Pairs:
+    """Of an even number of rungs, odd rounds pair the last with the first, which is not valid."""
+    begin = parity + 2 * np.arange(num_rungs // 2, dtype=np.int32)
+    first, second = begin % num_rungs, (begin + 1) % num_rungs
+    swapped = first > second
+    return Pairs(where(swapped, second, first), where(swapped, first, second), second > first)
+
+
+def _summed(values):
+    return sum_over(values, -1)[..., 0]
