@@ -109,11 +109,15 @@ class Options(BaseModel):
     prior: Literal["gaussian", "box", "none"] = _posterior("gaussian", "prior of every parameter")
     prior_std: float = _posterior(1.0, "standard deviation of the Gaussian prior", gt=0)
     prior_bound: float = _posterior(1.0, "half width of the box prior", gt=0)
+    prior_scaling: Literal["none", "fan_in"] = _posterior(
+        "none", "fan_in divides prior_std or prior_bound by sqrt(k), k = fan-in + 1 of the parameter's layer"
+    )
 
     sampler: str = _sampler(
         "BAOAB",
         "a splitting word of A, B, O, C, D (BAOAB, OBABO, BADODAB, ...), GLA1, GLA2, mCCAdL, SGLD, LM, pSGLD, SGHMC, "
-        "SGNHT, CCAdL, HMC, HMC1, GHMC, MALA, RWMH, or your own: my_module:MySampler or my_file.py:MySampler",
+        "SGNHT, CCAdL, HMC, HMC1, GHMC, MALA, RWMH, TACT-HMC; your own: my_module:MySampler or my_file.py:MySampler; "
+        "or a set of options: RENHD, renhd_euler, RELD, reSGLD, reSGHMC, RE-HMC, simulated_tempering",
     )
     step_size: float = _sampler(0.001, "time step h of the scheme; for SGLD the coefficient of the gradient", gt=0)
     friction: float = _sampler(1.0, "friction gamma, rate of the O step in 1/time", ge=0)
@@ -163,6 +167,11 @@ class Options(BaseModel):
     mass: Literal["unit", "fan_in", "gradient_rms"] = _sampler(
         "unit", "mass of each parameter: 1, fan-in + 1 of its layer, or rms of its gradient measured in the burn-in"
     )
+    tempering_plateau: float = _sampler(
+        0.1, "TACT-HMC: part of the tempering variable at the target's temperature", gt=0, lt=1
+    )
+    tempering_steps: float = _sampler(100.0, "TACT-HMC: steps in which the tempering variable goes a way of 1", gt=0)
+    tempering_nodes: int = _sampler(25, "TACT-HMC: places where the mean potential is measured", ge=2)
     control_variate: bool = _sampler(False, "correct mini-batch gradients by a centre at which all data were seen")
     control_variate_every: int = _sampler(0, "move that centre to the walker each so many steps; 0: never", ge=0)
     covariance_blending: float = _sampler(
@@ -186,7 +195,9 @@ class Options(BaseModel):
         ge=2,
     )
     temperature_ratio: float | None = _replicas(None, "ratio of neighbouring temperatures, above 1", gt=1)
-    max_temperature: float | None = _replicas(None, "temperature of the hottest rung, spaced geometrically", gt=0)
+    max_temperature: float | None = _replicas(
+        None, "temperature of the hottest rung, spaced geometrically; of TACT-HMC, none: 6 times the target's", gt=0
+    )
     temperatures: list[Temperature] = _replicas([], "all temperatures of the ladder, the target's first, rising")
     tempering: Literal["posterior", "likelihood"] = _replicas(
         "posterior", "what the ladder weakens: all of U, or the likelihood alone, down to the prior"
@@ -195,8 +206,10 @@ class Options(BaseModel):
     adapt_ladder: bool = _replicas(
         False, "move the inner rungs during the burn-in so that all neighbours reject alike; then they stay"
     )
-    exchange: Literal["pairs", "infinite", "none"] = _replicas(
-        "pairs", "pairs of rungs swap; infinite: all assignments by their exact weights, up to 6 rungs; none: no swaps"
+    exchange: Literal["pairs", "infinite", "tempering", "none"] = _replicas(
+        "pairs",
+        "pairs of rungs swap; infinite: all assignments by their exact weights, up to 6 rungs; tempering: each walker "
+        "moves on the ladder by itself; none: no swaps",
     )
     swap_rule: Literal["auto", "metropolis", "barker", "penalty", "barker_compensated", "corrected", "naive"] = (
         _replicas("auto", "how a swap is decided; auto: metropolis on the full batch, penalty on mini-batches")
@@ -216,6 +229,20 @@ class Options(BaseModel):
     correction_factor: float = _replicas(
         1.0, "corrected: what the correction is divided by; above 1 more swaps, and a bias", ge=1
     )
+    correction_decay: float = _replicas(
+        1.0, "corrected: factor of correction_factor at each accepted swap of a ladder", gt=0, le=1
+    )
+    correction_growth: float = _replicas(1.0, "corrected: factor of correction_factor in 1,000 steps", ge=1)
+    variance_gain: float | None = _replicas(
+        None, "corrected: weight of a new estimate of the variance; none: 1/m for the m-th, the mean of all", gt=0, le=1
+    )
+    variance_every: int = _replicas(1, "corrected: attempts of a pair from one such estimate to the next", ge=1)
+    replica_start: Literal["same", "fresh", "descent"] = _replicas(
+        "same",
+        "where replicas start: same: where the walkers are; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in "
+        "+ 1; descent: fresh, and down on the full batch",
+    )
+    descent_steps: int = _replicas(1000, "replica_start descent: steps of the descent, a gradient of all data each", ge=1)
     trajectory_rungs: Literal["target", "all"] = _replicas("target", "whose positions are stored and averaged")
 
     optimizer: str = _training(

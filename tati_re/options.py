@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from tati_re.errors import InputError, nearest
 from tati_re.option_flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
 from tati_re.option_table import COMMANDS_ONLY, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
+from tati_re.presets import expanded
 from tati_re.stages import sentence as stage_sentence
 
 __all__ = [
@@ -109,7 +110,7 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
     merged = _merged(values, overrides)
     if merged.get("resume") is not None:
         raise InputError("resume is a flag of the command.", merged["resume"], "Simulation.resume(folder)")
-    return _checked(merged)
+    return _checked(expanded(merged))
 
 
 def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> Options:
@@ -127,7 +128,7 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
     """
     unset = {n: None for n, v in flags.items() if n in OPTIONS and optional(OPTIONS[n]) and str(v).lower() == "none"}
     typed = _checked({**flags, **unset}, flag, strict=False)
-    return _checked(_merged(config, {name: getattr(typed, name) for name in flags}), flag)
+    return _checked(expanded(_merged(config, {name: getattr(typed, name) for name in flags})), flag)
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         if isinstance(value, dict):
             raise InputError(f"{os.fspath(path)}: options stand without tables.", f"[{name}]", "step_size = 0.001")
     try:
-        options = make_options(values)
+        options = _checked(values)
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None
     return {name: getattr(options, name) for name in values}

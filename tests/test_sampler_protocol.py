@@ -87,7 +87,7 @@ def test_one_evaluation_starts_it(sampler):
 def test_law_as_users_check_it(sampler):
     """Without knowing the closed form; the closed forms are those of test_sampler_law.py."""
     explicit = isinstance(sampler, CCAdL) and sampler.friction > 1  # an Euler step that is unstable at 0.2
-    tempered = "weight" in getattr(sampler, "shown", ())  # a tenth of the steps counts
+    tempered = "weight" in getattr(sampler, "label_names", ())  # a tenth of the steps counts
     check_law(
         sampler,
         step_size=0.1 if explicit else 0.4 if tempered else None,

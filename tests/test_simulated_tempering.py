@@ -437,9 +437,9 @@ def test_a_run_shows_rung_and_weight():
         trajectory_every=0,
     )
     rows = run.run_info
-    assert ((rows["rung_index"] == 0) == (rows["weight"] == 1)).all()
-    np.testing.assert_allclose(rows["temperature"], 2.0 ** rows["rung_index"], rtol=1e-12)
-    assert set(rows["rung_index"]) == {0, 1, 2}
+    assert ((rows["rung"] == 0) == (rows["weight"] == 1)).all()
+    np.testing.assert_allclose(rows["temperature"], 2.0 ** rows["rung"], rtol=1e-12)
+    assert set(rows["rung"]) == {0, 1, 2}
 
 
 @pytest.mark.parametrize(

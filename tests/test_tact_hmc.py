@@ -180,7 +180,7 @@ def test_the_bias_is_learnt_by_all_walkers_of_a_rung_and_frozen_afterwards():
     """Rungs of two temperatures: each learns its own Ū, its walkers the same; nothing changes after the burn-in."""
     temperature = np.repeat([0.5, 2.0], 4)
     evaluate = NumpyEvaluate(rung_of(np.full(8, 0.1), temperature, numpy=True))
-    sampler = TactHMC(tempering_steps=20.0, bias_nodes=5)
+    sampler = TactHMC(tempering_steps=20.0, tempering_nodes=5)
     state = sampler.init(gaussian_start(8, 3), evaluate, NumpyNoise(0))
     for step in range(1, 801):
         evaluate.clock = Clock(np.int64(step), np.bool_(step <= 600), np.int32(0))
@@ -196,7 +196,7 @@ def test_the_bias_is_learnt_by_all_walkers_of_a_rung_and_frozen_afterwards():
 def test_means_forget_the_start():
     """Looks at U = 1, 2, ..., k weigh 1, 2, ..., k: the mean is (2k + 1)/3."""
     evaluate = NumpyEvaluate(rung_of(np.full(2, 0.1), numpy=True))
-    sampler = TactHMC(bias_nodes=3)
+    sampler = TactHMC(tempering_nodes=3)
     state = sampler.init(np.ones((2, 1)), evaluate, NumpyNoise(0))
     for k in range(1, 11):
         count, mean = sampler._learnt(state._replace(potential=np.full(2, float(k))))
@@ -345,10 +345,10 @@ def test_a_run_shows_temperature_and_weight():
         ({"thermal_mass": 0.0}, "thermal_mass"),
         ({"max_temperature": 0.5}, "max_temperature"),
         ({"max_temperature": float("inf")}, "max_temperature"),
-        ({"plateau": 0.0}, "plateau"),
-        ({"plateau": 1.0}, "plateau"),
+        ({"tempering_plateau": 0.0}, "tempering_plateau"),
+        ({"tempering_plateau": 1.0}, "tempering_plateau"),
         ({"tempering_steps": 0.0}, "tempering_steps"),
-        ({"bias_nodes": 1}, "bias_nodes"),
+        ({"tempering_nodes": 1}, "tempering_nodes"),
     ],
 )
 def test_values_out_of_range_get_one_sentence(wrong, what):

@@ -27,13 +27,15 @@ def ladder_lines(manifest: dict[str, Any], ladder: pd.DataFrame) -> tuple[list[s
     tempered = ladder["likelihood_weight"].nunique() > 1
     what = "likelihood_weight" if tempered else "temperature"
     notes = _notes(ladder) if exchanges else []
+    if sentence := manifest.get("method", {}).get("swap_bias"):
+        notes = [sentence, *notes]
     lines = [("ladder", "")]
     for row in ladder.head(_MOST_ROWS).to_dict("records"):
         text = f"{what.replace('_', ' ')} {row[what]:.6g}  mean U {row['mean_potential']:,.6g}"
         if exchanges and np.isfinite(row["acceptance"]):
             text += (
-                f"  swaps up {row['acceptance']:.3f} (expected {row['expected_acceptance']:.3f}, from the mean energies "
-                f"{row['predicted_acceptance']:.3f})"
+                f"  swaps up {row['acceptance']:.3f} (expected {row['expected_acceptance']:.3f}, from the mean "
+                f"energies {row['predicted_acceptance']:.3f})"
             )
         lines.append((f"  rung {int(row['rung'])}", text))
     if len(ladder) > _MOST_ROWS:

@@ -42,15 +42,21 @@ def summarize(run: Run) -> str:
         notes = []
         lines += _fit_lines(rows)
     else:
-        target = rows[rows["rung"] == 0] if "rung" in rows else rows
-        notes, found = _sampling_lines(manifest, target)
+        notes, found = _sampling_lines(manifest, at_target(rows))
         lines += found
-        if "rung" in rows:
+        if (run.folder / "ladder.csv").exists():
             more, found = ladder_lines(manifest, run.ladder)
             notes, lines = notes + more, lines + found
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
     warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
+
+
+def at_target(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are draws from the target: at its temperature, and with a weight."""
+    if "rung" in rows:
+        rows = rows[rows["rung"] == 0]
+    return rows[rows["weight"] > 0] if "weight" in rows else rows
 
 
 def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
@@ -173,7 +179,7 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> list[tuple[st
     text = f"{planned if finished and planned is not None else last:,}" + ("" if finished else f" of {planned:,}")
     if burnin:
         text += f", the first {burnin:,} left out as burn-in"
-    rows = rows[rows["rung"] == 0] if "rung" in rows else rows
+    rows = at_target(rows)
     walkers = 0 if rows.empty else rows["walker"].nunique()
     return [("steps", text), ("walkers", f"{walkers}, {int((rows['walker'] == 0).sum()):,} rows each")]
 

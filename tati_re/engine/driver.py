@@ -75,7 +75,7 @@ class Driver:
         self._move = 0
         self.seconds = 0.0
         walkers, averaged = loop.walkers, loop.observables.averaged
-        self._counts, self._sums = np.zeros(walkers, np.int64), np.zeros((walkers, len(averaged)))
+        self._counts, self._sums = np.zeros(walkers), np.zeros((walkers, len(averaged)))
         self._averaged = [loop.observables.columns.index(name) for name in averaged]
         self._tables: dict[str, CsvTable | H5Table] = {}
         self._last: tuple[float | None, float | None] = (None, None)
@@ -208,7 +208,7 @@ class Driver:
                 "averages.csv",
                 [
                     *("step", "walker", *loop.observables.averaged, "expected_kinetic_energy", "expected_virial"),
-                    *(["rung"] if loop.labels else []),
+                    *(["rung"] if loop.by_rung else []),
                 ],
                 [],
             ),
@@ -282,17 +282,23 @@ class Driver:
         past = self.loop.timeline.counted(steps)
         if not past.any():
             return
+        columns = self.loop.observables.columns
         steps, values = steps[past], rows[past][:, :, self._averaged]
+        weights = np.ones(values.shape[:2])
+        if "weight" in columns:
+            weights = rows[past][:, :, columns.index("weight")]
         # One running sum: adding the sums of parts would round differently after each interruption.
+        values = np.where(weights[:, :, None] == 0.0, 0.0, weights[:, :, None] * values)
         totals = np.cumsum(np.concatenate([self._sums[walkers][None], values]), axis=0)[1:]
-        counts = self._counts[walkers] + 1 + np.arange(len(steps))[:, None]
+        counts = np.cumsum(np.concatenate([self._counts[walkers][None], weights]), axis=0)[1:]
         self._sums[walkers], self._counts[walkers] = totals[-1], counts[-1]
-        temperature = rows[past][:, :, self.loop.observables.columns.index("temperature")]
-        columns = [totals / counts[:, :, None], temperature[:, :, None] * np.array(self.plan.expected)]
-        if self.loop.labels:
+        temperature = rows[past][:, :, columns.index("temperature")]
+        with np.errstate(invalid="ignore"):
+            parts = [totals / counts[:, :, None], temperature[:, :, None] * np.array(self.plan.expected)]
+        if self.loop.by_rung:
             rung = walkers // self.loop.walkers_at_rung
-            columns.append(np.broadcast_to(rung[:, None], (*temperature.shape, 1)))
-        self._append("averages.csv", steps, walkers, np.concatenate(columns, axis=-1))
+            parts.append(np.broadcast_to(rung[:, None], (*temperature.shape, 1)))
+        self._append("averages.csv", steps, walkers, np.concatenate(parts, axis=-1))
 
     def _flush(self, carry: Carry) -> None:
         rate = self.step / self.seconds if self.seconds > 0 else 0.0

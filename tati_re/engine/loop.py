@@ -30,7 +30,7 @@ class Moments(NamedTuple):
     """Streaming mean and sum of squared deviations of the parameters (Welford), per walker.
 
     Attributes:
-        count: Rows seen, `(walkers,)`, float64.
+        count: Rows seen, or the sum of their weights, `(walkers,)`, float64.
         mean: `(walkers, parameters)`, float64.
         m2: `(walkers, parameters)`, float64; the variance is m2 / (count - 1).
     """
@@ -137,7 +137,8 @@ class Loop:
         timeline: Which step is taken when, and what is due after it.
         traces: How often the chunk was traced so far.
         chunk_steps: The most steps of one chunk.
-        walkers_at_rung: Walkers of each temperature; rows come temperature by temperature.
+        by_rung: Rows come temperature by temperature.
+        walkers_at_rung: Walkers of each temperature.
     """
 
     def __init__(
@@ -173,6 +174,7 @@ class Loop:
         self.kept = self.walkers if kept is None else kept
         self.walkers_at_rung = getattr(method, "num_ladders", self.walkers)
         self.labels = list(getattr(method, "label_names", ()))
+        self.by_rung = hasattr(method, "order")
         self._event_columns = getattr(method, "event_columns", ())
         self.event_rows = 0
         self.traces = 0
@@ -400,9 +402,10 @@ class Loop:
             if not self.method.current:
                 state = with_energy(state, evaluate(state.position))
             if self.labels:
-                order = self.method.order(state)
                 own = self.method.labels(state)
                 labels = [tf.cast(own[name], tf.float64) for name in self.labels]
+            if self.by_rung:
+                order = self.method.order(state)
             ordered = state.position if order is None else tf.gather(state.position, order[: self.kept])
 
             def row():
@@ -416,10 +419,14 @@ class Loop:
                 beside = beside if order is None else tf.gather(beside, order[: self.kept])
                 return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
 
-            moved = None
+            weight = None
             if line.groups > 1:
                 moved = tf.equal(tf.range(self.walkers) // (self.walkers // line.groups), due.group[i])
-            new_moments = tf.cond(due.moments[i], lambda: update_moments(moments, ordered, moved), lambda: moments)
+                weight = tf.cast(moved, tf.float64)
+            elif "weight" in self.labels:
+                weight = labels[self.labels.index("weight")]
+                weight = weight if order is None else tf.gather(weight, order[: self.kept])
+            new_moments = tf.cond(due.moments[i], lambda: update_moments(moments, ordered, weight), lambda: moments)
             new_rows, new_num_rows = tf.cond(due.row[i], row, lambda: (rows, num_rows))
             if not line.trajectory_every:
                 return new_moments, new_rows, new_num_rows, positions, energies, num_positions
@@ -443,11 +450,11 @@ def event_every(method) -> int:
     return method.event_every if getattr(method, "event_columns", ()) else 0
 
 
-def update_moments(moments: Moments, position, moved=None) -> Moments:
-    """Welford's update with one more position of every walker, or of those that `moved`, `(walkers,)`."""
+def update_moments(moments: Moments, position, weight=None) -> Moments:
+    """Welford's update with one more position of every walker, counted with its weight, `(walkers,)`; default: 1."""
     values = tf.cast(position, tf.float64)
-    counted = tf.ones_like(moments.count) if moved is None else tf.cast(moved, tf.float64)
+    counted = tf.ones_like(moments.count) if weight is None else weight
     count = moments.count + counted
     deviation = (values - moments.mean) * counted[:, None]
-    mean = moments.mean + deviation / tf.maximum(count, 1.0)[:, None]
+    mean = moments.mean + deviation / tf.where(count > 0.0, count, 1.0)[:, None]
     return Moments(count, mean, moments.m2 + deviation * (values - mean))

@@ -208,7 +208,7 @@ class Run:
         if "moments/mean" not in arrays or np.max(arrays["moments/count"], initial=0) < 1:
             raise InputError(f"The run {self.folder} has no averaged parameters: no step after burn-in was saved.")
         mean = np.atleast_2d(arrays["moments/mean"]).astype(np.float64)
-        count = np.broadcast_to(arrays["moments/count"], len(mean)).astype(np.int64)
+        count = np.broadcast_to(arrays["moments/count"], len(mean)).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             variance = np.atleast_2d(arrays["moments/m2"]).astype(np.float64) / (count[:, None] - 1)
         return Moments(mean, variance, count)

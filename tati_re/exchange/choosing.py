@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from tati_re.errors import InputError
+from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.exchange.swap_rules import BarkerCompensated, Penalty, make_swap_rule
+from tati_re.exchange.schedule import make_swap_schedule
+from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis, Penalty, make_swap_rule
+from tati_re.samplers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20
+_OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "variance_gain", "variance_every")
 
 
 def ladder_of(options) -> Ladder | None:
@@ -46,6 +50,14 @@ def with_replicas(sampler, options, exact: bool, prior):
     Raises:
         InputError: The ladder, the rule or the sampler do not fit each other.
     """
+    if getattr(sampler, "label_names", ()):
+        if options.num_replicas or options.temperatures or options.tempering != "posterior":
+            raise InputError(
+                "num_replicas: the sampler has temperatures of its own.",
+                received=sampler.name,
+                expected="another sampler, or no ladder",
+            )
+        return sampler
     ladder = ladder_of(options)
     if ladder is None:
         return sampler
@@ -57,7 +69,10 @@ def with_replicas(sampler, options, exact: bool, prior):
             received="num_burnin_steps = 0",
             expected="some thousand, and fewer than num_steps",
         )
-    rule = None if options.exchange == "none" else _rule(options, exact)
+    if options.exchange == "tempering":
+        return _simulated_tempering(sampler, options, ladder)
+    infinite = options.exchange == "infinite"
+    rule = _rule(options, exact)
     batch_size = None
     if rule is not None and not rule.exact and not exact:
         batch_size = options.exchange_batch_size or max(2, options.batch_size)
@@ -66,15 +81,36 @@ def with_replicas(sampler, options, exact: bool, prior):
         sampler,
         ladder,
         rule,
-        None if rule is None else make_swap_schedule(options.swap_schedule),
+        None if rule is None or infinite else make_swap_schedule(options.swap_schedule, ladder.num_rungs),
         every,
         options.num_walkers,
         batch_size,
         options.adapt_ladder,
+        infinite,
     )
 
 
+def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
+    """Every walker by itself on the ladder, whose entries count from those of the target."""
+    if not options.num_burnin_steps:
+        raise InputError(
+            "exchange: tempering learns the weights of the rungs during the burn-in.",
+            received="num_burnin_steps = 0",
+            expected="some thousand, and fewer than num_steps",
+        )
+    beta, weight, step_size = ladder
+    if (step_size != step_size[0]).any():
+        raise InputError("step_sizes: a walker that moves by itself has one.", options.step_sizes, "step_size")
+    weights = list(weight / weight[0]) if ladder.tempering == "likelihood" else None
+    return SimulatedTempering(sampler, list(beta / beta[0]), weights, options.exchange_every or 10)
+
+
 def _rule(options, exact: bool):
+    """Who decides about swaps; `None`: there are none."""
+    if options.exchange == "none":
+        return None
+    if options.exchange == "infinite":
+        return Metropolis()
     name = options.swap_rule
     if name == "auto":
         name = "metropolis" if exact else "penalty"
@@ -83,7 +119,10 @@ def _rule(options, exact: bool):
         return Penalty(target_variance=options.swap_variance if given else None)
     if name == "barker_compensated":
         return BarkerCompensated(options.swap_variance)
-    return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor)
+    correction = Correction(
+        options.variance_gain, options.variance_every, options.correction_decay, options.correction_growth
+    )
+    return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor, correction)
 
 
 def _check_likelihood(options, ladder: Ladder, prior) -> None:
@@ -106,14 +145,15 @@ def unused_replica_options(options, sampler) -> list[str]:
     config = sampler.get_config()
     if "num_replicas" not in config:
         names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")
-        more = ("swap_variance", "correction_factor", "trajectory_rungs")
+        more = ("swap_variance", *_OF_CORRECTED, "trajectory_rungs", "replica_start", "descent_steps")
         return [name for name in (*names, *more) if name in options.explicit]
     used = {
         "swap_variance": config.get("swap_rule") in ("penalty", "barker_compensated", "corrected", "naive"),
-        "correction_factor": config.get("swap_rule") == "corrected",
+        **dict.fromkeys(_OF_CORRECTED, config.get("swap_rule") == "corrected"),
         "exchange_batch_size": config.get("exchange_batch_size") is not None,
-        "swap_schedule": config.get("exchange") != "none",
+        "descent_steps": options.replica_start == "descent",
+        "swap_schedule": "swap_rule" in config,
         "exchange_every": config.get("exchange") != "none",
-        "swap_rule": config.get("exchange") != "none",
+        "swap_rule": "swap_rule" in config,
     }
     return [name for name, is_used in used.items() if name in options.explicit and not is_used]

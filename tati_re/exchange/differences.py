@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tati_re.exchange.subsets import permuted
-from tati_re.exchange.variance import Moments, estimate_variance, merged, moments
+from tati_re.exchange.variance import Moments, estimate_variance, merged, moments, sample_size
 from tati_re.models.backend import tf
 
 KNOWN = 1e15
@@ -61,12 +61,14 @@ class Difference(NamedTuple):
         variance: Of the estimate's noise; 0 where D is exact.
         count: Examples that the variance was estimated from; very many where D is exact.
         used: Examples that L was estimated from, a number.
+        example_variance: Of N (l_i - l_j), the difference of the losses of one example; `None` where D is exact.
     """
 
     log_ratio: Any
     variance: Any
     count: Any
     used: Any
+    example_variance: Any = None
 
 
 def slopes(table: Table, pairs: Pairs):
@@ -145,10 +147,15 @@ def estimated_difference(
 
     seen = grown(tf.constant(0))
     if target_variance is not None and batch_size < count:
+        # How many are needed is settled by the first batch: to stop at the first variance that looks small enough would
+        # prefer those that are estimated too small.
+        spread = seen.squares / tf.maximum(seen.count - 1.0, 1.0)
+        each = sample_size(target_variance, tf.where(pairs.valid, factor, 0.0), count, spread)
+        needed = tf.cast(tf.reduce_max(each), tf.int32)
 
         def wanting(number, *values):
             above = tf.reduce_any(variance(Moments(*values)) > target_variance)
-            return tf.logical_and(above, number * batch_size < count)
+            return tf.logical_and(tf.logical_or(above, number * batch_size < needed), number * batch_size < count)
 
         def more(number, *values):
             return number + 1, *merged(Moments(*values), grown(number))
@@ -158,4 +165,5 @@ def estimated_difference(
     if centre_loss is not None:
         mean = mean + pairs.gap(tf.gather(centre_loss, at_rung))
     log_ratio = factor * mean + on_penalty * pairs.gap(penalty)
-    return Difference(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count))
+    each = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
+    return Difference(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count), each)

@@ -16,13 +16,21 @@ from tati_re.exchange.bookkeeping import (
     ladder_table,
     no_counts,
 )
-from tati_re.exchange.differences import Difference, Pairs, Table, estimated_difference, exact_difference
+from tati_re.exchange.differences import (
+    Difference,
+    Pairs,
+    Table,
+    estimated_difference,
+    exact_difference,
+    slopes,
+)
 from tati_re.exchange.ladder import Ladder, adapted
+from tati_re.exchange.schedule import all_assignments, gibbs
+from tati_re.exchange.subsets import NUM_KEYS
 from tati_re.models.backend import tf
 from tati_re.samplers.protocol import Rung, groups_of
 from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
 
-_KEYS = 8
 _FIRST_ADAPTATION = 16
 
 
@@ -37,6 +45,7 @@ class Rungs(NamedTuple):
         tried: Attempts behind these.
         counts: What ladder.csv tells.
         events: The last round's rows of exchange.csv.
+        correction: What a rule averages from round to round (:mod:`tati_re.exchange.correction`); empty for others.
     """
 
     index: Any
@@ -46,6 +55,7 @@ class Rungs(NamedTuple):
     tried: Any
     counts: Counts
     events: Any
+    correction: Any = ()
 
 
 class ReplicaExchange:
@@ -79,6 +89,8 @@ class ReplicaExchange:
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
+        infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
+            assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
         adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.
 
     Raises:
@@ -99,6 +111,7 @@ class ReplicaExchange:
         num_ladders: int = 1,
         batch_size: int | None = None,
         adapt: bool = False,
+        infinite: bool = False,
     ) -> None:
         if groups_of(inner)[0] > 1:
             raise InputError(
@@ -109,7 +122,9 @@ class ReplicaExchange:
         self.inner, self.ladder, self.swap_rule, self.swap_schedule = inner, ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_every = 0 if swap_rule is None else self.exchange_every
-        self.adapt = adapt
+        self.adapt, self.infinite = adapt, infinite
+        if infinite:
+            all_assignments(ladder.num_rungs)
         self.num_rungs = ladder.num_rungs
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = f"{inner.name}, {self.num_rungs} replicas"
@@ -186,6 +201,7 @@ class ReplicaExchange:
             pairs,
             no_counts(self.num_rungs, self.num_replicas),
             events,
+            self._correction_at_start(),
         )
         rung = self.rung_of(rungs, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)
@@ -217,7 +233,7 @@ class ReplicaExchange:
     # A swap round
 
     def _pairs_each(self) -> int:
-        return self.num_rungs // 2
+        return self.num_rungs - 1 if self.infinite else self.num_rungs // 2
 
     def _uniforms(self, noise) -> dict:
         """All random numbers of a round; drawn in every step, since a step always asks for the same."""
@@ -225,10 +241,12 @@ class ReplicaExchange:
             return {}
         shape = (self.num_ladders, self._pairs_each())
         drawn = {"uniform": noise.uniform(shape), "normal": tf.cast(noise.normal(shape), tf.float64)}
-        if self.swap_schedule.num_uniforms:
+        if self.infinite:
+            drawn["assignment"] = noise.uniform((self.num_ladders,))
+        elif self.swap_schedule.num_uniforms:
             drawn["pairs"] = noise.uniform((self.num_ladders, self.swap_schedule.num_uniforms))
         if not self.swap_rule.exact:
-            drawn["keys"] = noise.uniform((_KEYS,))
+            drawn["keys"] = noise.uniform((NUM_KEYS,))
         return drawn
 
     def _at_prior(self, inner, rungs: Rungs, evaluate, noise):
@@ -251,7 +269,7 @@ class ReplicaExchange:
     def _round(self, inner, rungs: Rungs, evaluate, uniforms: dict):
         clock = evaluate.clock
         at_rung = self.at_rung(rungs)
-        pairs = Pairs(*self.swap_schedule.pairs(rungs.rounds, uniforms.get("pairs"), self.num_ladders, self.num_rungs))
+        pairs = self._pairs(rungs, uniforms)
         loss, penalty = self._energies(inner, evaluate)
         loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
         factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
@@ -260,11 +278,18 @@ class ReplicaExchange:
             difference = exact_difference(table, pairs, loss_at, penalty_at, evaluate.num_examples)
         else:
             difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, uniforms["keys"])
-        known = difference.log_ratio, difference.variance, difference.count
-        accepted = self.swap_rule.accept(*known, uniforms["uniform"], uniforms["normal"])
-        accepted = tf.logical_and(accepted, pairs.valid)
-        expected = self.swap_rule.expected(*known)
-        index = self._swapped(rungs.index, at_rung, pairs, accepted)
+        correction = rungs.correction
+        if self.infinite:
+            accepted, expected, index = self._assigned(table, loss_at, penalty_at, at_rung, uniforms["assignment"])
+        else:
+            correction, difference, told = self._corrected(rungs, pairs, table, difference, evaluate)
+            known = difference.log_ratio, told, difference.count
+            accepted = self.swap_rule.accept(*known, uniforms["uniform"], uniforms["normal"])
+            accepted = tf.logical_and(accepted, pairs.valid)
+            expected = self.swap_rule.expected(*known)
+            index = self._swapped(rungs.index, pairs, accepted)
+            if correction:
+                correction = self.swap_rule.correction.counted(correction, accepted)
         energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
         counting = tf.logical_not(clock.adapting)
         rejected = rungs.rejected + by_neighbours(pairs, 1.0 - expected, self.num_rungs)
@@ -277,11 +302,35 @@ class ReplicaExchange:
             tried,
             counted(rungs.counts, pairs, accepted, expected, energy, index, counting),
             events_of(clock.step, pairs, difference, accepted, at_rung // self.num_ladders, evaluate.num_examples),
+            correction,
         )
         if self.adapt:
             new = self._adapted(new, clock)
         before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
         return self._exchanged(inner, rungs, new, before, after, evaluate), new
+
+    def _correction_at_start(self):
+        rule = getattr(self.swap_rule, "correction", None)
+        return () if rule is None else tf.nest.map_structure(tf.constant, rule.start(self.num_ladders, self.num_rungs))
+
+    def _corrected(self, rungs: Rungs, pairs: Pairs, table: Table, difference: Difference, evaluate):
+        """What a rule remembers of the noise, the difference with that, and the variance that the rule is told."""
+        state = rungs.correction
+        if not state or difference.example_variance is None:
+            return state, difference, difference.variance
+        rule = self.swap_rule.correction
+        on_loss, _ = slopes(table, pairs)
+        state, difference = rule.applied(state, pairs, difference, on_loss, evaluate.num_examples)
+        return state, difference, difference.variance / rule.factor(state, evaluate.clock.step)
+
+    def _pairs(self, rungs: Rungs, uniforms: dict) -> Pairs:
+        """The pairs of a round; those of all neighbours where no pairs are chosen."""
+        shape = (self.num_ladders, self._pairs_each())
+        if self.infinite:
+            low = tf.broadcast_to(tf.range(self.num_rungs - 1), shape)
+            return Pairs(low, low + 1, tf.ones(shape, tf.bool))
+        chosen = self.swap_schedule.pairs(rungs.rounds, uniforms.get("pairs"))
+        return Pairs(*(tf.broadcast_to(part, shape) for part in chosen))
 
     def _energies(self, inner, evaluate):
         """L and V of all walkers, float64: exact where the rule asks for it, else of this step's mini-batch."""
@@ -309,7 +358,21 @@ class ReplicaExchange:
             getattr(inner, "centre_loss", None),
         )
 
-    def _swapped(self, index, at_rung, pairs: Pairs, accepted):
+    def _assigned(self, table: Table, loss, penalty, at_rung, uniform):
+        """Whether the replica of each next rung came, how probable that was, and the rung of every walker, after all
+        replicas were assigned anew."""
+        beta, weight = (column[None, :, None] for column in table)
+        reduced = beta * (weight * loss[:, None, :] + penalty[:, None, :])
+        drawn = gibbs(reduced, uniform)
+        here = tf.range(self.num_rungs)
+        came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
+        expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])
+        there = tf.gather(at_rung, drawn.replica, batch_dims=1)
+        rung = tf.broadcast_to(here, there.shape)
+        index = tf.scatter_nd(tf.reshape(there, (-1, 1)), tf.reshape(rung, [-1]), (self.num_replicas,))
+        return came, expected, index
+
+    def _swapped(self, index, pairs: Pairs, accepted):
         """The rung of every walker after the round."""
         moved = tf.cast(accepted, tf.int32) * (pairs.high - pairs.low)
         up = tf.reduce_sum(tf.one_hot(pairs.low, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
@@ -369,7 +432,15 @@ class ReplicaExchange:
         }
         if self.swap_rule is None:
             return {**config, "exchange": "none"}
-        return {**config, "swap_schedule": self.swap_schedule.name, **self.swap_rule.get_config()}
+        if self.infinite:
+            return {**config, "exchange": "infinite"}
+        config |= {"swap_schedule": self.swap_schedule.name, **self.swap_rule.get_config()}
+        return config if self.swap_bias is None else {**config, "swap_bias": self.swap_bias}
+
+    @property
+    def swap_bias(self) -> str | None:
+        """A sentence that names the bias of the swaps, where the rule has one on noisy energies and sees such."""
+        return None if self.swap_rule is None or self.batch_size is None else self.swap_rule.biased
 
 
 def rung_fields(sampler) -> tuple[str, ...]:

@@ -69,6 +69,14 @@ FAMILIES = {
     "GHMC": lambda options: GeneralizedHMC(options.friction, options.num_leapfrog_steps),
     "MALA": lambda options: MALA(),
     "RWMH": lambda options: RandomWalkMetropolis(),
+    "TACT-HMC": lambda options: TactHMC(
+        options.friction,
+        options.thermal_mass,
+        (options.max_temperature or 6.0 * options.kT) / options.kT,
+        options.tempering_plateau,
+        options.tempering_steps,
+        options.tempering_nodes,
+    ),
 }
 NAMED_WORDS = ("BAOAB", "ABOBA", "OBABO", "OABAO", "BADODAB", *ALIASES)
 

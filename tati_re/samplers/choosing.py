@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tati_re.errors import InputError
+from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.samplers.control_variate import ControlVariate
 from tati_re.samplers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.mass import Massive
@@ -77,6 +78,9 @@ _OF_FAMILIES = (
     "preconditioner_correction",
     "num_leapfrog_steps",
     "leapfrog_jitter",
+    "tempering_plateau",
+    "tempering_steps",
+    "tempering_nodes",
 )
 """Options that only mean something to samplers whose configuration has them."""
 
@@ -97,16 +101,5 @@ def _checked(mass, shapes) -> np.ndarray:
 
 
 def _masses(which: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray | str:
-    """Fan-in + 1 for the weights of a layer, and for the biases beside them (Baldock and Marzari 2019)."""
-    if which != "fan_in":
-        return which
-    fans = {
-        name.rsplit("/", 1)[0]: math.prod(shape[:-1])
-        for name, shape in zip(names, shapes, strict=True)
-        if len(shape) > 1
-    }
-    one_each = [
-        np.full(math.prod(shape), fans.get(name.rsplit("/", 1)[0], 0) + 1.0)
-        for name, shape in zip(names, shapes, strict=True)
-    ]
-    return np.concatenate(one_each)
+    """Of every parameter, as `fan_in_plus_one` counts, or the name of a mass that is measured."""
+    return fan_in_plus_one(names, shapes) if which == "fan_in" else which

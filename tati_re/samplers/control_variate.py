@@ -6,7 +6,7 @@ from tati_re.errors import InputError
 from tati_re.samplers.functions import cond, rows
 from tati_re.samplers.protocol import Energy, groups_of
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of
 
 
 class ControlVariate:
@@ -56,6 +56,7 @@ class ControlVariate:
         self.groups, self.group_steps = groups_of(self.inner)
         self.mixes_parameters = getattr(self.inner, "mixes_parameters", False)
         self.shown = getattr(self.inner, "shown", ())
+        forward_labels(self)
 
     def init(self, position, evaluate, noise):
         """The centre is the start."""

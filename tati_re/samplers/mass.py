@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.errors import InputError
 from tati_re.samplers.functions import cond, constant, mean, sqrt
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrapping import FORWARDED, extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of, step_in_coordinates
 
 DECAY = 0.99
 """How much of the running mean of the squared gradient a step of the burn-in keeps."""
@@ -79,6 +79,7 @@ class Massive:
         for name in FORWARDED:
             setattr(self, name, getattr(self.inner, name))
         self.shown = getattr(self.inner, "shown", ())
+        forward_labels(self)
         self.of_rung = ("square", "mass") if self.adapts else ()
 
     def init(self, position, evaluate, noise):

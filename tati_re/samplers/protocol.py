@@ -114,11 +114,15 @@ class Evaluate(Protocol):
         rung: Temperature, likelihood weight and step size of each walker.
         scale: What the mean loss is multiplied with in L: N, or 1 under the mean-loss convention.
         clock: The number of this step, and whether it belongs to the burn-in.
+        num_examples: N.
+        exact: This step's batch is all data.
     """
 
     rung: Rung
     scale: float
     clock: Clock
+    num_examples: int
+    exact: bool
 
     def __call__(self, position) -> Energy:
         """U and its gradient on this step's mini-batch."""
@@ -132,6 +136,21 @@ class Evaluate(Protocol):
     def gradient_variance(self, position):
         """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`, estimated from the
         gradients of its examples; zero for the full batch."""
+
+    def mean_loss(self, position):
+        """Mean loss over all data, `(walkers,)`, float64; without a gradient, at a third of the cost of `full`."""
+
+    def examples(self, position, indices):
+        """Loss of each of some examples, `(n,)` indices that all walkers share: `(walkers, n)`, float64."""
+
+    def log_prior(self, position):
+        """-V, `(walkers,)`, float64."""
+
+    def drawn_from_prior(self, normal):
+        """Positions drawn from the prior, made of standard normal numbers `(walkers, parameters)`."""
+
+    def at(self, rung: Rung) -> Evaluate:
+        """The same potential on the same mini-batch, with the walkers on other rungs."""
 
     def part(self, first, count: int) -> Evaluate:
         """The same for `count` walkers from walker `first` on; `first` may be known only while the step runs."""
@@ -166,6 +185,12 @@ class Sampler(Protocol):
 
     A method may have `shown`, names of further fields of its state, `(walkers,)` each, that run.csv shows (thermostat,
     ...).
+
+    Methods whose walkers change temperature have `label_names` and `labels(state)`, the last columns of run.csv and of
+    the trajectory, `(walkers,)` each; one named `weight` is what a row counts in averages.
+
+    Likewise `of_rung`: names of fields of its state that belong to the temperature rather than to the walker
+    (thermostat, tuned step size, preconditioner): they change hands when two walkers exchange temperatures.
 
     A method that moves one group of walkers while the others rest has two more: `groups`, how many groups of
     neighbouring walkers there are, and `group_steps`, how many steps one group moves before the next one does. Its

@@ -73,6 +73,7 @@ class SimulatedTempering:
     """
 
     wraps = True
+    label_names = ("rung", "weight")
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class SimulatedTempering:
                 received=self.inner.name,
                 expected="no covariance_blending",
             )
-        if "weight" in getattr(self.inner, "shown", ()):
+        if getattr(self.inner, "label_names", ()):
             raise InputError(
                 "simulated tempering: the sampler inside has temperatures of its own.",
                 received=self.inner.name,
@@ -112,7 +113,7 @@ class SimulatedTempering:
         for name in FORWARDED:
             setattr(self, name, getattr(self.inner, name))
         self.mixes_parameters = getattr(self.inner, "mixes_parameters", False)
-        self.shown = (*getattr(self.inner, "shown", ()), "rung_index", "weight")
+        self.shown = getattr(self.inner, "shown", ())
 
     def rung_of(self, base: Rung, index) -> Rung:
         """The walkers' own rungs, from those of the run and from where they are on the ladder."""
@@ -122,6 +123,10 @@ class SimulatedTempering:
             for values in (self.inverse_temperatures, self.likelihood_weights)
         )
         return Rung(base.inverse_temperature * beta, base.likelihood_weight * weight, base.step_size)
+
+    def labels(self, state) -> dict:
+        """The last columns of run.csv: where on the ladder, and 1 at the target, else 0, `(walkers,)` each."""
+        return {"rung": state.rung_index, "weight": state.weight}
 
     def bound(self, state, evaluate):
         """The potential at the walkers' own rungs, for what is evaluated beside the steps."""

@@ -73,9 +73,9 @@ class TactHMC:
         friction: γ above 0, 1/time; the thermostat of θ starts there. Default: 1.
         thermal_mass: μ above 0. Default: the number of parameters.
         max_temperature: M at least 1, the temperature at the ends in units of T. Default: 6, as published.
-        plateau: ξ₀ between 0 and 1. Default: 0.1, as published.
+        tempering_plateau: ξ₀ between 0 and 1. Default: 0.1, as published.
         tempering_steps: K above 0. Default: 100.
-        bias_nodes: Nodes of Ū between the plateau and the ends, at least 2. Default: 25.
+        tempering_nodes: Nodes of Ū between the plateau and the ends, at least 2. Default: 25.
 
     Raises:
         InputError: A value out of its range.
@@ -92,16 +92,17 @@ class TactHMC:
     current = True
     gradients_per_step = 1.0
     adapts = True
-    shown = ("thermostat", "tempering", "weight")
+    shown = ("thermostat", "tempering")
+    label_names = ("weight",)
 
     def __init__(
         self,
         friction: float = 1.0,
         thermal_mass: float | None = None,
         max_temperature: float = 6.0,
-        plateau: float = 0.1,
+        tempering_plateau: float = 0.1,
         tempering_steps: float = 100.0,
-        bias_nodes: int = 25,
+        tempering_nodes: int = 25,
     ) -> None:
         if not friction > 0:
             raise InputError("friction: TACT-HMC needs a heat bath.", received=friction, expected="a number above 0")
@@ -109,21 +110,21 @@ class TactHMC:
             raise InputError(
                 "max_temperature: it is in units of the temperature.", received=max_temperature, expected="1 or more"
             )
-        if not 0 < plateau < 1:
-            raise InputError("plateau: out of range.", received=plateau, expected="between 0 and 1")
+        if not 0 < tempering_plateau < 1:
+            raise InputError("tempering_plateau: out of range.", received=tempering_plateau, expected="between 0 and 1")
         if not tempering_steps > 0:
             raise InputError("tempering_steps: too few.", received=tempering_steps, expected="a number above 0")
-        if bias_nodes < 2:
-            raise InputError("bias_nodes: too few.", received=bias_nodes, expected="2 or more")
+        if tempering_nodes < 2:
+            raise InputError("tempering_nodes: too few.", received=tempering_nodes, expected="2 or more")
         self.friction, self.thermal_mass = float(friction), checked_mass(thermal_mass)
-        self.max_temperature, self.plateau = float(max_temperature), float(plateau)
-        self.tempering_steps, self.bias_nodes = float(tempering_steps), int(bias_nodes)
+        self.max_temperature, self.tempering_plateau = float(max_temperature), float(tempering_plateau)
+        self.tempering_steps, self.tempering_nodes = float(tempering_steps), int(tempering_nodes)
 
     def init(self, position, evaluate, noise):
         """All walkers at ξ = 0, momenta from N(0, T), s = γ, z = 0, and Ū the potential where the walker starts."""
         state = start(self.friction, position, evaluate, noise)
         potential, temperature = as_float64(state.potential), evaluate.rung.temperature
-        zeros, nodes = 0.0 * potential, constant(np.zeros((1, self.bias_nodes)), potential)
+        zeros, nodes = 0.0 * potential, constant(np.zeros((1, self.tempering_nodes)), potential)
         return extend(
             state,
             tempering=zeros,
@@ -145,14 +146,14 @@ class TactHMC:
         due = evaluate.clock.adapting & (evaluate.clock.step % LEARN_EVERY == 0)
         count, mean = cond(due, lambda: self._learnt(state), lambda: (state.bias_count, state.bias_mean))
         scale, _ = self.scale(state.tempering)
-        here = as_float64(absolute(state.tempering) <= self.plateau)
+        here = as_float64(absolute(state.tempering) <= self.tempering_plateau)
         temperature = state.rung.temperature / scale
         return state._replace(bias_count=count, bias_mean=mean, temperature=temperature, weight=here), Info()
 
     def scale(self, tempering):
         """λ(ξ) and λ'(ξ), `(walkers,)`."""
-        width, rise = 1.0 - self.plateau, self.max_temperature - 1.0
-        above = maximum(absolute(tempering) - self.plateau, 0.0 * tempering) / width
+        width, rise = 1.0 - self.tempering_plateau, self.max_temperature - 1.0
+        above = maximum(absolute(tempering) - self.tempering_plateau, 0.0 * tempering) / width
         scale = 1.0 / (1.0 + rise * above**3)
         slope = scale**2 * rise * 3.0 * above**2 / width
         return scale, where(tempering < 0.0, slope, -slope)
@@ -163,9 +164,10 @@ class TactHMC:
 
     def _shares(self, state):
         """How much of each node the linear interpolation takes at |ξ|, `(walkers, nodes)`; they add up to 1."""
-        above = maximum(absolute(state.tempering) - self.plateau, 0.0 * state.tempering) / (1.0 - self.plateau)
-        nodes = constant(np.arange(self.bias_nodes)[None, :], above)
-        distance = absolute((self.bias_nodes - 1.0) * above[:, None] - nodes)
+        width = 1.0 - self.tempering_plateau
+        above = maximum(absolute(state.tempering) - self.tempering_plateau, 0.0 * state.tempering) / width
+        nodes = constant(np.arange(self.tempering_nodes)[None, :], above)
+        distance = absolute((self.tempering_nodes - 1.0) * above[:, None] - nodes)
         return maximum(1.0 - distance, 0.0 * distance)
 
     def _learnt(self, state):
@@ -222,15 +224,19 @@ class TactHMC:
         own = exp(-turn) * momentum + spread * as_float64(noise.normal(momentum.shape))
         return state._replace(momentum=moved.momentum, tempering_momentum=own)
 
+    def labels(self, state) -> dict:
+        """The last column of run.csv: 1 on the plateau, else 0, `(walkers,)`."""
+        return {"weight": state.weight}
+
     def get_config(self) -> dict:
         return {
             "sampler": self.name,
             "friction": self.friction,
             "thermal_mass": self.thermal_mass,
             "max_temperature": self.max_temperature,
-            "plateau": self.plateau,
+            "tempering_plateau": self.tempering_plateau,
             "tempering_steps": self.tempering_steps,
-            "bias_nodes": self.bias_nodes,
+            "tempering_nodes": self.tempering_nodes,
         }
 
 

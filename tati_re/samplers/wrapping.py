@@ -12,6 +12,12 @@ FORWARDED = ("has_momentum", "metropolis", "full_batch", "current", "gradients_p
 """Attributes that a wrapper has from the sampler inside."""
 
 
+def forward_labels(wrapper) -> None:
+    """Gives a wrapper the labels of the sampler inside, whose fields its own state has too."""
+    if hasattr(wrapper.inner, "labels"):
+        wrapper.label_names, wrapper.labels = wrapper.inner.label_names, wrapper.inner.labels
+
+
 @cache
 def _extended(base: type, names: tuple[str, ...]) -> type:
     fields = [name for name in base._fields if name != "rung"]

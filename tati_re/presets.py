@@ -1,0 +1,85 @@
+"""Methods that are known by a name of their own, each a set of options: `--sampler RENHD` stands for its parts.
+
+`tati-sample --sampler RENHD --print-config` shows what a name expands to; an option that is given goes before the
+preset's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_LADDER = {"num_replicas": 12, "temperature_ratio": 1.2}
+_PAIR = {"num_replicas": 2, "swap_rule": "corrected"}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "RENHD": {
+        "sampler": "BADODAB",
+        **_LADDER,
+        "swap_rule": "barker_compensated",
+        "exchange_every": 200,
+    },
+    "renhd_euler": {"sampler": "SGNHT", **_LADDER, "swap_rule": "barker_compensated", "exchange_every": 200},
+    "RELD": {"sampler": "SGLD", **_LADDER, "swap_rule": "barker_compensated", "exchange_every": 200},
+    "reSGLD": {"sampler": "SGLD", **_PAIR, "temperature_ratio": 10.0, "exchange_every": 1},
+    "reSGHMC": {"sampler": "SGHMC", **_PAIR, "temperature_ratio": 5.0, "exchange_every": 10},
+    "RE-HMC": {
+        "sampler": "HMC",
+        "num_replicas": 16,
+        "temperature": 0.01,
+        "max_temperature": 1.0,
+        "num_leapfrog_steps": 100,
+        "target_acceptance": 0.65,
+        "step_size_tuning": "baldock",
+        "exchange_every": 1,
+        "swap_schedule": "random_neighbours",
+    },
+    "simulated_tempering": {"sampler": "BAOAB", "num_replicas": 6, "temperature_ratio": 1.2, "exchange": "tempering"},
+}
+"""Options by the name of a preset."""
+
+NOTES = {
+    "RENHD": "replica exchange Nosé-Hoover dynamics (Luo et al. 2019), by BADODAB in place of its Euler step; the "
+    "compensated rule at a noise variance of 1, where the paper has 0.2",
+    "renhd_euler": "its algorithm 2 as published: Euler steps, whose configurational temperature is low by half the "
+    "friction of a step (5 % at c = 0.1)",
+    "RELD": "replica exchange Langevin dynamics, its baseline: overdamped walkers on the same ladder",
+    "reSGLD": "Deng et al. 2020: two SGLD chains at temperatures 1 and 10, the corrected rule",
+    "reSGHMC": "Deng et al. 2020: two SGHMC chains, the second five times as hot; F is correction_factor, a step size "
+    "for each is step_sizes, annealing is temperature_schedule",
+    "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each and frozen",
+    "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder by itself",
+}
+"""What each preset is."""
+
+_BY_NAME = {name.upper(): name for name in PRESETS}
+
+
+def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the preset that `sampler` names put in place of it; what else is given goes first.
+
+    A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature.
+
+    Args:
+        values: Options by name.
+    """
+    name = values.get("sampler")
+    preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}
+    if not preset:
+        return dict(values)
+    left_out = {"sampler"}
+    if values.get("temperatures"):
+        left_out |= {"num_replicas", "temperature_ratio", "max_temperature", "temperature"}
+    if values.get("max_temperature") is not None:
+        left_out.add("temperature_ratio")
+    if values.get("temperature_ratio") is not None:
+        left_out.add("max_temperature")
+    if values.get("tempering") == "likelihood":
+        left_out |= {"temperature_ratio", "max_temperature"}
+    if values.get("inverse_temperature") is not None:
+        left_out.add("temperature")
+    if values.get("exchange") in ("none", "infinite"):
+        left_out |= {"swap_rule", "swap_schedule"}
+    kept = {key: value for key, value in preset.items() if key not in left_out or key == "sampler"}
+    given = {key: value for key, value in values.items() if key != "sampler"}
+    return {**kept, **given, "sampler": preset["sampler"]}
