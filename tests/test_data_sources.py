@@ -121,6 +121,14 @@ def test_bad_table_of_numbers(tmp_path, text, words):
     assert words in said(load_data, write(tmp_path / "a.txt", text))
 
 
+def test_classes_are_numbers(tmp_path):
+    path = write(tmp_path / "a.csv", "size,kind\n1,setosa\n")
+    assert said(load_data, path) == (
+        "a.csv, line 2, column 'kind' is no finite number. Received: setosa. "
+        "Expected: a number; classes are counted from 0."
+    )
+
+
 # NPZ
 
 
@@ -227,7 +235,8 @@ def test_tfrecord_of_images(tf, tmp_path):
     assert load_data(coloured, 0).inputs.shape == (7, 2, 2, 5)
     flat = records(tf, tmp_path / "c.tfrecord.gz", images(), compressed=True)
     assert load_data(flat, 0).inputs.shape == (7, 20)
-    assert load_data([flat, flat], 0).num_examples == 14
+    shard = records(tf, tmp_path / "c.tfrecord-00001-of-00002", images())
+    assert load_data([flat, shard], 0).num_examples == 14
     assert load_data(path, test_data=[path]).test_inputs.shape == (7, 4, 5)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,11 +146,11 @@ def shown(source: object) -> str:
 
 
 def _suffix(path: Path) -> str:
-    """Returns the suffix that says the type of a file: `.tfrecord` for `a.tfrecord.gz`."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes[-1:] == [".gz"] and suffixes[-2:-1] and suffixes[-2] in RECORDS:
-        return suffixes[-2]
-    return suffixes[-1] if suffixes else ""
+    """Returns the suffix that says the type of a file: `.tfrecord` also for `a.tfrecord.gz` and
+    `a.tfrecord-00000-of-00010`."""
+    name = path.name.lower()
+    found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
+    return found[1] if found else Path(name).suffix
 
 
 def _existing(source: str | Path) -> Path:

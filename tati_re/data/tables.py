@@ -107,7 +107,7 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
         InputError: A file of another kind, no examples, a line with another number of cells, a cell that is no number.
     """
     used = [*choice.inputs, *choice.labels]
-    table = _numbers(path, names, used)
+    table = _numbers(path, names, used, choice.labels)
     count = len(choice.inputs)
     inputs = np.ascontiguousarray(table[:, :count])
     return Contents(inputs, table[:, count:], (), path.name, choice.inputs, by_value=True)
@@ -143,7 +143,7 @@ def _body(path: Path, white: bool) -> Iterator[tuple[int, str]]:
     yield from lines
 
 
-def _numbers(path: Path, names: Sequence[str], used: Sequence[str]) -> np.ndarray:
+def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> np.ndarray:
     """Returns the columns `used`, in this order."""
     columns, white = [list(names).index(name) for name in used], _white(path)
     everything = sorted(columns) == list(range(len(names)))
@@ -166,10 +166,10 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str]) -> np.ndarra
         raise InputError(f"{path.name} has no examples.", path, "one line an example below the header")
     if table is not None and table.shape[1] == len(columns) and np.isfinite(table).all():
         return table[:, columns] if everything else table
-    raise _bad_cell(path, names, used)
+    raise _bad_cell(path, names, used, labels)
 
 
-def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str]) -> InputError:
+def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> InputError:
     """Finds what is wrong with the first bad line; the fast reader does not say it in the words of the file."""
     white = _white(path)
     for number, line in _body(path, white):
@@ -179,7 +179,8 @@ def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str]) -> InputErr
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell) and np.isfinite(float(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
-                return InputError(f"{place} is no finite number.", cell or "an empty cell")
+                expected = "a number; classes are counted from 0" if name in labels else "a number"
+                return InputError(f"{place} is no finite number.", cell or "an empty cell", expected)
     return InputError(f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas")
 
 
