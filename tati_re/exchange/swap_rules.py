@@ -12,6 +12,7 @@ import numpy as np
 
 from tati_re.errors import InputError, nearest
 from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
+from tati_re.exchange.correction import Correction
 from tati_re.samplers.functions import (
     as_float64,
     constant,
@@ -249,7 +250,7 @@ class Corrected:
 
     Rule: accept with probability min(1, e^(D - V/(2F))). F = 1 is exact for Gaussian noise of known variance. F > 1
     accepts more and leaves a part of the noise uncorrected: the ratio of acceptances at D = 1 is e^0.80 for F = 2 at
-    V = 2, in place of e. A factor that changes during a run is V divided by it, with F = 1 here.
+    V = 2, in place of e. A factor that changes during a run is V divided by it, with F as it was at the start here.
 
     Source: Deng et al. 2020, eq. 10 to 12; V is the variance of D, (1/T_i - 1/T_j)² times the sum of the variances of
     two independent energies, or that of the paired difference where both see one batch.
@@ -257,6 +258,8 @@ class Corrected:
     Args:
         factor: F above 0. Default: 1.
         target_variance: σ*² above 0 that the batch grows for. Default: `None`, one mini-batch, as published.
+        correction: How replica exchange averages V from swap to swap, and changes F. Default: the mean of all
+            estimates, as published, and one F.
 
     Raises:
         InputError: A factor or target that is not above 0.
@@ -265,13 +268,21 @@ class Corrected:
     name = "corrected"
     exact = False
 
-    def __init__(self, factor: float = 1.0, target_variance: float | None = None) -> None:
+    def __init__(
+        self, factor: float = 1.0, target_variance: float | None = None, correction: Correction | None = None
+    ) -> None:
         if not factor > 0:
             raise InputError("correction_factor: out of range.", received=factor, expected="above 0")
         self.factor = float(factor)
         self.target_variance = _checked_target(target_variance)
+        self.correction = correction or Correction()
         self.biased = None
-        if self.factor != 1:
+        if self.correction.varies:
+            self.biased = (
+                f"correction_decay {self.correction.decay:g} and correction_growth {self.correction.growth:g} change "
+                f"correction_factor {self.factor:g} by what happened before, and swaps are exact at 1 only."
+            )
+        elif self.factor != 1:
             part = "too small" if self.factor > 1 else "too large"
             self.biased = (
                 f"correction_factor {self.factor:g} makes the correction for noisy energies {part}: cold replicas "
@@ -285,7 +296,8 @@ class Corrected:
         return _metropolis(as_float64(log_ratio) - as_float64(variance) / (2.0 * self.factor))
 
     def get_config(self) -> dict[str, Any]:
-        return {"swap_rule": self.name, "factor": self.factor, "target_variance": self.target_variance}
+        config = {"swap_rule": self.name, "factor": self.factor, "target_variance": self.target_variance}
+        return {**config, **self.correction.get_config()}
 
 
 class Naive:
@@ -329,7 +341,12 @@ SWAP_RULES: dict[str, type] = {
 }
 
 
-def make_swap_rule(name: str, swap_variance: float | None = None, correction_factor: float = 1.0) -> SwapRule:
+def make_swap_rule(
+    name: str,
+    swap_variance: float | None = None,
+    correction_factor: float = 1.0,
+    correction: Correction | None = None,
+) -> SwapRule:
     """Returns a rule of `SWAP_RULES`.
 
     Args:
@@ -337,6 +354,7 @@ def make_swap_rule(name: str, swap_variance: float | None = None, correction_fac
         swap_variance: σ*² of the rules on noisy energies. Default: 1 for "penalty" and "barker_compensated", else one
             mini-batch as it comes.
         correction_factor: F of "corrected". Default: 1.
+        correction: How "corrected" averages its variance and changes F; others have no use for it.
 
     Raises:
         InputError: An unknown name, a value out of its range, or one that the rule has no use for.
@@ -355,7 +373,7 @@ def make_swap_rule(name: str, swap_variance: float | None = None, correction_fac
             )
         given["target_variance"] = swap_variance
     if name == "corrected":
-        given["factor"] = correction_factor
+        given |= {"factor": correction_factor, "correction": correction}
     elif correction_factor != 1:
         raise InputError(f"correction_factor: '{name}' has none.", correction_factor, "swap_rule 'corrected'")
     return maker(**given)

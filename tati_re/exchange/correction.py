@@ -1,0 +1,146 @@
+"""The variance that a corrected swap subtracts, averaged from swap to swap, and the schedule of its factor.
+
+A rule that corrects for noisy energies needs the variance of D. Each attempt estimates it from its own mini-batch; here
+these estimates are averaged in the state, one average for each pair of neighbouring rungs of each ladder,
+
+    v <- (1 - g) v + g ṽ,   V = f² v/n (1 - n/N),   f = β_i λ_i - β_j λ_j,
+
+with v the variance of N (l_i - l_j), the difference of the losses of one example under the two replicas: it contains
+neither temperatures nor the size of the batch, so that it stays right when a ladder moves or a batch grows.
+
+Source: Deng, Feng, Gao, Liang and Lin, Non-convex learning via replica exchange stochastic gradient MCMC (2020),
+algorithm 1. There v is the variance of one energy, 2 v that of the difference of two independent ones; here both
+replicas see the same examples, and v is that of the difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.exchange.variance import correction_factor, smoothed_variance
+from tati_re.samplers.functions import as_float64, constant, maximum, sum_over, where, zeros_like
+
+STEPS_OF_GROWTH = 1_000
+"""Steps in which the factor grows by `growth`: the published unit, an epoch, means nothing where no epochs are."""
+
+
+class Smoothed(NamedTuple):
+    """What is remembered from swap to swap, float64.
+
+    Attributes:
+        variance: v of each pair of neighbours, `(ladders, rungs - 1)`.
+        updates: m, estimates behind it, `(ladders, rungs - 1)`.
+        tries: Attempts of the pair, `(ladders, rungs - 1)`.
+        swaps: Accepted swaps of the ladder, `(ladders,)`.
+    """
+
+    variance: Any
+    updates: Any
+    tries: Any
+    swaps: Any
+
+
+class Correction:
+    """How the variance is averaged, and how the factor F changes in a run: F α^swaps growth^(step/1000).
+
+    Args:
+        gain: g in (0, 1]. Default: `None`, 1/m at the m-th estimate, the mean of all of them.
+        every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, since an attempt brings its
+            estimate along.
+        decay: α in (0, 1], for each accepted swap of a ladder. Default: 1; published for CIFAR: 0.8.
+        growth: At least 1, for each 1,000 steps. Default: 1; published: 1.02 an epoch.
+
+    Raises:
+        InputError: A value out of its range.
+    """
+
+    def __init__(self, gain: float | None = None, every: int = 1, decay: float = 1.0, growth: float = 1.0) -> None:
+        if gain is not None and not 0 < gain <= 1:
+            raise InputError("variance_gain: out of range.", gain, "above 0, up to 1")
+        if every < 1:
+            raise InputError("variance_every: out of range.", every, "at least 1 attempt")
+        if not 0 < decay <= 1:
+            raise InputError("correction_decay: out of range.", decay, "above 0, up to 1")
+        if not growth >= 1:
+            raise InputError("correction_growth: out of range.", growth, "at least 1")
+        self.gain, self.every = gain, int(every)
+        self.decay, self.growth = float(decay), float(growth)
+
+    @property
+    def varies(self) -> bool:
+        """The factor changes during a run."""
+        return self.decay != 1 or self.growth != 1
+
+    def start(self, num_ladders: int, num_rungs: int) -> Smoothed:
+        """Nothing seen yet, NumPy arrays: the first estimate of a pair replaces the 0."""
+        pairs = np.zeros((num_ladders, num_rungs - 1))
+        return Smoothed(pairs, pairs, pairs, np.zeros(num_ladders))
+
+    def updated(self, state: Smoothed, pairs, found) -> Smoothed:
+        """The averages with the estimates of a round.
+
+        Args:
+            state: Before it.
+            pairs: `low`, `high`, `valid`, `(ladders, pairs)`; others than neighbours are passed over.
+            found: ṽ of each pair, `(ladders, pairs)`.
+        """
+        here = _neighbours(state, pairs)
+        tried = sum_over(as_float64(here), -2)[..., 0, :]
+        estimate = _picked(here, found[..., :, None], -2)[..., 0, :]
+        due = (tried > 0) & (state.tries % self.every == 0)
+        updates = state.updates + as_float64(due)
+        number = maximum(updates, as_float64(1.0))
+        gain = None if self.gain is None else where(number > 1, as_float64(self.gain), 1.0 / number)
+        variance = smoothed_variance(state.variance, estimate, number, gain)
+        return Smoothed(where(due, variance, state.variance), updates, state.tries + tried, state.swaps)
+
+    def applied(self, state: Smoothed, pairs, difference, slope, num_examples: int):
+        """The averages after a round's estimates, and its differences with the averaged variance V.
+
+        Args:
+            state: Before the round.
+            pairs: Which rungs.
+            difference: What was estimated: :class:`tati_re.exchange.differences.Difference`.
+            slope: f of each pair, `(ladders, pairs)` or `(pairs,)`.
+            num_examples: N.
+
+        Returns:
+            The new state, and the difference; a pair that is no pair of neighbours keeps its own estimate.
+        """
+        state = self.updated(state, pairs, difference.example_variance)
+        here = _neighbours(state, pairs)
+        is_one = sum_over(as_float64(here), -1)[..., 0] > 0
+        average = _picked(here, state.variance[..., None, :], -1)[..., 0]
+        left = maximum(1.0 - difference.count / num_examples, as_float64(0.0))
+        variance = slope**2 * average / difference.count * left
+        return state, difference._replace(variance=where(is_one, variance, difference.variance))
+
+    def counted(self, state: Smoothed, accepted) -> Smoothed:
+        """With the accepted swaps of a round, bool `(ladders, pairs)`."""
+        return state._replace(swaps=state.swaps + sum_over(as_float64(accepted), -1)[..., 0])
+
+    def factor(self, state: Smoothed, step):
+        """F_k/F_0 of each ladder before step number `step`, `(ladders, 1)`."""
+        return correction_factor(1.0, state.swaps, as_float64(step) / STEPS_OF_GROWTH, self.decay, self.growth)[:, None]
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "variance_gain": self.gain,
+            "variance_every": self.every,
+            "correction_decay": self.decay,
+            "correction_growth": self.growth,
+        }
+
+
+def _neighbours(state: Smoothed, pairs):
+    """Which average each pair has, bool `(ladders, pairs, rungs - 1)`."""
+    lower = constant(np.arange(state.variance.shape[-1]), pairs.low)
+    return (pairs.low[..., None] == lower) & (pairs.valid & (pairs.high == pairs.low + 1))[..., None]
+
+
+def _picked(here, values, axis: int):
+    """Sum of the values that are meant; a product with 0 would carry a NaN of the others along."""
+    return sum_over(where(here, values, zeros_like(values)), axis)
