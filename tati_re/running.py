@@ -233,6 +233,8 @@ class Running:
                     f"learning rate {self._rate(stage):g}, {batch}."
                 )
         unused = [*unused_options(options, self.method), *unused_replica_options(options, self.method)]
+        if sentence := getattr(self.method, "swap_bias", None):
+            self.progress.message(sentence)
         if self.kind == "sample" and unused:
             self.progress.message(f"Not used by {self.method.name} as it is set up: {', '.join(unused)}.")
         if flat.has_training_state and self.kind == "sample":
