@@ -223,7 +223,7 @@ def _bias_factor(beta, sd, wanted: float) -> float | None:
 
 
 def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> tuple[str, ...]:
-    worst, rungs = int(np.argmax(apart)), ladder.num_rungs
+    worst, rungs = int(np.argmax(np.round(apart, 9))), ladder.num_rungs
     posterior = ladder.tempering == "posterior"
     symbol, shown = ("T", ladder.temperature) if posterior else ("λ", ladder.likelihood_weight)
     pair = f"between {symbol} = {shown[worst]:.4g} and {shown[worst + 1]:.4g}"

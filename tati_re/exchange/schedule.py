@@ -1,8 +1,8 @@
 """Schedules: which rungs try to exchange their replicas in a round.
 
 A schedule is a rule `pairs(round, uniforms, num_ladders) -> (low, high, valid)` for NumPy and TensorFlow alike: R // 2
-pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product law
-of the rungs is kept whatever the schedule, as long as it does not look at the energies.
+pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product
+law of the rungs is kept whatever the schedule, as long as it does not look at the energies.
 
 :func:`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability.
 """

@@ -1,0 +1,322 @@
+"""The well-tempered ensemble: a bias A_r(U) on each rung flattens the energies, so that rungs far apart exchange.
+
+A rung r samples exp(-β_r (U + A_r(U))). Deposits grow A until A_r(E) = (γ - 1)/γ T_r log π_r(E) + const, with π_r the
+density of the energies without bias: those sampled then have the density π_r^(1/γ), their spread is √γ times as large,
+and the log ratio of a swap is (1/γ) (β_j - β_k) (U_j - U_k) (Bonomi and Parrinello 2010; Luo et al., appendix, with the
+bias in the swap and the sign of the weights put right). The bias belongs to the rung: it does not travel with replicas.
+
+U has to be the full potential: a mini-batch's makes A fit its noise, and its force biased.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.samplers.functions import (
+    absolute,
+    as_float64,
+    as_int32,
+    exp,
+    floor,
+    is_finite,
+    largest,
+    log,
+    maximum,
+    minimum,
+    reshape,
+    sqrt,
+    sum_over,
+    take,
+    transpose,
+    where,
+)
+
+_OCCUPIED = 1e-4
+"""Cells with less than this many T of bias may fall off the grid."""
+
+_REACH = 4.0
+"""Kernel widths that have to fit between an energy and the end of the grid."""
+
+
+class Bias(NamedTuple):
+    """A_r on a grid of energies for each rung; a field of a sampler's state. float64.
+
+    Attributes:
+        heights: A at the cells, `(rungs, cells)`.
+        origin: Energy of the first cell, `(rungs,)`.
+        width: Between two cells, `(rungs,)`.
+        mean: Of the energies seen, exponentially forgotten, `(rungs,)`.
+        variance: Of the same, `(rungs,)`.
+        count: Energies seen, `(rungs,)`.
+        refused: Energies that were not deposited, `(rungs,)`.
+    """
+
+    heights: Any
+    origin: Any
+    width: Any
+    mean: Any
+    variance: Any
+    count: Any
+    refused: Any
+
+
+def value(bias: Bias, energy, rung):
+    """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope.
+
+    Args:
+        bias: Of all rungs.
+        energy: U, float64, of any shape.
+        rung: Index of its rung, int32, of the same shape.
+    """
+    return _hermite(bias, energy, rung)[0]
+
+
+def slope(bias: Bias, energy, rung):
+    """A' = dA/dU, the exact derivative of :func:`value`; arguments as there."""
+    return _hermite(bias, energy, rung)[1]
+
+
+def force_factor(bias: Bias, energy, rung):
+    """1 + A'(U), what ∇U is multiplied with; arguments as of :func:`value`."""
+    return 1.0 + slope(bias, energy, rung)
+
+
+def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
+    """What the bias adds to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)].
+
+    Args:
+        bias: Of all rungs.
+        inverse_temperature: β, `(rungs,)`.
+        energy_low: U of the replica on the lower rung of each pair.
+        energy_high: U of the one on the higher rung.
+        low: Index of the lower rung, int32.
+        high: Index of the higher rung, int32.
+    """
+    at_low = value(bias, energy_low, low) - value(bias, energy_high, low)
+    at_high = value(bias, energy_high, high) - value(bias, energy_low, high)
+    return take(inverse_temperature, low) * at_low + take(inverse_temperature, high) * at_high
+
+
+def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
+    """(β_l - β_h)(U_l - U_h) and the :func:`swap_term`; arguments as there."""
+    plain = (take(inverse_temperature, low) - take(inverse_temperature, high)) * (energy_low - energy_high)
+    return plain + swap_term(bias, inverse_temperature, energy_low, energy_high, low, high)
+
+
+def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
+    """What noise of U_l and of U_h is multiplied with in the log ratio, to first order.
+
+    Returns:
+        d log ratio/dU_l = β_l (1 + A_l'(U_l)) - β_h (1 + A_h'(U_l)), and d log ratio/dU_h, of opposite sign where
+        there is no bias; the variance of the log ratio is Σ factor² var(U) for independent noise.
+    """
+    cold, hot = take(inverse_temperature, low), take(inverse_temperature, high)
+    of_low = cold * force_factor(bias, energy_low, low) - hot * force_factor(bias, energy_low, high)
+    of_high = hot * force_factor(bias, energy_high, high) - cold * force_factor(bias, energy_high, low)
+    return of_low, of_high
+
+
+def log_weight(bias: Bias, inverse_temperature, energy, rung):
+    """β A(U), the logarithm of the weight of a sample in averages of its rung without bias.
+
+    Frozen bias only: weights of samples taken while A still grew belong to different ensembles.
+    """
+    return take(inverse_temperature, rung) * value(bias, energy, rung)
+
+
+class WellTempered:
+    """How the bias grows.
+
+    Rule of a deposit at U on rung r, for all cells E:
+        A_r(E) += h T_r (1 + n/n₀)^-κ exp(-A_r(U)/((γ - 1) T_r)) exp(-(E - U)²/(2w²))
+    with n the number of energies seen; h is a height for each deposit, not a rate in time. The exponential lets heights
+    fall as 1/n by itself. The kernel's width w is a part of the energies' running standard deviation, and no less than
+    two cells. Call :meth:`deposit` during the burn-in only, and use the bias frozen from there on.
+
+    The grid has a fixed number of cells. Where an energy comes near its end, it is shifted, or the width of its cells
+    is doubled, with A kept at the old cells; where cells have become coarse against the spread of the energies, after a
+    long way down, their width is halved about the mean. An energy that is not finite is not counted. One that is
+    `max_jump` standard deviations away is not deposited, and enters the running mean and variance at this distance, so
+    that what stays there is accepted in the end.
+
+    Args:
+        bias_factor: γ, above 1: how many times larger the variance of the energies becomes.
+        height: h, in units of T. Default: 0.5.
+        decay: κ, 0 to 1; 0 leaves h constant. Default: 0.
+        decay_after: n₀, energies. Default: 1000.
+        cells: Number of cells for each rung, at least 32. Default: 512.
+        kernel_width: In standard deviations of the energies. Default: 0.25.
+        max_jump: In standard deviations (no less than T) of the energies. Default: 10.
+        memory: Energies that running mean and variance remember. Default: 1000.
+
+    Raises:
+        InputError: Values out of range.
+    """
+
+    def __init__(
+        self,
+        bias_factor: float,
+        height: float = 0.5,
+        decay: float = 0.0,
+        decay_after: float = 1000.0,
+        cells: int = 512,
+        kernel_width: float = 0.25,
+        max_jump: float = 10.0,
+        memory: float = 1000.0,
+    ) -> None:
+        if not (math.isfinite(bias_factor) and bias_factor > 1):
+            raise InputError("bias_factor is out of range.", bias_factor, "above 1, which is no bias")
+        for name, given in (
+            ("height", height),
+            ("decay_after", decay_after),
+            ("kernel_width", kernel_width),
+            ("max_jump", max_jump),
+            ("memory", memory),
+        ):
+            if not (math.isfinite(given) and given > 0):
+                raise InputError(f"{name} is out of range.", given, "above 0")
+        if not 0 <= decay <= 1:
+            raise InputError("decay is out of range.", decay, "from 0 to 1")
+        if cells < 32:
+            raise InputError("cells is out of range.", cells, "at least 32")
+        self.bias_factor, self.height, self.decay, self.decay_after = bias_factor, height, decay, decay_after
+        self.cells, self.kernel_width, self.max_jump, self.memory = cells, kernel_width, max_jump, memory
+
+    def get_config(self) -> dict[str, Any]:
+        return {"bias_factor": self.bias_factor, "bias_rate": self.height, "bias_width": self.kernel_width}
+
+    def init(self, energy, inverse_temperature) -> Bias:
+        """No bias yet, on grids of cells T/4 apart.
+
+        Args:
+            energy: About where the energies of each rung will be, float64 `(rungs,)`; finite.
+            inverse_temperature: β, float64 `(rungs,)`.
+        """
+        temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
+        width = zeros + 0.25 * temperature
+        heights = zeros[:, None] * np.zeros(self.cells)
+        origin = energy - 0.5 * (self.cells - 1) * width
+        return Bias(heights, origin, width, energy, zeros, zeros, zeros)
+
+    def deposit(self, bias: Bias, energy, rung, inverse_temperature) -> Bias:
+        """The bias after all walkers' energies are counted, the grids are laid anew where they must, and heights grow.
+
+        Args:
+            bias: Of all rungs.
+            energy: U of the walkers on all data, float64 `(walkers,)`.
+            rung: Their rungs, int32 `(walkers,)`.
+            inverse_temperature: β, float64 `(rungs,)`.
+        """
+        rungs = bias.heights.shape[0]
+        temperature = 1.0 / inverse_temperature
+        finite = is_finite(energy)
+        safe = where(finite, energy, take(bias.mean, rung))
+        reach = take(self.max_jump * maximum(sqrt(bias.variance), temperature), rung)
+        first = take(bias.count, rung) < 1.0
+        off = safe - take(bias.mean, rung)
+        near = first | (absolute(off) <= reach)
+        used = finite & near
+        on_rung = as_float64(rung[:, None] == np.arange(rungs, dtype=np.int32))
+        clipped = where(near, safe, take(bias.mean, rung) + maximum(minimum(off, reach), -reach))
+        bias = self._counted(bias, clipped, on_rung * as_float64(finite)[:, None], on_rung * as_float64(used)[:, None])
+        kernel_width = self._kernel_widths(bias)
+        bias = self._laid(bias, safe, on_rung, used, kernel_width, temperature)
+        return self._grown(bias, safe, rung, on_rung * as_float64(used)[:, None], temperature)
+
+    def _counted(self, bias: Bias, energy, finite, used) -> Bias:
+        """Running mean and variance with the walkers' energies, all of one rung at once."""
+        seen = _over_walkers(finite)
+        share = seen / maximum(minimum(bias.count + seen, maximum(seen, self.memory)), 1.0)
+        mean = _over_walkers(finite * energy[:, None]) / maximum(seen, 1.0)
+        spread = _over_walkers(finite * (energy[:, None] - mean) ** 2) / maximum(seen, 1.0)
+        change = where(seen > 0.0, mean - bias.mean, 0.0 * mean)
+        variance = (1.0 - share) * (bias.variance + share * change**2) + share * spread
+        return bias._replace(
+            mean=bias.mean + share * change,
+            variance=variance,
+            count=bias.count + seen,
+            refused=bias.refused + seen - _over_walkers(used),
+        )
+
+    def _kernel_widths(self, bias: Bias):
+        return maximum(self.kernel_width * sqrt(bias.variance), 2.0 * bias.width)
+
+    def _laid(self, bias: Bias, energy, on_rung, used, kernel_width, temperature) -> Bias:
+        """The grids laid anew where energies come near their ends, or cells are too coarse."""
+        cells, last = np.arange(self.cells), self.cells - 1
+        here = (on_rung > 0.0) & used[:, None]
+        margin = _REACH * kernel_width
+        far = 0.0 * energy[:, None] + float("inf")
+        top = largest(where(here, energy[:, None], -far), 0) + margin
+        bottom = -largest(where(here, -energy[:, None], -far), 0) - margin
+        end = bias.origin + last * bias.width
+        # The part of the grid that has to be kept: what is occupied; of a coarse grid what is near the mean.
+        sd = sqrt(bias.variance)
+        coarse = (bias.width > 0.5 * sd) & (bias.width > 0.3 * temperature) & (bias.count > 0.5 * self.memory)
+        occupied = bias.heights > _OCCUPIED * temperature[:, None]
+        first_cell = -largest(where(occupied, -1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights - last), 1)
+        last_cell = largest(where(occupied, 1.0 * cells + 0.0 * bias.heights, 0.0 * bias.heights), 1)
+        low, high = bias.origin + first_cell * bias.width, bias.origin + last_cell * bias.width
+        some = high >= low
+        near = 0.1 * self.cells * bias.width
+        low = where(coarse, maximum(low, bias.mean - near), low)
+        high = where(coarse, minimum(high, bias.mean + near), high)
+        low, high = where(some, minimum(low, bottom), bottom), where(some, maximum(high, top), top)
+        seen = top >= bottom
+        low, high = where(seen, low, bias.origin), where(seen, high, end)
+        leaves = seen & ((bottom < bias.origin) | (top > end))
+        width = where(coarse & seen, 0.5 * bias.width, bias.width)
+        # Two cells are lost to the alignment below.
+        needed = maximum((high - low) / ((last - 2.0) * width), 1.0)
+        width = width * exp(math.log(2.0) * -floor(-log(needed) / math.log(2.0) + 1e-12))
+        # A cell of the new grid lies on each old one, or on each second.
+        middle = 0.5 * (low + high) - 0.5 * last * width
+        origin = bias.origin + bias.width * floor((middle - bias.origin) / bias.width + 0.5)
+        moved = leaves | (coarse & seen)
+        width, origin = where(moved, width, bias.width), where(moved, origin, bias.origin)
+        rung = np.zeros((1, self.cells), np.int32) + np.arange(bias.heights.shape[0], dtype=np.int32)[:, None]
+        heights = value(bias, origin[:, None] + width[:, None] * cells, rung)
+        heights = where(moved[:, None], heights, bias.heights)
+        return bias._replace(heights=heights, origin=origin, width=width)
+
+    def _grown(self, bias: Bias, energy, rung, used, temperature) -> Bias:
+        hot = take(temperature, rung)
+        count = take(bias.count, rung)
+        height = self.height * hot * exp(-self.decay * log(1.0 + count / self.decay_after))
+        height = height * exp(-value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
+        cell = (energy - take(bias.origin, rung)) / take(bias.width, rung)
+        across = take(bias.width / self._kernel_widths(bias), rung)
+        kernel = exp(-0.5 * ((np.arange(self.cells) - cell[:, None]) * across[:, None]) ** 2)
+        return bias._replace(heights=bias.heights + transpose(used * height[:, None]) @ kernel)
+
+
+def _over_walkers(values):
+    return sum_over(values, 0)[0]
+
+
+def _hermite(bias: Bias, energy, rung):
+    """A and A' by cubic interpolation: slopes at the cells are central differences, 0 at the two ends."""
+    rungs, cells = bias.heights.shape
+    width = take(bias.width, rung)
+    cell = (energy - take(bias.origin, rung)) / width
+    inside = maximum(minimum(cell, cells - 1.0), 0.0)
+    begin = minimum(floor(inside), cells - 2.0)
+    t = inside - begin
+    flat = reshape(bias.heights, (rungs * cells,))
+    offset = rung * cells
+    at = [
+        take(flat, offset + as_int32(maximum(minimum(begin + step, cells - 1.0), 0.0)))
+        for step in (-1.0, 0.0, 1.0, 2.0)
+    ]
+    first = where(begin < 0.5, 0.0 * t, 0.5 * (at[2] - at[0]))
+    second = where(begin > cells - 2.5, 0.0 * t, 0.5 * (at[3] - at[1]))
+    rise = at[2] - at[1]
+    curve, bend = 3.0 * rise - 2.0 * first - second, first + second - 2.0 * rise
+    height = at[1] + t * (first + t * (curve + t * bend))
+    outside = (cell < 0.0) | (cell > cells - 1.0)
+    slant = (first + t * (2.0 * curve + 3.0 * t * bend)) / width
+    return height, where(outside, 0.0 * t, slant)
