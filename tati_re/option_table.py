@@ -142,6 +142,9 @@ class Options(BaseModel):
     leapfrog_jitter: float = _sampler(
         0.5, "relative spread of the random trajectory length of HMC and HMC1", ge=0, le=1
     )
+    walls: Literal["reject", "reflect"] = _sampler(
+        "reject", "HMC and HMC1 at the walls of the box prior: reject the trajectory, or reflect it; the law is the same"
+    )
     target_acceptance: float | None = _sampler(
         None,
         "tune the step size in the burn-in for this acceptance (HMC, HMC1, GHMC, MALA, RWMH); none: no tuning",
@@ -243,6 +246,15 @@ class Options(BaseModel):
         "+ 1; descent: fresh, and down on the full batch",
     )
     descent_steps: int = _replicas(1000, "replica_start descent: steps of the descent, a gradient of all data each", ge=1)
+    bias: Literal["none", "well_tempered"] = _replicas(
+        "none", "well_tempered: a bias on the energies, grown in the burn-in, makes them overlap between rungs"
+    )
+    bias_factor: float = _replicas(10.0, "gamma: how many times larger the bias makes the variance of U", gt=1)
+    bias_rate: float = _replicas(0.5, "height of a deposit of the bias, in units of the rung's temperature", gt=0)
+    bias_width: float = _replicas(0.25, "width of a deposit, in standard deviations of the rung's energies", gt=0)
+    bias_energies: Literal["full", "batch"] = _replicas(
+        "full", "energies that the bias acts on; batch: those of mini-batches, which biases forces"
+    )
     trajectory_rungs: Literal["target", "all"] = _replicas("target", "whose positions are stored and averaged")
 
     optimizer: str = _training(

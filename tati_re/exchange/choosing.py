@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tati_re.bias.well_tempered import WellTempered
 from tati_re.errors import InputError
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
@@ -58,9 +59,13 @@ def with_replicas(sampler, options, exact: bool, prior):
                 expected="another sampler, or no ladder",
             )
         return sampler
-    ladder = ladder_of(options)
+    ladder, biased = ladder_of(options), options.bias != "none"
     if ladder is None:
-        return sampler
+        if not biased:
+            return sampler
+        ladder = make_ladder(temperature=options.kT, step_size=options.step_size)
+    if biased:
+        _check_bias(options, exact)
     if options.tempering == "likelihood":
         _check_likelihood(options, ladder, prior)
     if options.adapt_ladder and not options.num_burnin_steps:
@@ -72,7 +77,7 @@ def with_replicas(sampler, options, exact: bool, prior):
     if options.exchange == "tempering":
         return _simulated_tempering(sampler, options, ladder)
     infinite = options.exchange == "infinite"
-    rule = _rule(options, exact)
+    rule = _rule(options, exact or biased) if ladder.num_rungs > 1 else None
     batch_size = None
     if rule is not None and not rule.exact and not exact:
         batch_size = options.exchange_batch_size or max(2, options.batch_size)
@@ -87,6 +92,7 @@ def with_replicas(sampler, options, exact: bool, prior):
         batch_size,
         options.adapt_ladder,
         infinite,
+        _bias(options) if biased else None,
     )
 
 
@@ -123,6 +129,36 @@ def _rule(options, exact: bool):
         options.variance_gain, options.variance_every, options.correction_decay, options.correction_growth
     )
     return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor, correction)
+
+
+def _bias(options) -> WellTempered:
+    """Deposits that fall as one over the square root of their number, once there were some thousand."""
+    return WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
+
+
+def _check_bias(options, exact: bool) -> None:
+    if options.tempering == "likelihood" or options.exchange == "tempering":
+        raise InputError(
+            "bias: well_tempered is a bias on U at fixed temperatures.",
+            received="tempering likelihood" if options.tempering == "likelihood" else "exchange tempering",
+            expected="tempering posterior, exchange pairs, infinite or none",
+        )
+    if not exact and options.bias_energies == "full":
+        raise InputError(
+            "bias: fitted to the energies of mini-batches it fits their noise, and biases the force.",
+            received=f"batch_size = {options.batch_size}",
+            expected="no batch_size, or bias_energies batch",
+        )
+    if options.swap_rule not in ("auto", "metropolis", "barker") and options.exchange == "pairs":
+        raise InputError(
+            "swap_rule: swaps under a bias need exact energies.", options.swap_rule, "metropolis or barker, or auto"
+        )
+    if not options.num_burnin_steps:
+        raise InputError(
+            "bias: it grows during the burn-in only.",
+            received="num_burnin_steps = 0",
+            expected="some thousand, and fewer than num_steps",
+        )
 
 
 def _check_likelihood(options, ladder: Ladder, prior) -> None:

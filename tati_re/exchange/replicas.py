@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.bias.biased import Biased, bias_table
+from tati_re.bias.well_tempered import Bias, WellTempered, log_weight, swap_term, value
 from tati_re.errors import InputError
 from tati_re.exchange.bookkeeping import (
     EVENT_COLUMNS,
@@ -46,6 +48,7 @@ class Rungs(NamedTuple):
         counts: What ladder.csv tells.
         events: The last round's rows of exchange.csv.
         correction: What a rule averages from round to round (:mod:`tati_re.exchange.correction`); empty for others.
+        bias: A of all rungs (:class:`tati_re.bias.well_tempered.Bias`); empty without.
     """
 
     index: Any
@@ -56,6 +59,7 @@ class Rungs(NamedTuple):
     counts: Counts
     events: Any
     correction: Any = ()
+    bias: Any = ()
 
 
 class ReplicaExchange:
@@ -89,6 +93,9 @@ class ReplicaExchange:
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
+        bias: How a bias on the energies grows, at each round of the burn-in
+            (:class:`tati_re.bias.well_tempered.WellTempered`); default: there is none. It needs a swap rule for exact
+            energies.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
         adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.
@@ -112,6 +119,7 @@ class ReplicaExchange:
         batch_size: int | None = None,
         adapt: bool = False,
         infinite: bool = False,
+        bias: WellTempered | None = None,
     ) -> None:
         if groups_of(inner)[0] > 1:
             raise InputError(
@@ -122,7 +130,9 @@ class ReplicaExchange:
         self.inner, self.ladder, self.swap_rule, self.swap_schedule = inner, ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_every = 0 if swap_rule is None else self.exchange_every
-        self.adapt, self.infinite = adapt, infinite
+        self.adapt, self.infinite, self.bias = adapt, infinite, bias
+        if bias is not None:
+            self.label_names = (*self.label_names, "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
         self.num_rungs = ladder.num_rungs
@@ -135,7 +145,10 @@ class ReplicaExchange:
         self.tempers_likelihood = ladder.tempering == "likelihood"
         self.draws_prior = ladder.draws_prior
         # What is drawn from the prior at the end of a step was never evaluated.
-        self.current = inner.current and not self.draws_prior
+        self.knows_energies = inner.current and not self.draws_prior
+        # Rows show U without the bias.
+        self.current = self.knows_energies and bias is None
+        self.reevaluates = self.tempers_likelihood or bias is not None
         self.of_rung = rung_fields(inner)
         self.target = Table(
             *(np.asarray(values, np.float64) for values in (ladder.inverse_temperature, ladder.likelihood_weight))
@@ -170,7 +183,15 @@ class ReplicaExchange:
 
     def labels(self, state) -> dict:
         """The last columns of run.csv and of the trajectory, `(walkers,)` each."""
-        return {"rung": state.rungs.index, "replica": tf.range(self.num_replicas) // self.num_ladders}
+        labels = {"rung": state.rungs.index, "replica": tf.range(self.num_replicas) // self.num_ladders}
+        return labels if self.bias is None else {**labels, "weight": self._weight(state)}
+
+    def _weight(self, state):
+        """e^{βA(U)} over its value at the mean energy of the rung, `(walkers,)`."""
+        rungs, index = state.rungs, state.rungs.index
+        beta = rungs.table.inverse_temperature
+        usual = log_weight(rungs.bias, beta, tf.gather(rungs.bias.mean, index), index)
+        return tf.exp(log_weight(rungs.bias, beta, state.potential, index) - usual)
 
     def events(self, state):
         """The last round's rows of exchange.csv, `(ladders * pairs, columns)`."""
@@ -179,7 +200,10 @@ class ReplicaExchange:
     def tables(self, state) -> dict:
         """Tables that tell how the ladder stands: ladder.csv."""
         rungs = state.rungs
-        return {"ladder.csv": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
+        tables = {"ladder.csv": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
+        if self.bias is not None:
+            tables["bias.csv"] = bias_table(rungs.bias, rungs.table.inverse_temperature)
+        return tables
 
     def bound(self, state, evaluate):
         """The potential at the walkers' own rungs."""
@@ -202,9 +226,13 @@ class ReplicaExchange:
             no_counts(self.num_rungs, self.num_replicas),
             events,
             self._correction_at_start(),
+            (),
         )
         rung = self.rung_of(rungs, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)
+        if self.bias is not None:
+            by_rung = tf.reshape(evaluate.scale * state.loss - state.log_prior, (self.num_rungs, self.num_ladders))
+            rungs = rungs._replace(bias=self.bias.init(tf.reduce_mean(by_rung, 1), table.inverse_temperature))
         state = state._replace(rung=evaluate.rung)
         return extend(state, rungs=rungs, temperature=rung.temperature, step_size=_step_size(state, rung))
 
@@ -213,10 +241,11 @@ class ReplicaExchange:
         rungs = state.rungs
         rung = self.rung_of(rungs, evaluate.rung)
         uniforms = self._uniforms(noise)
-        inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
+        bound = self._seen(evaluate.at(rung), rungs)
+        inner, info = self.inner.step(inner_of(state)._replace(rung=rung), bound, noise)
         if self.draws_prior:
             inner = self._at_prior(inner, rungs, evaluate, noise)
-        if self.swap_rule is not None:
+        if self.swap_rule is not None or self.bias is not None:
             due = tf.equal(evaluate.clock.step % self.exchange_every, 0)
             before = self._changing(inner)
             changing, rungs = tf.cond(
@@ -229,6 +258,10 @@ class ReplicaExchange:
         inner = inner._replace(rung=state.rung)
         own = {"rungs": rungs, "temperature": rung.temperature, "step_size": _step_size(inner, rung)}
         return type(state)(**inner._asdict(), **own), info
+
+    def _seen(self, bound, rungs: Rungs):
+        """The potential at the walkers' own rungs, with their bias."""
+        return bound if self.bias is None else Biased(bound, rungs.bias, rungs.index)
 
     # A swap round
 
@@ -261,7 +294,7 @@ class ReplicaExchange:
         names = [*self.of_rung]
         if self.has_momentum:
             names.append("momentum")
-        if self.tempers_likelihood:
+        if self.reevaluates:
             names += ["gradient", "potential", "loss", "log_prior"]
             names += [name for name in ("gradient_variance",) if name in inner._fields and name not in names]
         return {name: getattr(inner, name) for name in names}
@@ -271,16 +304,24 @@ class ReplicaExchange:
         at_rung = self.at_rung(rungs)
         pairs = self._pairs(rungs, uniforms)
         loss, penalty = self._energies(inner, evaluate)
+        if self.bias is not None:
+            rungs = self._deposited(rungs, loss + penalty, clock)
+        if self.swap_rule is None:
+            rung = self.rung_of(rungs, evaluate.rung)
+            return self._exchanged(inner, rungs, rungs, rung, rung, evaluate), rungs._replace(rounds=rungs.rounds + 1)
         loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
         factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
         table = Table(rungs.table.inverse_temperature * factor, rungs.table.likelihood_weight)
         if self.swap_rule.exact or evaluate.exact:
             difference = exact_difference(table, pairs, loss_at, penalty_at, evaluate.num_examples)
+            if self.bias is not None:
+                difference = self._with_bias(difference, rungs.bias, table, pairs, loss_at + penalty_at)
         else:
             difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, uniforms["keys"])
         correction = rungs.correction
         if self.infinite:
-            accepted, expected, index = self._assigned(table, loss_at, penalty_at, at_rung, uniforms["assignment"])
+            reduced = self._reduced(table, loss_at, penalty_at, rungs)
+            accepted, expected, index = self._assigned(reduced, at_rung, uniforms["assignment"])
         else:
             correction, difference, told = self._corrected(rungs, pairs, table, difference, evaluate)
             known = difference.log_ratio, told, difference.count
@@ -303,6 +344,7 @@ class ReplicaExchange:
             counted(rungs.counts, pairs, accepted, expected, energy, index, counting),
             events_of(clock.step, pairs, difference, accepted, at_rung // self.num_ladders, evaluate.num_examples),
             correction,
+            rungs.bias,
         )
         if self.adapt:
             new = self._adapted(new, clock)
@@ -334,9 +376,10 @@ class ReplicaExchange:
 
     def _energies(self, inner, evaluate):
         """L and V of all walkers, float64: exact where the rule asks for it, else of this step's mini-batch."""
-        exact = self.swap_rule.exact or evaluate.exact or self.full_batch
-        known = evaluate.exact or self.full_batch or not self.swap_rule.exact
-        if self.current and known:
+        wanted = self.bias is not None or self.swap_rule.exact
+        exact = wanted or evaluate.exact or self.full_batch
+        known = evaluate.exact or self.full_batch or not wanted
+        if self.knows_energies and known:
             return evaluate.scale * inner.loss, -inner.log_prior
         position = inner.position
         loss = evaluate.mean_loss(position) if exact else evaluate(position).loss
@@ -358,11 +401,34 @@ class ReplicaExchange:
             getattr(inner, "centre_loss", None),
         )
 
-    def _assigned(self, table: Table, loss, penalty, at_rung, uniform):
+    def _deposited(self, rungs: Rungs, energy, clock) -> Rungs:
+        """The bias grown by the energies of all walkers; only in the burn-in."""
+        beta = rungs.table.inverse_temperature
+        grown = tf.cond(
+            clock.adapting,
+            lambda: self.bias.deposit(rungs.bias, energy, rungs.index, beta),
+            lambda: rungs.bias,
+        )
+        return rungs._replace(bias=grown)
+
+    def _with_bias(self, difference: Difference, bias: Bias, table: Table, pairs: Pairs, energy) -> Difference:
+        """D with the biases of both rungs."""
+        low, high = (tf.gather(energy, part, batch_dims=1) for part in (pairs.low, pairs.high))
+        term = swap_term(bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
+        return difference._replace(log_ratio=difference.log_ratio + term)
+
+    def _reduced(self, table: Table, loss, penalty, rungs: Rungs):
+        """u of every replica at every rung, `(ladders, rungs, replicas)`."""
+        beta, weight = (column[None, :, None] for column in table)
+        energy = weight * loss[:, None, :] + penalty[:, None, :]
+        if self.bias is not None:
+            rung = tf.broadcast_to(tf.range(self.num_rungs)[None, :, None], energy.shape)
+            energy = energy + value(rungs.bias, energy, rung)
+        return beta * energy
+
+    def _assigned(self, reduced, at_rung, uniform):
         """Whether the replica of each next rung came, how probable that was, and the rung of every walker, after all
         replicas were assigned anew."""
-        beta, weight = (column[None, :, None] for column in table)
-        reduced = beta * (weight * loss[:, None, :] + penalty[:, None, :])
         drawn = gibbs(reduced, uniform)
         here = tf.range(self.num_rungs)
         came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
@@ -411,8 +477,8 @@ class ReplicaExchange:
         if self.has_momentum:
             scale = tf.sqrt(after.temperature / before.temperature)
             changed["momentum"] = inner.momentum * tf.cast(scale, inner.momentum.dtype)[:, None]
-        if self.tempers_likelihood:
-            bound = evaluate.at(after)
+        if self.reevaluates:
+            bound = self._seen(evaluate.at(after), new)
             energy = bound.full(inner.position) if self.full_batch else bound(inner.position)
             changed |= {name: getattr(energy, name) for name in ("gradient", "potential", "loss", "log_prior")}
             if "gradient_variance" in inner._fields and "gradient_variance" not in self.of_rung:
@@ -430,6 +496,8 @@ class ReplicaExchange:
             "exchange_batch_size": self.batch_size,
             "adapt_ladder": self.adapt,
         }
+        if self.bias is not None:
+            config |= {"bias": "well_tempered", **self.bias.get_config()}
         if self.swap_rule is None:
             return {**config, "exchange": "none"}
         if self.infinite:

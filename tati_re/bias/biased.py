@@ -1,0 +1,61 @@
+"""The potential with the bias of the walkers' rungs, as a sampler inside of a replica exchange sees it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.bias.well_tempered import Bias, force_factor, value
+from tati_re.errors import InputError
+from tati_re.samplers.functions import column
+from tati_re.samplers.protocol import Energy
+
+
+class Biased:
+    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay those of U.
+
+    Args:
+        evaluate: U, at the walkers' rungs.
+        bias: A of all rungs.
+        index: The rung of each walker, `(walkers,)`, int32.
+    """
+
+    def __init__(self, evaluate, bias: Bias, index) -> None:
+        self.evaluate, self.bias, self.index = evaluate, bias, index
+        self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
+        self.num_examples, self.exact = evaluate.num_examples, evaluate.exact
+        self.confine, self.validation = evaluate.confine, evaluate.validation
+
+    def _biased(self, energy: Energy) -> Energy:
+        factor = force_factor(self.bias, energy.potential, self.index)
+        return energy._replace(
+            potential=energy.potential + value(self.bias, energy.potential, self.index),
+            gradient=column(factor, energy.gradient) * energy.gradient,
+        )
+
+    def __call__(self, position) -> Energy:
+        return self._biased(self.evaluate(position))
+
+    def full(self, position) -> Energy:
+        return self._biased(self.evaluate.full(position))
+
+    def gradient_variance(self, position):
+        raise InputError(
+            "bias: this sampler estimates the gradient's variance from single examples.",
+            expected="a sampler that does not, such as BAOAB or HMC",
+        )
+
+    def part(self, first, count: int):
+        raise InputError("bias: this sampler moves a part of the walkers.", expected="such as BAOAB or HMC")
+
+
+def bias_table(bias: Bias, inverse_temperature) -> dict:
+    """The columns of bias.csv: A and the weight's exponent β A at the cells of each rung that hold a bias, NumPy."""
+    heights, origin, width = (np.asarray(values) for values in bias[:3])
+    beta = np.asarray(inverse_temperature)
+    rung, cell = np.nonzero(heights > 0)
+    return {
+        "rung": rung,
+        "energy": origin[rung] + cell * width[rung],
+        "bias": heights[rung, cell],
+        "log_weight": beta[rung] * heights[rung, cell],
+    }
