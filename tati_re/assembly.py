@@ -8,22 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.data import Batches, Dataset, load_data
+from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.errors import InputError
 from tati_re.models.backend import keras
 from tati_re.models.build import build_network, load_model
+from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
 from tati_re.posterior.losses import REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.potential import ModelPotential, is_signs
-from tati_re.posterior.priors import make_prior
+from tati_re.posterior.priors import Prior, check_prior, make_prior
 
 FIXED = (
     "data",
+    "test_data",
     "test_fraction",
     "label_columns",
+    "input_columns",
+    "data_keys",
+    "num_classes",
+    "standardize",
+    "shuffle",
     "model",
     "hidden",
     "activation",
@@ -37,6 +44,7 @@ FIXED = (
 
 OBJECTS = (
     "data",
+    "test_data",
     "model",
     "loss",
     "prior",
@@ -55,7 +63,8 @@ class System:
     """A model and its data.
 
     Attributes:
-        dataset: Inputs in the shape that the model takes.
+        dataset: The data as they were read; inputs in the shape that the model takes, unless columns are derived or
+            standardised.
         model: The Keras model, in the precision asked for.
         flat: The model as a function of a flat vector.
     """
@@ -63,6 +72,12 @@ class System:
     dataset: Dataset
     model: Any
     flat: FlatModel
+    ready: Dataset | None = None
+
+    @property
+    def examples(self) -> Dataset:
+        """What the model is trained on: derived, standardised, in the shape that it takes."""
+        return self.dataset if self.ready is None else self.ready
 
     def potential(
         self,
@@ -84,7 +99,7 @@ class System:
             InputError: The loss does not fit model and labels, or the batch is larger than the data.
         """
         objects, copies = objects or {}, copies or options.num_walkers
-        dataset, signs = self.dataset, is_signs(self.dataset)
+        dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         loss = make_loss(
             objects.get("loss", options.loss),
@@ -101,7 +116,7 @@ class System:
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
         batches = self.batches(options, options.batch_size, copies=copies)
-        prior = objects.get("prior") or make_prior(options)
+        prior = self.prior(options, objects)
         return ModelPotential(
             self.flat,
             loss,
@@ -114,6 +129,18 @@ class System:
             training,
             under_xla=self.execution(options) == "xla",
         )
+
+    def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
+        """The prior of the parameters: the object where one was given, else the one that options name.
+
+        Raises:
+            InputError: It was made for another number of parameters, or there is none to scale.
+        """
+        prior = (objects or {}).get("prior")
+        if prior is None:
+            return make_prior(options, fan_in_plus_one(self.flat.tensor_names, self.flat.shapes))
+        check_prior(prior, self.flat.num_parameters)
+        return prior
 
     def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
         """The mini-batches of a stage under these options.
@@ -129,6 +156,7 @@ class System:
             sampling=options.batch_sampling,
             shared=options.walker_batches == "shared",
             stage=stage,
+            shuffle=options.shuffle,
         )
 
     def execution(self, options: Options) -> str:
@@ -142,23 +170,20 @@ class System:
         return "xla" if self.flat.xla_safe and not convolves else "graph"
 
 
-def assemble(options: Options, model=None, data=None) -> System:
+def assemble(options: Options, model=None, data=None, test_data=None) -> System:
     """Makes the system that options and objects describe.
 
     Args:
         options: The options.
         model: A Keras model; else `options.model` (a file) or `options.hidden` says which.
         data: Arrays or a Dataset; else `options.data`.
+        test_data: Arrays; else `options.test_data`.
 
     Raises:
         InputError: There are no data, or model and data do not fit.
     """
-    source = data if data is not None else options.data
-    if source is None:
-        raise InputError(
-            "data is missing.", expected="arrays (inputs, labels), a built-in name, or a .csv or .npz file"
-        )
-    dataset = load_data(source, options.test_fraction, options.seed, label_columns=options.label_columns or None)
+    read = dataset_from_options(options, data, test_data)
+    dataset = read.prepared()
     if model is not None and not isinstance(model, keras.Model):
         raise InputError(
             "model is no Keras model.",
@@ -184,7 +209,8 @@ def assemble(options: Options, model=None, data=None) -> System:
                 "model and hidden exclude each other.", received=f"hidden = {options.hidden}", expected="one of the two"
             )
         model = in_precision(model, options.dtype)
-    return System(fitted_shape(dataset, model), model, FlatModel(model))
+    ready = fitted_shape(dataset, model)
+    return System(ready if dataset is read else read, model, FlatModel(model), ready)
 
 
 def num_outputs(dataset: Dataset, loss: str | None = None) -> int:

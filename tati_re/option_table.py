@@ -143,7 +143,8 @@ class Options(BaseModel):
         0.5, "relative spread of the random trajectory length of HMC and HMC1", ge=0, le=1
     )
     walls: Literal["reject", "reflect"] = _sampler(
-        "reject", "HMC and HMC1 at the walls of the box prior: reject the trajectory, or reflect it; the law is the same"
+        "reject",
+        "HMC and HMC1 at the walls of the box prior: reject the trajectory, or reflect it; the law is the same",
     )
     target_acceptance: float | None = _sampler(
         None,
@@ -245,7 +246,9 @@ class Options(BaseModel):
         "where replicas start: same: where the walkers are; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in "
         "+ 1; descent: fresh, and down on the full batch",
     )
-    descent_steps: int = _replicas(1000, "replica_start descent: steps of the descent, a gradient of all data each", ge=1)
+    descent_steps: int = _replicas(
+        1000, "replica_start descent: steps of the descent, a gradient of all data each", ge=1
+    )
     bias: Literal["none", "well_tempered"] = _replicas(
         "none", "well_tempered: a bias on the energies, grown in the burn-in, makes them overlap between rungs"
     )

@@ -44,7 +44,9 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, (list, tuple)):
+        return [os.fspath(part) if isinstance(part, os.PathLike) else part for part in value]
+    return value
 
 
 def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mapping[str, Any]) -> InputError:
@@ -156,6 +158,8 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         if isinstance(value, dict):
             raise InputError(f"{os.fspath(path)}: options stand without tables.", f"[{name}]", "step_size = 0.001")
     try:
+        if "resume" in values:
+            make_options(values)
         options = _checked(values)
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None

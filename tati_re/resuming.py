@@ -28,7 +28,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
     overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
     for name in objects:
         if name not in (*OBJECTS, "observables", "callbacks"):
-            what = "cannot be changed" if name in OPTIONS else "is not known"
+            what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
             raise InputError(f"resume: {name} {what}.", expected="num_steps, max_time, verbose, and what was an object")
     stored = dict(said["options"])
     steps = num_steps if num_steps is not None else stored.get("num_steps")

@@ -18,11 +18,12 @@ from tati_re.engine.run import Run
 from tati_re.engine.storage import storing
 from tati_re.errors import InputError, SamplingError
 from tati_re.exchange.choosing import unused_replica_options, with_replicas
+from tati_re.exchange.starts import check_starts, given_starts, made_starts
 from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
 from tati_re.options import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.priors import Box, make_prior
+from tati_re.posterior.priors import Box
 from tati_re.samplers import Rung, make_sampler
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
@@ -50,11 +51,15 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
             received=0,
             expected="some hundred, and fewer than num_steps",
         )
-    return _start(sim, options, objects, "sample", exchanging(sampler, sim, options, objects))
+    method = exchanging(sampler, sim, options, objects)
+    check_starts(options, objects.get("starts"), sim._position.shape, getattr(method, "num_rungs", 1))
+    return _start(sim, options, objects, "sample", method)
 
 
 def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
     """Starts `Simulation.fit`."""
+    if "starts" in objects:
+        raise InputError("starts belongs to sample.", expected="Simulation.parameters to say where fit starts")
     options = make_options(options, num_steps=check_num_steps(options))
     optimizer = optimizer_of(sim, options, objects)
     check_stages(options, optimizer, sim.dataset.num_examples)
@@ -80,11 +85,12 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
         sampler.check(options.step_size, options.kT, options.num_burnin_steps)
     sampler = wrapped(sampler, options, flat.tensor_names, flat.shapes, objects.get("mass"))
     mixes = getattr(sampler, "mixes_parameters", False)
-    if mixes and not sampler.metropolis and (isinstance(objects.get("prior"), Box) or options.prior == "box"):
+    reflects = not sampler.metropolis or options.walls == "reflect"
+    if mixes and reflects and (isinstance(objects.get("prior"), Box) or options.prior == "box"):
         raise InputError(
             "covariance_blending: walls reflect parameter by parameter, which a full matrix does not keep.",
             received="prior box",
-            expected="another prior, or sampler HMC",
+            expected="another prior, or sampler HMC with walls reject",
         )
     if options.control_variate and options.batch_size in (None, sim.dataset.num_examples):
         raise InputError(
@@ -96,7 +102,7 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
 def exchanging(sampler, sim, options: Options, objects: dict[str, Any]):
     """The sampler on the temperature ladder of the options; as it is where they have none."""
     exact = options.batch_size in (None, sim.dataset.num_examples)
-    return with_replicas(sampler, options, exact, objects.get("prior") or make_prior(options))
+    return with_replicas(sampler, options, exact, sim._system.prior(options, objects))
 
 
 def adapts(sampler) -> bool:
@@ -177,6 +183,7 @@ class Running:
             potentials = [potential]
         self.loops = [self._loop(*pair) for pair in zip(potentials, self.stages, strict=True)]
         self.loop, self.potential = self.loops[0], potentials[0]
+        self._starts: tuple[np.ndarray, tuple] | None = None
         self.meaning = self.potential.describe("the examples of each stage" if len(self.stages) > 1 else None)
 
     def _loop(self, potential, stage: Planned) -> Loop:
@@ -271,12 +278,27 @@ class Running:
     def begin(self):
         """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""
         driver = self.driver()
+        self._starts = self.guard(self._first_values)
         carry = self.guard(lambda: driver.begin(*self.start_values()))
         manifest.write(self.folder, self.manifest())
         return driver, carry
 
     def start_values(self) -> tuple[np.ndarray, tuple]:
-        """Position and auxiliary variables of every copy: all rungs start where the walkers are."""
+        """Position and auxiliary variables of every copy at step 0; those of the walkers where a run goes on."""
+        return self._starts or self._where_the_walkers_are()
+
+    def _first_values(self) -> tuple[np.ndarray, tuple]:
+        position, auxiliary = self._where_the_walkers_are()
+        if self.kind != "sample":
+            return position, auxiliary
+        if (given := self.objects.get("starts")) is not None:
+            return given_starts(given, position), auxiliary
+        if len(position) == self.options.num_walkers or self.options.replica_start == "same":
+            return position, auxiliary
+        system = self.sim._system
+        return made_starts(system, self.options, self.objects, position, auxiliary, self.execution), auxiliary
+
+    def _where_the_walkers_are(self) -> tuple[np.ndarray, tuple]:
         sim, rungs = self.sim, self.potential.num_walkers // self.options.num_walkers
 
         def repeated(value):

@@ -80,7 +80,7 @@ class Simulation:
         set_threads(options.threads)
         self.options = options
         self._objects = objects
-        self._system = assemble(options, objects.get("model"), objects.get("data"))
+        self._system = assemble(options, objects.get("model"), objects.get("data"), objects.get("test_data"))
         flat = self._system.flat
         self._position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], options.num_walkers, axis=0)
         self._auxiliary = tuple(
@@ -265,7 +265,7 @@ class Simulation:
         if parameters.shape != self._position.shape[1:]:
             raise InputError("parameters: wrong shape.", received=parameters.shape, expected=self._position.shape[1:])
         parameters = parameters.astype(self._position.dtype)
-        inputs = fit_inputs(np.asarray(inputs), input_shape_of(self._system.model)[1:])
+        inputs = fit_inputs(self.dataset.prepare(np.asarray(inputs)), input_shape_of(self._system.model)[1:])
         if "outputs" not in self._predictors:
             system, potential = self._system, self._engine().potential
 
@@ -275,9 +275,10 @@ class Simulation:
             self._predictors["outputs"] = tf.function(outputs, autograph=False, reduce_retracing=True)
         auxiliary = [tf.constant(value[walker_index]) for value in self._auxiliary]
         pieces = np.array_split(inputs, max(1, -(-len(inputs) // 8192)))
-        return np.concatenate(
+        predicted = np.concatenate(
             [self._predictors["outputs"](tf.constant(parameters), auxiliary, tf.constant(x)).numpy() for x in pieces]
         )
+        return self.dataset.restore(predicted)
 
     def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
@@ -305,7 +306,9 @@ class Simulation:
             **overrides: Options for this call; `sampler` may be an object that follows
                 :class:`tati_re.samplers.Sampler`; `observables={"name": function}`: functions of the parameters
                 `(walkers, parameters)` that give `(walkers,)`, a column of run.csv each;
-                `callbacks=[function(folder, step)]`, called at each flush.
+                `callbacks=[function(folder, step)]`, called at each flush; `starts`: where each replica starts,
+                `(rungs, walkers, parameters)`, for one walker also `(rungs, parameters)`, in place of where the
+                walkers are.
 
         Returns:
             The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
@@ -316,7 +319,7 @@ class Simulation:
         return start_sampling(self, *self._for_call(overrides))
 
     def _for_call(self, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
-        extra = {name: overrides.pop(name) for name in ("observables", "callbacks") if name in overrides}
+        extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
         objects = {
             name: overrides.pop(name)
             for name in OBJECTS
@@ -356,6 +359,12 @@ class Simulation:
 
 
 def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
-    """Takes out what is an object rather than a name or a path: a Keras model, arrays, a sampler."""
-    found = {name for name in OBJECTS if name in given and not isinstance(given[name], str | os.PathLike | None)}
+    """Takes out what is an object rather than a name, a path or a list of paths: a Keras model, arrays, a sampler."""
+    found = {name for name in OBJECTS if name in given and not is_named(given[name])}
     return {name: given.pop(name) for name in OBJECTS if name in found}
+
+
+def is_named(value: Any) -> bool:
+    """Whether an option is a name, a path or a list of them, which the manifest can hold."""
+    listed = value if isinstance(value, list) and value else [value]
+    return all(isinstance(part, str | os.PathLike | None) for part in listed)

@@ -347,6 +347,43 @@ class ModelPotential:
         sums = [part(x[start : start + piece], y[start : start + piece]) for start in range(0, count, piece)]
         return tf.add_n(sums) / count
 
+    def mean_loss(self, position, auxiliary: tuple):
+        """Mean loss of each walker on all data, `(walkers,)`, float64; no gradient."""
+        piece = max(1, _FULL_CHUNK // self.num_walkers)
+        count = self.num_examples
+        whole = count - count % piece
+
+        def body(start, sums):
+            losses = self.examples(position, start + tf.range(piece), auxiliary)
+            return start + piece, sums + tf.reduce_sum(losses, axis=1)
+
+        begin = (tf.constant(0), tf.zeros(position.shape[:1], tf.float64))
+        _, sums = tf.while_loop(lambda start, _: start < whole, body, begin)
+        if whole < count:
+            sums = sums + tf.reduce_sum(self.examples(position, whole + tf.range(count - whole), auxiliary), axis=1)
+        return sums / count
+
+    def examples(self, position, indices, auxiliary: tuple):
+        """Loss of the examples `(n,)` for each walker, `(walkers, n)`, float64."""
+        x, y = self.prepared(tf.gather(self._x, indices)), tf.gather(self._y, indices)
+
+        def one(weights, extra, inputs, labels):
+            outputs, _ = self.flat.call(weights, extra, inputs)
+            return tf.cast(self.loss.per_example(labels, outputs), tf.float64)
+
+        def evaluated(position, x, y):
+            return map_walkers(self._full_evaluation, one, self.flat.split(position), auxiliary, x, y, True)
+
+        shape = (position.shape[0], indices.shape[0])
+        if self._full_evaluation != "vectorized" or not self.under_xla:
+            return tf.ensure_shape(evaluated(position, x, y), shape)
+        return once(lambda *inputs: (evaluated(*inputs), inputs[0]), position, x, y, shape=shape)[0]
+
+    def log_prior(self, position):
+        """-V of each walker, the model's regularisers included, `(walkers,)`, float64."""
+        log_prior = self.prior.log_prob(position)
+        return log_prior if self.flat.regularizer is None else log_prior - self._regularizer(position)[0]
+
     def describe(self, batch: str | None = None) -> str:
         """What U means, in words, for the start of a run; `batch`: which examples a step sees, where that changes."""
         count = f"{self.num_examples} * the mean loss"
@@ -390,8 +427,19 @@ class ModelEvaluate:
         auxiliary: tuple,
         clock: Clock | None = None,
     ) -> None:
-        self.potential, self.rung, self.batch, self.auxiliary = potential, rung, batch, auxiliary
+        self.potential, self.rung, self.batch = potential, rung, batch
         self.scale, self.clock = potential.scale, clock or no_clock()
+        self.num_examples, self.exact = potential.num_examples, batch is None
+        # Shared with the copies on other rungs, which are asked in place of this one.
+        self._kept = [auxiliary]
+
+    @property
+    def auxiliary(self) -> tuple:
+        return self._kept[0]
+
+    @auxiliary.setter
+    def auxiliary(self, values: tuple) -> None:
+        self._kept[0] = values
 
     def __call__(self, position) -> Energy:
         energy, self.auxiliary = self.potential.energy(position, self.rung, self.batch, self.auxiliary)
@@ -414,6 +462,23 @@ class ModelEvaluate:
         if self.batch is None or self.potential.chain is None:
             return self(position), self.gradient_variance(position)
         return self.potential.energy_and_variance(position, self.rung, self.batch, self.auxiliary)
+
+    def mean_loss(self, position):
+        return self.potential.mean_loss(position, self.auxiliary)
+
+    def examples(self, position, indices):
+        return self.potential.examples(position, indices, self.auxiliary)
+
+    def log_prior(self, position):
+        return self.potential.log_prior(position)
+
+    def drawn_from_prior(self, normal):
+        return self.potential.prior.from_normal(normal)
+
+    def at(self, rung: Rung) -> ModelEvaluate:
+        other = copy.copy(self)
+        other.rung = rung
+        return other
 
     def part(self, first, count: int) -> ModelEvaluate:
         batch = self.batch

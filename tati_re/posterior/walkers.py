@@ -108,8 +108,10 @@ def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: 
     return losses, tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1), auxiliary
 
 
-def once(function: Callable, position, *others):
+def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
     """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop of one round.
+
+    Losses of another shape are announced by `shape`.
 
     A vectorised map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
     random bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA
@@ -121,7 +123,7 @@ def once(function: Callable, position, *others):
         losses, gradient = tf.ensure_shape(losses, start[1].shape), tf.ensure_shape(gradient, position.shape)
         return i + 1, losses, gradient, *(tf.zeros_like(other) for other in others)
 
-    start = (tf.constant(0), tf.zeros(position.shape[:1], tf.float64), position, *others)
+    start = (tf.constant(0), tf.zeros(shape or position.shape[:1], tf.float64), position, *others)
     _, losses, gradient, *_ = tf.while_loop(lambda i, *_: i < 1, body, start, maximum_iterations=1)
     return losses, gradient
 

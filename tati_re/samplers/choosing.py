@@ -78,6 +78,7 @@ _OF_FAMILIES = (
     "preconditioner_correction",
     "num_leapfrog_steps",
     "leapfrog_jitter",
+    "walls",
     "tempering_plateau",
     "tempering_steps",
     "tempering_nodes",

@@ -32,6 +32,7 @@ class FirstOrderHMC:
     Args:
         num_leapfrog_steps: L₀, at least 1. Default: 10.
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
+        walls: "reject" or "reflect", as in HMC. Default: "reject".
 
     Raises:
         InputError: A value out of its range.
@@ -55,4 +56,5 @@ class FirstOrderHMC:
         """One trajectory and its Metropolis test."""
         drift_first = noise.uniform(state.potential.shape) < 0.5
         kick_before = where(drift_first, 0.0 * state.potential, 0.0 * state.potential + 1.0)
-        return trajectory(state, evaluate, noise, self.lengths, before=column(kick_before, state.position))
+        before = column(kick_before, state.position)
+        return trajectory(state, evaluate, noise, self.lengths, before=before, reflect=self.walls == "reflect")

@@ -21,8 +21,10 @@ class HamiltonianMonteCarlo:
         L times: p <- p - (h/2) ∇U(θ);  θ <- θ + h p;  p <- p - (h/2) ∇U(θ)
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
 
-    Cost: L gradients per step. A trajectory that leaves the support of the prior or is not finite is rejected. Stable
-    while hω < 2.
+    Cost: L gradients per step. A trajectory that ends outside of the support of the prior or is not finite is rejected.
+    With walls "reflect" the drift is reflected at the walls of a box instead, exactly as motion without a force is, so
+    that volume and time reversal are kept and so is the law: with thousands of parameters, some of them free to move
+    between their walls, rejection makes trajectories very short. Stable while hω < 2.
 
     Source: Duane et al. 1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011),
     section 5.3.2.
@@ -30,6 +32,7 @@ class HamiltonianMonteCarlo:
     Args:
         num_leapfrog_steps: L₀, at least 1. Default: 10.
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
+        walls: "reject" or "reflect". Default: "reject".
 
     Raises:
         InputError: A value out of its range.
@@ -45,7 +48,10 @@ class HamiltonianMonteCarlo:
     full_batch = True
     current = True
 
-    def __init__(self, num_leapfrog_steps: int = 10, leapfrog_jitter: float = 0.5) -> None:
+    def __init__(self, num_leapfrog_steps: int = 10, leapfrog_jitter: float = 0.5, walls: str = "reject") -> None:
+        if walls not in ("reject", "reflect"):
+            raise InputError("walls: not known.", received=repr(walls), expected="'reject' or 'reflect'")
+        self.walls = walls
         self.lengths = trajectory_lengths(num_leapfrog_steps, leapfrog_jitter)
         self.num_leapfrog_steps = int(num_leapfrog_steps)
         self.leapfrog_jitter = float(leapfrog_jitter)
@@ -61,13 +67,14 @@ class HamiltonianMonteCarlo:
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
         """One trajectory and its Metropolis test."""
-        return trajectory(state, evaluate, noise, self.lengths)
+        return trajectory(state, evaluate, noise, self.lengths, reflect=self.walls == "reflect")
 
     def get_config(self) -> dict:
         return {
             "sampler": self.name,
             "num_leapfrog_steps": self.num_leapfrog_steps,
             "leapfrog_jitter": self.leapfrog_jitter,
+            "walls": self.walls,
         }
 
 
@@ -93,7 +100,7 @@ def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[int, int], 
         evaluate: The potential.
         noise: Draws the momenta, one uniform number for the length, and one a walker for the test.
         lengths: Least and largest number of leapfrog steps.
-        **split: `before` of :func:`leapfrog`.
+        **split: `before` and `reflect` of :func:`leapfrog`.
     """
     low, high = lengths
     momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)
@@ -109,7 +116,7 @@ def energy_change(start: LangevinState, end: LangevinState):
     return end.potential - start.potential + 0.5 * kinetic
 
 
-def leapfrog(state: LangevinState, evaluate, length, before=0.5) -> LangevinState:
+def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool = False) -> LangevinState:
     """`length` steps on the full potential, each a kick of u h, a drift of h, and a kick of (1 - u) h.
 
     Volume preserving; with u = 1/2, which is velocity Verlet, reversible. The reverse of u is 1 - u.
@@ -119,11 +126,14 @@ def leapfrog(state: LangevinState, evaluate, length, before=0.5) -> LangevinStat
         evaluate: The potential.
         length: Number of steps; may be known only while the step runs.
         before: u, a number or `(walkers, 1)`. Default: 1/2.
+        reflect: Turn drifts round at the walls of the prior. Default: no.
     """
     t = column(state.rung.step_size, state.position)
 
     def body(position, momentum, gradient, potential, loss, log_prior):
         position = position + t * momentum
+        if reflect:
+            position, momentum = evaluate.confine(position, momentum)
         energy = evaluate.full(position)
         return (
             position,

@@ -1,0 +1,122 @@
+"""Where replicas start: given, newly initialised, or at the end of a descent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.models.backend import tf
+from tati_re.models.fan_in import fan_in_plus_one
+from tati_re.optimizers.fire import Fire
+from tati_re.options import make_options
+from tati_re.samplers.protocol import Rung
+
+if TYPE_CHECKING:
+    from tati_re.options import Options
+
+_PURPOSE = 0x5354
+_FIRST_TIME_STEP = 0.1
+
+
+def check_starts(options: Options, starts, walkers_shape: tuple[int, int], num_rungs: int) -> None:
+    """Checks positions that were given for the replicas of a run.
+
+    Args:
+        options: `replica_start`.
+        starts: The positions, or `None`.
+        walkers_shape: `(walkers, parameters)`.
+        num_rungs: Temperatures of the run.
+
+    Raises:
+        InputError: A wrong shape, a number that is not finite, or a `replica_start` beside them.
+    """
+    if starts is None:
+        return
+    if options.replica_start != "same":
+        raise InputError(
+            "starts and replica_start both say where replicas start.",
+            received=f"replica_start {options.replica_start}",
+            expected="one of the two",
+        )
+    starts = np.asarray(starts)
+    wanted = (num_rungs, *walkers_shape)
+    if starts.shape != wanted and (walkers_shape[0] > 1 or starts.shape != (num_rungs, walkers_shape[1])):
+        raise InputError(
+            "starts: wrong shape.", received=starts.shape, expected=f"{wanted}: rungs, walkers, parameters"
+        )
+    if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
+        raise InputError("starts: not all are finite numbers.", expected="finite numbers")
+
+
+def given_starts(starts, like: np.ndarray) -> np.ndarray:
+    """Positions in the order of the engine's walkers, rung by rung: `(rungs * walkers, parameters)`."""
+    return np.array(np.asarray(starts).reshape(like.shape), like.dtype)
+
+
+def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
+    """Independent initialisations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer.
+
+    Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 the usual rule of LeCun et al. (1998) for biases and
+    weights alike.
+
+    Args:
+        names: Of the model's tensors.
+        shapes: Theirs.
+        count: How many positions.
+        seed: Of the random numbers; the first positions do not depend on `count`.
+
+    Returns:
+        `(count, parameters)`, float64.
+    """
+    bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
+    return np.random.default_rng([seed, _PURPOSE]).uniform(-bound, bound, (count, len(bound)))
+
+
+def made_starts(system, options: Options, objects, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
+    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`.
+
+    The descent is :class:`tati_re.optimizers.fire.Fire` on U with all data, `descent_steps` steps with 0.1 as the first
+    time step, for each replica from its own initialisation.
+
+    Args:
+        system: The model and its data (:class:`tati_re.assembly.System`).
+        options: `replica_start`, `descent_steps`, `seed`, and those of the potential.
+        objects: Loss and prior where they were given as objects.
+        like: Positions of all replicas, for shape and type.
+        auxiliary: Keras' non-trainable variables of all replicas.
+        execution: "xla", "graph" or "eager".
+    """
+    fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.seed).astype(like.dtype)
+    if options.replica_start == "fresh":
+        return fresh
+    all_data = make_options(options, batch_size=None)
+    potential = system.potential(all_data, objects, copies=len(like))
+    return descended(potential, fresh, auxiliary, options.descent_steps, execution)
+
+
+def descended(potential, position: np.ndarray, auxiliary: tuple, num_steps: int, execution: str) -> np.ndarray:
+    """Where the descent on all data arrives from these positions, `(replicas, parameters)`."""
+    ones = tf.ones((len(position),), tf.float64)
+    method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)
+
+    def descend(position, auxiliary, count):
+        evaluate = potential.bind(rung, None, auxiliary)
+        start = (tf.constant(0), method.init(position, evaluate, None))
+
+        def step(i, state):
+            return i + 1, method.step(state, evaluate, None)[0]
+
+        return tf.while_loop(lambda i, _: i < count, step, start)[1].position
+
+    call = descend
+    if execution != "eager":
+        call = tf.function(descend, autograph=False, jit_compile=execution == "xla")
+    count = tf.constant(num_steps)
+    try:
+        return call(tf.constant(position), tuple(map(tf.constant, auxiliary)), count).numpy()
+    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+        if execution != "xla":
+            raise
+        return descended(potential, position, auxiliary, num_steps, "graph")
