@@ -9,10 +9,15 @@ import numpy as np
 
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
+from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.exchange.schedule import make_swap_schedule
+from tati_re.exchange.swap_rules import Metropolis
 from tati_re.models.backend import tf
-from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
+from tati_re.posterior.function import FunctionEvaluate, FunctionPotential, combine
 from tati_re.samplers.protocol import Rung
 from tests.scenarios import NoisyEvaluate, NoisyPotential
+
+_METROPOLIS = Metropolis()
 
 
 class LadderRun(NamedTuple):
@@ -34,6 +39,22 @@ class LadderRun(NamedTuple):
 
     def column(self, name: str) -> np.ndarray:
         return self.rows[..., self.columns.index(name)]
+
+
+def exchanging(
+    inner,
+    ladder,
+    rule=_METROPOLIS,
+    *,
+    every: int = 4,
+    ladders: int = 1,
+    schedule: str = "even_odd",
+    kind: type[ReplicaExchange] = ReplicaExchange,
+    **options,
+) -> ReplicaExchange:
+    """A sampler on a ladder; by Metropolis' rule, unless another or `None` is given."""
+    chosen = None if rule is None else make_swap_schedule(schedule, ladder.num_rungs)
+    return kind(inner, ladder, rule, chosen, every, ladders, **options)
 
 
 def run_ladder(
@@ -76,7 +97,7 @@ def run_ladder(
         positions.append(chunk.positions.numpy()[: int(chunk.num_positions)])
     shape = (-1, method.num_rungs, method.num_ladders)
     rows, positions = np.concatenate(rows), np.concatenate(positions)
-    events = np.concatenate(events).reshape(-1, events[0].shape[-1])
+    events = np.concatenate(events).reshape(-1, max(1, events[0].shape[-1]))
     events = events[events[:, 0] >= 0] if len(events) else events
     return LadderRun(
         rows.reshape(*shape, rows.shape[-1]),
@@ -115,6 +136,47 @@ class NoisyEnergiesEvaluate(NoisyEvaluate):
         return self.mean_loss(position)[:, None] + math.sqrt(self.potential.energy_variance * count) * noise
 
 
+class Examples(FunctionPotential):
+    """L = sum over the examples y of |θ - y|²/2: gradients see all of them, swaps a mini-batch.
+
+    Args:
+        data: `(examples, parameters)`.
+        prior: V. Default: none.
+    """
+
+    def __init__(self, data: np.ndarray, prior=None) -> None:
+        super().__init__(harmonic, data.shape[1], prior)
+        self.data = data
+
+    def bind(self, rung, batch=None, auxiliary=(), clock=None):
+        return ExamplesEvaluate(self, rung, clock)
+
+
+class ExamplesEvaluate(FunctionEvaluate):
+    """:class:`Examples` bound to a step."""
+
+    exact = False
+
+    def __init__(self, potential, rung, clock=None) -> None:
+        super().__init__(potential, rung, clock)
+        self.num_examples = len(potential.data)
+        self.scale = float(self.num_examples)
+
+    def __call__(self, position):
+        slope = self.scale * (position - self.potential.data.mean(axis=0))
+        return combine(self.mean_loss(position), slope, self.potential.prior, position, self.rung, self.scale)
+
+    full = __call__
+
+    def mean_loss(self, position):
+        data = self.potential.data
+        return harmonic(position - data.mean(axis=0)) + 0.5 * np.sum(data.var(axis=0))
+
+    def examples(self, position, indices):
+        data = tf.gather(tf.constant(self.potential.data), indices)
+        return harmonic(position[:, None, :] - data[None])
+
+
 def harmonic(position):
     """U = θ'θ/2."""
     return 0.5 * tf.reduce_sum(tf.square(position), -1)
@@ -128,10 +190,12 @@ def five_gaussians(position):
 
 
 __all__ = [
+    "Examples",
     "FunctionEvaluate",
     "FunctionPotential",
     "LadderRun",
     "NoisyEnergies",
+    "exchanging",
     "five_gaussians",
     "harmonic",
     "run_ladder",
