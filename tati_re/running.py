@@ -15,9 +15,12 @@ from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
-from tati_re.engine.storage import storing
+from tati_re.engine.storage import storing, write_whole
+from tati_re.engine.tables import csv_text
 from tati_re.errors import InputError, SamplingError
-from tati_re.exchange.choosing import unused_replica_options, with_replicas
+from tati_re.exchange.choosing import ladder_sentences, unused_replica_options, with_replicas
+from tati_re.exchange.noise_tests import NAME as NOISE
+from tati_re.exchange.noise_tests import noise_table
 from tati_re.exchange.starts import check_starts, given_starts, made_starts
 from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
@@ -239,6 +242,8 @@ class Running:
                     f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, "
                     f"learning rate {self._rate(stage):g}, {batch}."
                 )
+        for sentence in ladder_sentences(self.method, self.potential):
+            self.progress.message(sentence)
         unused = [*unused_options(options, self.method), *unused_replica_options(options, self.method)]
         if sentence := getattr(self.method, "swap_bias", None):
             self.progress.message(sentence)
@@ -314,6 +319,7 @@ class Running:
             "tati_re": __version__,
             "versions": versions(),
             "options": self.options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}),
+            "given": sorted(self.options.explicit - {"resume", "overwrite"}),
             "objects": sorted(set(OBJECTS) & set(self.objects)),
             "observables": sorted(self.observables.extra),
             "seed": self.options.seed,
@@ -351,6 +357,8 @@ class Running:
             sim._momenta = np.array(state.momentum)[there]
         sim._auxiliary = tuple(np.array(value)[there] for value in carry.auxiliary)
         sim._forget()
+        if outcome is Outcome.FINISHED and self.kind == "sample":
+            self.guard(lambda: self._test_noise(carry))
         if outcome is not Outcome.FINISHED:
             self.progress.message(
                 f"{outcome.value} Step {driver.step} of {self.options.num_steps}; tati-sample --resume {self.folder}, "
@@ -362,6 +370,15 @@ class Running:
         run = run_folder.load(self.folder)
         run._holder = holder
         return run
+
+    def _test_noise(self, carry) -> None:
+        """Writes noise.csv, where swaps saw mini-batches."""
+        loop, first = self.loops[-1], self.options.num_steps + 1
+        table = noise_table(
+            loop.potential, self.method, carry.state, carry.auxiliary, loop.rung, self.options.seed, first
+        )
+        if table is not None:
+            write_whole(self.folder / NOISE, csv_text(table))
 
     def compiles(self, carry) -> bool:
         """Compiles the steps without taking one; `False` where XLA refuses."""

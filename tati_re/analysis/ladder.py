@@ -9,16 +9,29 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tati_re.engine.run import Run
+
 _FEW = 0.01
 _MOST_ROWS = 40
 
 
-def ladder_lines(manifest: dict[str, Any], ladder: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
+def noise_of(run: Run) -> pd.DataFrame | None:
+    """The table noise.csv of a run whose swaps saw mini-batches: p-values of Shapiro and Wilk's test."""
+    from tati_re.engine.reading import read_csv
+
+    path = run.folder / "noise.csv"
+    return read_csv(path) if path.exists() else None
+
+
+def ladder_lines(
+    manifest: dict[str, Any], ladder: pd.DataFrame, noise: pd.DataFrame | None = None
+) -> tuple[list[str], list[tuple[str, str]]]:
     """The warnings and the lines of the end table of a run on a ladder.
 
     Args:
         manifest: Of the run.
         ladder: `ladder.csv`.
+        noise: `noise.csv`, where there is one.
 
     Returns:
         Sentences; pairs of label and value, one for each rung.
@@ -45,6 +58,27 @@ def ladder_lines(manifest: dict[str, Any], ladder: pd.DataFrame) -> tuple[list[s
         lines.append(("barrier", f"{last['barrier']:.3g}, the sum of the rejection rates"))
         trips = f"{int(last['round_trips']):,} target to hottest rung and back, {int(last['restarts']):,} arrivals"
         lines.append(("round trips", trips))
+    if noise is not None and len(noise):
+        found = _noise_lines(noise)
+        notes, lines = notes + found[0], lines + found[1]
+    return notes, lines
+
+
+def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
+    """Whether the noise of mini-batches is normal, as rules and thermostats take it to be."""
+    from tati_re.exchange.gaussianity import gaussianity_report
+
+    notes, lines = [], []
+    for kind, what in (("energy", "The noise of the swaps' energies"), ("gradient", "The noise of the gradients")):
+        values = noise.loc[noise["test"] == kind, "p_value"].to_numpy(dtype=np.float64)
+        if not len(values):
+            continue
+        report = gaussianity_report(values, what)
+        low, high = report.band
+        text = f"{report.fraction:.3f} of {len(values)} p-values below 0.05, band {low:.3f} to {high:.3f}"
+        lines.append((f"{kind} noise", f"Shapiro-Wilk: {text}, smallest {values.min():.2g}"))
+        if report.sentence:
+            notes.append(report.sentence)
     return notes, lines
 
 
@@ -58,9 +92,27 @@ def _notes(ladder: pd.DataFrame) -> list[str]:
         rungs = ", ".join(f"{int(rung)} and {int(rung) + 1}" for rung in broken["rung"][:5])
         notes.append(
             f"Fewer than {_FEW:.0%} of the swaps are accepted between rungs {rungs}"
-            f"{' and others' if len(broken) > 5 else ''}: the ladder is broken there. More rungs, a smaller "
-            "temperature_ratio or a well-tempered bias help; tati_re.exchange.advice says how many."
+            f"{' and others' if len(broken) > 5 else ''}: the ladder is broken there."
         )
+        notes[-1] += "".join(f" {sentence}" for sentence in measured_advice(ladder)[1:])
     elif ladder["round_trips"].iloc[-1] < 1:
         notes.append("No replica went from the target to the hottest rung and back: take more steps, or more rungs.")
     return notes
+
+
+def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
+    """What would make a ladder work, from the heat capacity that its mean energies show: d<U>/dT between neighbours.
+
+    Sentences; none where the energies do not rise with temperature, or the likelihood alone is tempered.
+    """
+    from tati_re.exchange.advice import ladder_advice
+    from tati_re.exchange.ladder import explicit
+
+    temperature, mean = (ladder[name].to_numpy(dtype=np.float64) for name in ("temperature", "mean_potential"))
+    if ladder["likelihood_weight"].nunique() > 1 or not np.isfinite(mean).all() or (np.diff(temperature) <= 0).any():
+        return ()
+    capacity = np.diff(mean) / np.diff(temperature)
+    if not (capacity > 0).all():
+        return ()
+    at_rungs = np.concatenate([capacity[:1], 0.5 * (capacity[1:] + capacity[:-1]), capacity[-1:]])
+    return ladder_advice(explicit(temperature), heat_capacity=at_rungs).sentences

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error, r_hat
-from tati_re.analysis.ladder import ladder_lines
+from tati_re.analysis.ladder import ladder_lines, noise_of
 from tati_re.analysis.temperature import Temperature, temperatures
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def summarize(run: Run) -> str:
         notes, found = _sampling_lines(manifest, at_target(rows))
         lines += found
         if (run.folder / "ladder.csv").exists():
-            more, found = ladder_lines(manifest, run.ladder)
+            more, found = ladder_lines(manifest, run.ladder, noise_of(run))
             notes, lines = notes + more, lines + found
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
     warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]

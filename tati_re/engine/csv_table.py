@@ -167,7 +167,7 @@ class CsvTable(Rows):
 def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
     """A whole table as CSV: one entry of each column a row, NaN as an empty cell."""
     lines = [
-        ",".join("" if value != value else repr(value) for value in row)
+        ",".join("" if value != value else str(value) for value in row)
         for row in zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
     ]
     return _header(list(columns)) + "".join(f"{line}\n" for line in lines).encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tati_re.bias.well_tempered import WellTempered
 from tati_re.errors import InputError
+from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
@@ -174,6 +175,28 @@ def _check_likelihood(options, ladder: Ladder, prior) -> None:
             received="tempering likelihood",
             expected="tempering posterior",
         )
+
+
+def ladder_sentences(method, potential) -> list[str]:
+    """What is said of a ladder before a run: its rungs, who decides, and what to expect; nothing without one."""
+    if not isinstance(method, ReplicaExchange) or method.num_rungs < 2:
+        return []
+    ladder, rule = method.ladder, method.swap_rule
+    if ladder.tempering == "likelihood":
+        where = f"likelihood weights 1 to {ladder.likelihood_weight[-1]:g}"
+    else:
+        where = f"temperatures {ladder.temperature[0]:g} to {ladder.temperature[-1]:.4g}"
+    who = "no swaps" if rule is None else f"swaps every {method.exchange_every} step(s), {rule.name}"
+    who = who if not method.infinite else f"all assignments every {method.exchange_every} step(s)"
+    sentences = [f"Ladder of {method.num_rungs} rungs, {where}, {method.num_ladders} walker(s) at each; {who}."]
+    if rule is None or ladder.tempering == "likelihood":
+        return sentences
+    factor = 1.0 if method.bias is None else method.bias.bias_factor
+    advice = ladder_advice(ladder, dimensions=potential.num_parameters, bias_factor=factor)
+    if advice.hopeless:
+        sentences.append(f"If all {potential.num_parameters:,} directions are stiff: {advice.sentences[0]}")
+        sentences += advice.sentences[1:]
+    return sentences
 
 
 def unused_replica_options(options, sampler) -> list[str]:

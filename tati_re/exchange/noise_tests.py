@@ -1,0 +1,76 @@
+"""Tests a run's mini-batches at its end: is the noise that swaps and thermostats see Gaussian?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
+from tati_re.models.backend import tf
+from tati_re.posterior.potential import Batch
+
+NAME = "noise.csv"
+_MOST_EXAMPLES = 50_000
+_ENERGY_TESTS = 20
+_ENERGY_BATCHES = 100
+_GRADIENT_BATCHES = 50
+_VECTORS = 100
+
+
+def noise_table(potential, method, state, auxiliary: tuple, rung, seed: int, first_batch: int) -> dict | None:
+    """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees noise.
+
+    `energy`: means over mini-batches of the differences of the losses of neighbouring replicas, `rung` the lower one of
+    a pair. `gradient`: mini-batch gradients at the target's first walker, less their mean, on random unit vectors.
+
+    Args:
+        potential: That of the run.
+        method: The `ReplicaExchange`.
+        state: At the end.
+        auxiliary: Keras' non-trainable variables there.
+        rung: Of the run, as its loop has it.
+        seed: Of the run.
+        first_batch: Mini-batches from this one on give the gradients.
+    """
+    batches, count = potential.batches, potential.num_examples
+    if getattr(method, "batch_size", None) is None or batches is None or batches.full:
+        return None
+    order = np.asarray(method.order(state))
+    size = min(method.batch_size, count)
+    p_values: list[tuple[str, int, float]] = []
+    if size < min(count, _MOST_EXAMPLES):
+        losses = _losses(potential, state, auxiliary, rung, min(count, _MOST_EXAMPLES), seed)
+        walkers = order.reshape(method.num_rungs, method.num_ladders)[:, 0]
+        each = -(-_ENERGY_TESTS // (method.num_rungs - 1))
+        for low in range(method.num_rungs - 1):
+            gaps = losses[walkers[low]] - losses[walkers[low + 1]]
+            if np.ptp(gaps) > 0 and np.isfinite(gaps).all():
+                found = difference_p_values(gaps, size, _ENERGY_BATCHES, each, seed + low)
+                p_values += [("energy", low, float(value)) for value in found]
+    gradients = _gradients(potential, state, auxiliary, rung, first_batch, int(order[0]))
+    if np.isfinite(gradients).all() and np.ptp(gradients, axis=0).any():
+        p_values += [("gradient", 0, float(value)) for value in gradient_p_values(gradients, _VECTORS, seed)]
+    kinds, rungs, values = zip(*p_values, strict=True) if p_values else ((), (), ())
+    return {"test": list(kinds), "rung": list(rungs), "p_value": list(values)}
+
+
+def _losses(potential, state, auxiliary: tuple, rung, count: int, seed: int) -> np.ndarray:
+    """Losses of some examples for every walker, `(walkers, count)`."""
+    chosen = np.random.default_rng([seed, 0x4E54]).permutation(potential.num_examples)[:count].astype(np.int32)
+    evaluate = potential.bind(rung, None, auxiliary)
+    call = tf.function(
+        lambda indices: evaluate.examples(state.position, indices), autograph=False, reduce_retracing=True
+    )
+    pieces = np.array_split(chosen, max(1, count // 5000))
+    return np.concatenate([call(tf.constant(piece)).numpy() for piece in pieces], axis=1)
+
+
+def _gradients(potential, state, auxiliary: tuple, rung, first_batch: int, walker: int) -> np.ndarray:
+    """Gradients of one walker on some mini-batches, `(batches, parameters)`."""
+    indices, sizes = potential.batches.indices(first_batch, _GRADIENT_BATCHES)
+
+    def gradient(own, size):
+        return potential.bind(rung, Batch(own, size), auxiliary)(state.position).gradient[walker]
+
+    call = tf.function(gradient, autograph=False, reduce_retracing=True)
+    pairs = zip(tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32), strict=True)
+    return np.stack([call(own, size).numpy() for own, size in pairs]).astype(np.float64)
