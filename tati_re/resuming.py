@@ -31,8 +31,10 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
             what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
             raise InputError(f"resume: {name} {what}.", expected="num_steps, max_time, verbose, and what was an object")
     stored = dict(said["options"])
+    # What was given means more than the same value by default: a rule may have no use for it.
+    known = {name: value for name, value in stored.items() if name in said.get("given", stored)}
     steps = num_steps if num_steps is not None else stored.get("num_steps")
-    options = make_options({**stored, "max_time": None}, num_steps=steps, threads=said["threads"], **overrides)
+    options = make_options({**known, "max_time": None}, num_steps=steps, threads=said["threads"], **overrides)
     for name in said["objects"]:
         if name not in objects and not (name == "model" and (folder / "model.keras").exists()) and name != "directions":
             raise InputError(
