@@ -163,6 +163,61 @@ def test_closed_forms_and_times_of_the_ensemble_example():
     assert script.measured_time(alike, 1 / (1 - 0.81), 16).steps == pytest.approx(4 * 19, rel=0.2)
 
 
+def test_replica_exchange_hmc_draws_a_curve(tmp_path, capsys):
+    """On generated images with logistic outputs: no loss is below ln(1 + 9/e), training loss rises with T."""
+    script = example("replica_exchange_hmc")
+    assert script.main(["--quick", "--nets", "logistic", "--output", str(tmp_path)]) == 0
+    table = np.genfromtxt(tmp_path / "results.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    np.testing.assert_allclose(table["temperature"], [0.1, 0.1 * 10 ** (1 / 3), 0.1 * 10 ** (2 / 3), 1.0], rtol=1e-5)
+    assert table["images"].tolist() == [50] * 4
+    assert (table["train_loss"] > script.LOGISTIC_FLOOR).all() and (table["test_loss"] > script.LOGISTIC_FLOOR).all()
+    assert table["train_loss"][0] < table["train_loss"][-1] - 0.1
+    assert (table["acceptance"] > 0.2).all()
+    assert (table["train_loss_error"] > 0).all() and (table["step_size"] > 0).all()
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    said = capsys.readouterr().out
+    assert "T = 1 is the posterior" in said and "descents: training loss" in said and "published: no minimum" in said
+
+
+def test_replica_exchange_hmc_counts_loss_and_pixels():
+    """The column of the test loss is what `Simulation` says of the same images; a shrunk ramp is a ramp.
+
+    Pixel a of 16 lies at 1.75 (a + 1/2) - 1/2 of 28, up to 0.045 for a filter on whole pixels; half a pixel would show.
+    """
+    script = example("replica_exchange_hmc")
+    digits = script.generated(40, seed=1)["50"]
+    same = digits._replace(test=digits.train, test_labels=digits.train_labels)
+    for net in script.NETS.values():
+        sim = script.simulation(same, net, 3, seed=2)
+        sim.parameters = np.random.default_rng(0).uniform(-0.2, 0.2, (3, 13_970))
+        functions = script.test_observables(same, net)
+        np.testing.assert_allclose(functions["test_loss"](sim.parameters), sim.loss(), rtol=1e-10)
+        np.testing.assert_allclose(functions["test_accuracy"](sim.parameters), sim.score(), rtol=1e-10)
+    ramp = np.broadcast_to(np.arange(28.0), (1, 28, 28))
+    rows = (0.3081 * script.shrunk(ramp) + 0.1307).reshape(16, 16) * 255
+    np.testing.assert_allclose(rows[:, 1:-1], np.broadcast_to(1.75 * np.arange(1.5, 15) - 0.5, (16, 14)), atol=0.05)
+    np.testing.assert_allclose(script.shrunk(np.full((1, 28, 28), 255)), (1 - 0.1307) / 0.3081)
+
+
+def test_replica_exchange_hmc_keeps_training_images_out_of_the_test(tmp_path, capsys):
+    """Every image has a grey of its own, by which it is known again."""
+    script = example("replica_exchange_hmc")
+    images = np.repeat(np.arange(200), 784).reshape(-1, 28, 28).astype(np.uint8)
+    labels = (np.arange(200) % 10).astype(np.uint8)
+    np.savez(
+        tmp_path / "mnist.npz", x_train=images[:150], y_train=labels[:150], x_test=images[150:], y_test=labels[150:]
+    )
+    listed = np.arange(3, 143, 7)
+    np.savetxt(tmp_path / script.INDICES, listed, fmt="%d")
+    sets = script.read(tmp_path, 100, seed=4)
+    grey = {name: [np.rint((0.3081 * d[:, 0] + 0.1307) * 255) for d in (s.train, s.test)] for name, s in sets.items()}
+    assert grey["500"][0].tolist() == listed.tolist()
+    assert np.bincount(sets["50"].train_labels).tolist() == [5] * 10
+    for train, test in grey.values():
+        assert len(test) == 100 == len(set(test)) and not set(train) & set(test) and test.max() >= 150
+    assert "50 images: 5 of each class, seed 4: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [
@@ -183,6 +238,15 @@ def test_closed_forms_and_times_of_the_ensemble_example():
         ),
         ("tati_figures_2_to_4", ["--num-steps", "10"], "--num-steps is too small. Received: 10."),
         ("tati_figures_2_to_4", ["--num-walkers", "1"], "--num-walkers is too small. Received: 1."),
+        ("replica_exchange_hmc", [], "--data is missing. "),
+        (
+            "replica_exchange_hmc",
+            ["--data", "nowhere"],
+            "--data: there is no mnist.npz. Received: nowhere. Expected: a ",
+        ),
+        ("replica_exchange_hmc", ["--quick", "--num-trajectories", "5"], "--num-trajectories is too small. Received: "),
+        ("replica_exchange_hmc", ["--quick", "--max-temperature", "0.1"], "--max-temperature do not fit. Received: 0."),
+        ("replica_exchange_hmc", ["--quick", "--num-replicas", "1"], "--num-replicas is too small. Received: 1. "),
         ("uci_regression", [], "--data is missing. "),
         ("uci_regression", ["--data", "nowhere"], "--data: there is no uci/yacht.txt. Received: nowhere. Expected: a "),
         ("uci_regression", ["--quick", "--num-steps", "5"], "--num-steps is too small. Received: 5."),

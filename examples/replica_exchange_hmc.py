@@ -1,0 +1,464 @@
+"""Test loss against temperature: replica-exchange Hamiltonian Monte Carlo on networks for 16 x 16 digits.
+
+Networks 256-40-40-40-10 with logistic hidden units (13,970 parameters) and a uniform prior |θ_i| < f/sqrt(k_i), k_i =
+fan-in + 1: one with linear outputs and f = 50, one with logistic outputs, which go into the softmax, and f = 1000. U is
+the sum of the cross-entropies of all training images in nats, so that T = 1 is the Bayesian posterior. Two training
+sets: the 500 images of a list, and 5 of each class drawn with a seed. All other images are for testing.
+
+Every replica starts at the end of a descent of its own from random parameters; the ends of these descents are the
+baseline. A trajectory has 100 velocity Verlet steps, with masses k_i; step sizes are tuned for an acceptance of 0.65 at
+every temperature during the burn-in and then frozen. After each trajectory neighbouring temperatures try to swap.
+
+    python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 180] [--output DIR]
+
+FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
+nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a temperature,
+with standard errors from the autocorrelation of the rung) and figure.png, in about 35 minutes on 2 cores.
+
+Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154). Their curves are
+not in print as numbers; what is compared are their shapes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import tati_re
+
+INDICES = "nn_sample_mnist_train_indices_50.txt"
+SIZES = (256, 40, 40, 40, 10)
+PIXELS = 16
+PER_CLASS = 5
+UNINFORMED = math.log(10)
+LOGISTIC_FLOOR = math.log(1 + 9 / math.e)
+"""Least loss of an image whose outputs lie between 0 and 1: one of them 1, nine 0."""
+PUBLISHED = {
+    ("500", "linear"): "a clear minimum of the test loss near T = 1",
+    ("50", "linear"): "a minimum at T > 0; above ln 10 at every T",
+    ("500", "logistic"): "no minimum: lowest at the lowest T",
+    ("50", "logistic"): "no minimum: lowest at the lowest T",
+}
+SMALLEST_NUM_TRAJECTORIES = 30
+
+
+class Net(NamedTuple):
+    """One of the two networks: activation of its outputs, f of its prior, and where its step sizes start."""
+
+    output_activation: str
+    prior_bound: float
+
+
+NETS = {"linear": Net("linear", 50.0), "logistic": Net("sigmoid", 1000.0)}
+
+
+class Sizes(NamedTuple):
+    """How long everything runs.
+
+    Attributes:
+        num_trajectories: HMC trajectories of each replica, a third of them burn-in.
+        num_leapfrog_steps: Steps of one.
+        num_replicas: Temperatures.
+        min_temperature: The lowest.
+        max_temperature: The highest.
+        num_test: Test images that count.
+        num_descent_steps: Of each descent.
+    """
+
+    num_trajectories: int = 180
+    num_leapfrog_steps: int = 100
+    num_replicas: int = 16
+    min_temperature: float = 0.01
+    max_temperature: float = 5.0
+    num_test: int = 2_000
+    num_descent_steps: int = 1_000
+
+
+QUICK = Sizes(60, 5, 4, 0.1, 1.0, 100, 50)
+
+
+class Digits(NamedTuple):
+    """Images `(n, 256)`, standardised, and labels `(n,)`."""
+
+    train: np.ndarray
+    train_labels: np.ndarray
+    test: np.ndarray
+    test_labels: np.ndarray
+
+
+class Point(NamedTuple):
+    """One temperature of one curve; losses are means over images in nats, errors are standard errors."""
+
+    images: int
+    outputs: str
+    temperature: float
+    train_loss: float
+    train_loss_error: float
+    test_loss: float
+    test_loss_error: float
+    train_accuracy: float
+    test_accuracy: float
+    step_size: float
+    acceptance: float
+    swap_rate: float
+    effective_draws: float
+
+
+class Curve(NamedTuple):
+    """All temperatures of one training set and network, and the descents beside them.
+
+    Attributes:
+        set_name: "500" or "50".
+        net: A key of NETS.
+        points: From the lowest temperature upwards.
+        round_trips: Of all replicas, from the lowest temperature to the highest and back.
+        baseline: Mean test loss of the descents, its standard error, mean training loss, mean test accuracy.
+        seconds: What sampling took.
+    """
+
+    set_name: str
+    net: str
+    points: list[Point]
+    round_trips: int
+    baseline: tuple[float, float, float, float]
+    seconds: float
+
+
+def shrunk(images: np.ndarray) -> np.ndarray:
+    """Images `(n, 28, 28)` as `(n, 256)`: 16 x 16 by a bilinear filter, then (v/255 - 0.1307)/0.3081.
+
+    The filter is a triangle as wide as the ratio of the sizes, as image libraries use it to shrink.
+    """
+    ratio = images.shape[1] / PIXELS
+    centres = (np.arange(PIXELS)[:, None] + 0.5) * ratio
+    distances = np.abs(np.arange(images.shape[1]) + 0.5 - centres) / ratio
+    weights = np.maximum(0.0, 1.0 - distances)
+    weights /= weights.sum(axis=1, keepdims=True)
+    small = np.einsum("ai,nij,bj->nab", weights, images.astype(np.float64), weights, optimize=True)
+    return ((small / 255 - 0.1307) / 0.3081).reshape(len(images), -1)
+
+
+def read(folder: Path, num_test: int, seed: int) -> dict[str, Digits]:
+    """The two training sets, each with `num_test` images drawn from all others."""
+    for name in ("mnist.npz", INDICES):
+        if not (folder / name).is_file():
+            raise tati_re.InputError(
+                f"--data: there is no {name}.", folder, f"a folder that holds mnist.npz, {INDICES}"
+            )
+    with np.load(folder / "mnist.npz") as file:
+        images = np.concatenate([file["x_train"], file["x_test"]])
+        labels = np.concatenate([file["y_train"], file["y_test"]]).astype(np.int64)
+        num_train = len(file["y_train"])
+    listed = np.loadtxt(folder / INDICES, dtype=np.int64)
+    if listed.ndim != 1 or not len(listed) or listed.min() < 0 or listed.max() >= num_train:
+        raise tati_re.InputError(f"--data: {INDICES} does not fit mnist.npz.", folder, "numbers of training images")
+    if not 1 <= num_test <= len(images) - len(listed):
+        raise tati_re.InputError("--num-test is out of range.", num_test, f"1 to {len(images) - len(listed):,}")
+    random = np.random.default_rng(seed)
+    classes = [np.flatnonzero(labels[:num_train] == digit) for digit in range(10)]
+    few = np.concatenate([random.choice(members, PER_CLASS, replace=False) for members in classes])
+    print(f"50 images: {PER_CLASS} of each class, seed {seed}: {' '.join(map(str, few))}")
+    sets = {}
+    for name, train in (("500", listed), ("50", few)):
+        others = np.setdiff1d(np.arange(len(images)), train)
+        test = random.choice(others, num_test, replace=False)
+        sets[name] = Digits(shrunk(images[train]), labels[train], shrunk(images[test]), labels[test])
+    return sets
+
+
+def generated(num_test: int, seed: int) -> dict[str, Digits]:
+    """Ten patterns with noise, 5 training images each."""
+    random = np.random.default_rng(seed)
+    patterns = random.standard_normal((10, SIZES[0]))
+    labels = np.arange(50 + num_test) % 10
+    images = patterns[labels] + random.standard_normal((len(labels), SIZES[0]))
+    return {"50": Digits(images[:50], labels[:50], images[50:], labels[50:])}
+
+
+def fan_in_plus_one() -> np.ndarray:
+    """k of each parameter, in the order of the vector: weights of a layer, then its biases."""
+    return np.concatenate([np.full((a + 1) * b, a + 1.0) for a, b in pairwise(SIZES)])
+
+
+def simulation(digits: Digits, net: Net, num_walkers: int, seed: int) -> tati_re.Simulation:
+    """The network and its training set."""
+    return tati_re.Simulation(
+        data=((digits.train, digits.train_labels), (digits.test, digits.test_labels)),
+        hidden=list(SIZES[1:-1]),
+        activation="sigmoid",
+        output_activation=net.output_activation,
+        loss="sparse_categorical_crossentropy",
+        from_logits=True,
+        prior="box",
+        prior_bound=net.prior_bound,
+        prior_scaling="fan_in",
+        dtype="float64",
+        num_walkers=num_walkers,
+        # Products of 500 rows: a graph takes two thirds of the time that XLA does.
+        execution="graph",
+        seed=seed,
+        verbose=0,
+    )
+
+
+def test_observables(digits: Digits, net: Net) -> dict:
+    """Columns `test_loss` and `test_accuracy` of run.csv: functions of the parameters of all replicas."""
+    import tensorflow as tf
+
+    def outputs(position):
+        values, start = tf.constant(digits.test)[None], 0
+        for layer, (a, b) in enumerate(pairwise(SIZES)):
+            weights = tf.reshape(position[:, start : start + a * b], (-1, a, b))
+            values = tf.matmul(values, weights) + position[:, None, start + a * b : start + (a + 1) * b]
+            start += (a + 1) * b
+            last = layer == len(SIZES) - 2
+            values = values if last and net.output_activation == "linear" else tf.sigmoid(values)
+        return values
+
+    def loss(position):
+        logits = outputs(position)
+        right = tf.gather(logits, tf.tile(tf.constant(digits.test_labels)[None], (logits.shape[0], 1)), batch_dims=2)
+        return tf.reduce_mean(tf.reduce_logsumexp(logits, axis=-1) - right, axis=-1)
+
+    def accuracy(position):
+        found = tf.equal(tf.argmax(outputs(position), axis=-1), tf.constant(digits.test_labels)[None])
+        return tf.reduce_mean(tf.cast(found, tf.float64), axis=-1)
+
+    return {"test_loss": loss, "test_accuracy": accuracy}
+
+
+def descents(digits: Digits, net: Net, sizes: Sizes, seed: int) -> tuple[np.ndarray, tuple[float, float, float, float]]:
+    """Where descents from U(-1/sqrt(k), 1/sqrt(k)) end, one for each replica, and what they reach on average."""
+    import tensorflow as tf
+
+    sim = simulation(digits, net, sizes.num_replicas, seed)
+    bound = 1 / np.sqrt(fan_in_plus_one())
+    sim.parameters = np.random.default_rng(seed).uniform(-bound, bound, (sizes.num_replicas, len(bound)))
+    sim.fit(
+        optimizer="fire",
+        learning_rate=0.1,
+        num_steps=sizes.num_descent_steps,
+        record_every=sizes.num_descent_steps,
+        trajectory_every=0,
+    )
+    ends = sim.parameters.copy()
+    found = {name: function(tf.constant(ends)).numpy() for name, function in test_observables(digits, net).items()}
+    losses = found["test_loss"]
+    error = losses.std(ddof=1) / math.sqrt(len(losses))
+    return ends, (losses.mean(), error, float(np.mean(sim.loss())), found["test_accuracy"].mean())
+
+
+def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: int, output: Path) -> Curve:
+    """One curve: descents, then replica exchange from where they end."""
+    net = NETS[net_name]
+    ends, baseline = descents(digits, net, sizes, seed)
+    sim = simulation(digits, net, 1, seed)
+    num_burnin_steps = sizes.num_trajectories // 3
+    run = sim.sample(
+        sampler="HMC",
+        num_leapfrog_steps=sizes.num_leapfrog_steps,
+        leapfrog_jitter=0.0,
+        walls="reflect",
+        mass="fan_in",
+        step_size=0.1,
+        target_acceptance=0.65,
+        num_replicas=sizes.num_replicas,
+        temperature=sizes.min_temperature,
+        max_temperature=sizes.max_temperature,
+        exchange_every=1,
+        starts=ends[:, None],
+        num_steps=sizes.num_trajectories,
+        num_burnin_steps=num_burnin_steps,
+        record_every=1,
+        trajectory_every=0,
+        observables=test_observables(digits, net),
+        output=str(output / f"run-{set_name}-{net_name}"),
+        overwrite=True,
+    )
+    seconds = float(run.timing["seconds"].iloc[-1])
+    points = points_of(run, len(digits.train), net_name, num_burnin_steps)
+    return Curve(set_name, net_name, points, int(run.ladder["round_trips"].iloc[-1]), baseline, seconds)
+
+
+def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[Point]:
+    """Means and errors of every rung after the burn-in."""
+    from tati_re.analysis import effective_sample_size, monte_carlo_error
+
+    rows = run.run_info.sort_values(["replica", "step"])
+    # A trajectory runs at the temperature that its replica had before the swap at its end.
+    rows = rows.assign(ran_at=rows.groupby("replica")["rung"].shift())
+    rows = rows[rows["step"] > num_burnin_steps]
+    points = []
+    for place, rung in run.ladder.iterrows():
+        here = rows[rows["rung"] == place].sort_values("step")
+        test = here["test_loss"].to_numpy()
+        points.append(
+            Point(
+                images,
+                outputs,
+                float(rung["temperature"]),
+                here["loss"].mean(),
+                monte_carlo_error(here["loss"].to_numpy()),
+                test.mean(),
+                monte_carlo_error(test),
+                here["accuracy"].mean(),
+                here["test_accuracy"].mean(),
+                here["step_size"].iloc[-1],
+                rows.loc[rows["ran_at"] == place, "acceptance"].mean(),
+                rung["acceptance"],
+                effective_sample_size(test, "mean"),
+            )
+        )
+    return points
+
+
+def report(curve: Curve) -> None:
+    """Prints a curve."""
+    loss, error, train, accuracy = curve.baseline
+    print(
+        f"\n{curve.points[0].images} images, {curve.net} outputs: sampled in {curve.seconds:.0f} s, "
+        f"{curve.round_trips} round trips\n"
+        f"descents: training loss {train:.4f}, test loss {loss:.4f} ± {error:.4f}, accuracy {accuracy:.3f}\n"
+        "T         training loss       test loss           accuracy  step size  acceptance  swaps up  effective draws"
+    )
+    for point in curve.points:
+        swaps = "-" if math.isnan(point.swap_rate) else f"{point.swap_rate:.3f}"
+        cells = (
+            f"{point.train_loss:.4f} ± {point.train_loss_error:.4f}",
+            f"{point.test_loss:.4f} ± {point.test_loss_error:.4f}",
+        )
+        print(
+            f"{point.temperature:<10.4g}{cells[0]:20}{cells[1]:20}{point.test_accuracy:<10.3f}{point.step_size:<11.4g}"
+            f"{point.acceptance:<12.3f}{swaps:10}{point.effective_draws:.0f}"
+        )
+    least = lowest(curve)
+    where = "the lowest temperature" if least is curve.points[0] else f"T = {least.temperature:.3g}"
+    above = "every" if all(point.test_loss > UNINFORMED for point in curve.points) else "not every"
+    print(f"least test loss: {least.test_loss:.4f} ± {least.test_loss_error:.4f} at {where}; above ln 10 at {above} T")
+    print(f"published: {PUBLISHED[curve.set_name, curve.net]}", flush=True)
+
+
+def lowest(curve: Curve) -> Point:
+    """Where the test loss is least."""
+    return min(curve.points, key=lambda point: point.test_loss)
+
+
+def write(curves: Sequence[Curve], output: Path) -> None:
+    """Writes results.csv."""
+    points = [point for curve in curves for point in curve.points]
+    lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in p) for p in points]
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "results.csv").write_text("\n".join([",".join(Point._fields), *lines, ""]))
+    except OSError as error:
+        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
+
+
+def draw(curves: Sequence[Curve], path: Path) -> None:
+    """Draws training and test loss against the temperature, a panel a curve, beside the descents."""
+    from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+
+    sets = list(dict.fromkeys(curve.set_name for curve in curves))
+    figure = new_figure(8.6, 3.0 * len(sets) + 0.4)
+    panels = figure.subplots(len(sets), len(NETS), squeeze=False, sharex=True)
+    for axes in panels.flat:
+        axes.set_visible(False)
+    for curve in curves:
+        axes = panels[sets.index(curve.set_name), list(NETS).index(curve.net)]
+        axes.set_visible(True)
+        temperatures = [point.temperature for point in curve.points]
+        for quantity, color, label in (("train", COLORS[0], "training"), ("test", COLORS[1], "test")):
+            values, errors = (
+                [getattr(point, f"{quantity}_loss{end}") for point in curve.points] for end in ("", "_error")
+            )
+            axes.errorbar(temperatures, values, errors, fmt="o-", color=color, markersize=3, linewidth=1, label=label)
+        axes.axhline(curve.baseline[0], color=COLORS[2], linestyle="--", linewidth=1, label="descents, test")
+        axes.axhline(UNINFORMED, color=GREY, linestyle=":", linewidth=1, label="ln 10")
+        if curve.net == "logistic":
+            axes.axhline(LOGISTIC_FLOOR, color=DARK, linestyle="-.", linewidth=1, label="ln(1 + 9/e)")
+        axes.set_xscale("log")
+        axes.set_title(f"{curve.points[0].images} images, {curve.net} outputs", fontsize=10, loc="left")
+        axes.set_ylabel("mean cross-entropy")
+        axes.set_xlabel("temperature")
+        axes.legend(fontsize=7, frameon=False)
+        plain(axes)
+    save(figure, path)
+
+
+def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], sizes: Sizes, seed: int, output: Path):
+    """Samples every set with every network; without a folder, generated images.
+
+    Args:
+        data: The folder.
+        sets: "500", "50".
+        nets: Keys of NETS.
+        sizes: Of the runs.
+        seed: Of the 50 images, the test images, the starts and the dynamics.
+        output: Folder of the files.
+
+    Raises:
+        InputError: A file that is not there, a size that is too small, or a folder that cannot be written.
+    """
+    if sizes.num_trajectories < SMALLEST_NUM_TRAJECTORIES:
+        least = f"at least {SMALLEST_NUM_TRAJECTORIES}"
+        raise tati_re.InputError("--num-trajectories is too small.", sizes.num_trajectories, least)
+    if sizes.num_replicas < 2:
+        raise tati_re.InputError("--num-replicas is too small.", sizes.num_replicas, "at least 2")
+    if not 0 < sizes.min_temperature < sizes.max_temperature:
+        limits = f"{sizes.min_temperature:g} and {sizes.max_temperature:g}"
+        raise tati_re.InputError(
+            "--min-temperature and --max-temperature do not fit.", limits, "0 < the first < the second"
+        )
+    digits = generated(sizes.num_test, seed) if data is None else read(data, sizes.num_test, seed)
+    print(
+        f"U: sum of the cross-entropies in nats (T = 1 is the posterior); {sizes.num_replicas} temperatures "
+        f"{sizes.min_temperature:g} to {sizes.max_temperature:g}, {sizes.num_trajectories} trajectories of "
+        f"{sizes.num_leapfrog_steps} steps, a third of them burn-in; {sizes.num_test} test images; "
+        f"ln 10 = {UNINFORMED:.4f}, ln(1 + 9/e) = {LOGISTIC_FLOOR:.4f}",
+        flush=True,
+    )
+    curves: list[Curve] = []
+    for set_name in (name for name in sets if name in digits):
+        for net_name in nets:
+            curves.append(sampled(set_name, net_name, digits[set_name], sizes, seed, output))
+            report(curves[-1])
+            write(curves, output)
+    draw(curves, output / "figure.png")
+    print(f"\n{output / 'results.csv'}, {output / 'figure.png'}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the experiment; the exit status is 2 for bad input."""
+    parser = argparse.ArgumentParser(description="Test loss against temperature by replica-exchange HMC.")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help=f"folder that holds mnist.npz and {INDICES}")
+    parser.add_argument("--sets", nargs="+", choices=("500", "50"), default=("500", "50"), help="default: both")
+    parser.add_argument("--nets", nargs="+", choices=tuple(NETS), default=tuple(NETS), help="default: both")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
+    for name, default in Sizes._field_defaults.items():
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, type=type(default), default=None, metavar="N", help=f"default {default:,}")
+    parser.add_argument("--quick", action="store_true", help="generated images, a few short trajectories, in seconds")
+    parser.add_argument("--output", type=Path, default=Path("results/replica_exchange_hmc"), metavar="DIR")
+    arguments = parser.parse_args(argv)
+    given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
+    sizes = (QUICK if arguments.quick else Sizes())._replace(**given)
+    try:
+        if arguments.data is None and not arguments.quick:
+            raise tati_re.InputError("--data is missing.", None, f"a folder with mnist.npz and {INDICES}, or --quick")
+        data = None if arguments.quick else arguments.data
+        experiment(data, arguments.sets, arguments.nets, sizes, arguments.seed, arguments.output)
+    except (tati_re.InputError, tati_re.SamplingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
