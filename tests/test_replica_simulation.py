@@ -127,7 +127,7 @@ def test_full_batches_swap_by_metropolis_and_the_likelihood_alone_may_be_tempere
 
 
 def test_a_control_variate_that_follows_takes_most_of_the_noise_of_swaps():
-    """Examples compared with themselves where the replica was up to ten steps ago: at most a twentieth of the variance."""
+    """Losses compared with those where the replica was up to ten steps ago: at most a twentieth of the variance."""
     noise = {}
     for control in ({}, {"control_variate": True, "control_variate_every": 10}):
         run = sample(batch_size=4, step_size=3e-3, exchange_every=9, **control)
