@@ -13,10 +13,12 @@ from tati_re.errors import InputError
 COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
 
 
-def written(folder, table, name):
+def written(folder, table, name, columns=COLUMNS):
     rows = np.random.default_rng(1).standard_normal((14, 7))
     rows[:, 0], rows[:, 1] = np.repeat(np.arange(1, 8) * 10, 2), np.tile([0, 1], 7)
-    file = table(folder / name, COLUMNS)
+    if "rung" in columns:
+        rows[:, columns.index("rung")] = 0
+    file = table(folder / name, columns)
     file.append(rows)
     file.flush()
     file.close()
@@ -32,6 +34,17 @@ def test_every_row_in_order(tmp_path, monkeypatch, table, name):
     assert np.array_equal([one.parameters for one in found], rows[:, 4:])
     average = posterior_average((one.parameters for one in stored_positions(run)), lambda vector: vector)
     assert average.mean == pytest.approx(rows[:, 4:].mean(axis=0))
+
+
+@pytest.mark.parametrize("label", ["rung", "weight"])
+@pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
+def test_the_labels_of_a_ladder_are_no_parameters(tmp_path, table, name, label):
+    """The last column is a label, an integer or not: two parameters are left."""
+    rows, run = written(tmp_path, table, name, [*COLUMNS[:-1], label])
+    run.manifest["parameters"] = {"num": 2}
+    found = list(stored_positions(run))
+    assert np.array_equal([one.parameters for one in found], rows[:, 4:6])
+    assert [one.walker for one in found] == [int(row[1]) for row in rows]
 
 
 def test_a_line_still_being_written_is_left_out(tmp_path):

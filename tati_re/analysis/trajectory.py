@@ -49,6 +49,8 @@ def stored_positions(run: Run) -> Iterator[Position]:
     """
     if run.manifest.get("options", {}).get("directions") or "directions" in run.manifest.get("objects", []):
         raise InputError(f"The run {run.folder} stored projections, not parameters.")
+    # After the parameters come the labels of a walker on a ladder; a manifest without parameters has none.
+    count = run.manifest.get("parameters", {}).get("num")
     if (run.folder / "trajectory.h5").exists():
         blocks = _h5_blocks(run)
     elif (run.folder / "trajectory.csv").exists():
@@ -56,7 +58,7 @@ def stored_positions(run: Run) -> Iterator[Position]:
     else:
         raise InputError(f"The run {run.folder} has no trajectory.", expected="a run with trajectory_every above 0")
     return (
-        Position(int(step), int(walker), vector)
+        Position(int(step), int(walker), vector[:count])
         for index, vectors in blocks
         for (step, walker), vector in zip(index, vectors, strict=True)
     )
@@ -68,7 +70,7 @@ def _h5_blocks(run: Run) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         size = max(1, _BLOCK_VALUES // file["rows"].shape[1])
         for start in range(0, length, size):
             stop = min(start + size, length)
-            yield file["index"][start:stop], file["rows"][start:stop, len(_BEFORE_PARAMETERS) :]
+            yield file["index"][start:stop, : len(_INDEX)], file["rows"][start:stop, len(_BEFORE_PARAMETERS) :]
 
 
 def _csv_blocks(run: Run) -> Iterator[tuple[np.ndarray, np.ndarray]]:
