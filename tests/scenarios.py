@@ -16,14 +16,15 @@ from scipy.special import betainc
 
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.models.backend import tf
-from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
-from tati_re.samplers.protocol import Clock, Energy, Rung
+from tati_re.samplers.protocol import Clock, Rung
+from tati_re.testing.ladders import NoisyEvaluate, NoisyPotential
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, quartic, rung_of
 from tati_re.testing.sampler_law import TOLERANCE
 
 __all__ = [
     "TOLERANCE",
     "Law",
+    "NoisyEvaluate",
     "NoisyPotential",
     "NumpyEvaluate",
     "NumpyNoise",
@@ -132,42 +133,6 @@ def hmc_acceptance(dimensions: int, step_size: float, lengths, frequency: float 
     phi, chi = math.acos(1 - x / 2), math.sqrt(1 - x / 4)
     s = np.arcsinh(0.5 * abs(chi - 1 / chi) * np.abs(np.sin(np.atleast_1d(lengths) * phi)))
     return 2 * betainc(dimensions / 2, dimensions / 2, 1 / (1 + np.exp(2 * s)))
-
-
-class NoisyPotential(FunctionPotential):
-    """A potential whose gradient has normal noise of known variance: the same noise for each evaluation within a step,
-    as with one mini-batch, and a function of seed and step alone.
-
-    Args:
-        function: U, as of a `FunctionPotential`.
-        num_parameters: P.
-        variance: Of each entry of the gradient, `(walkers, parameters)` to the same shape, or a number.
-        seed: Of the noise.
-    """
-
-    def __init__(self, function: Callable, num_parameters: int, variance: Callable | float, seed: int = 0) -> None:
-        super().__init__(function, num_parameters)
-        self.seed = seed
-        self.variance = variance if callable(variance) else lambda position: variance * tf.ones_like(position)
-
-    def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None) -> NoisyEvaluate:
-        return NoisyEvaluate(self, rung, clock)
-
-
-class NoisyEvaluate(FunctionEvaluate):
-    """A :class:`NoisyPotential` bound to the walkers' rungs and to the step of its clock."""
-
-    def __call__(self, position) -> Energy:
-        energy, potential = super().__call__(position), self.potential
-        seed = tf.stack([tf.constant(potential.seed, tf.int64), tf.cast(self.clock.step, tf.int64)])
-        noise = tf.random.stateless_normal(position.shape, seed, dtype=position.dtype, alg="philox")
-        return energy._replace(gradient=energy.gradient + tf.sqrt(potential.variance(position)) * noise)
-
-    def full(self, position) -> Energy:
-        return super().__call__(position)
-
-    def gradient_variance(self, position):
-        return self.potential.variance(position)
 
 
 def stationary_start(laws, walkers: int, seed: int) -> np.ndarray:
