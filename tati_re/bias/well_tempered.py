@@ -202,7 +202,7 @@ class WellTempered:
         origin = energy - 0.5 * (self.cells - 1) * width
         return Bias(heights, origin, width, energy, zeros, zeros, zeros)
 
-    def deposit(self, bias: Bias, energy, rung, inverse_temperature) -> Bias:
+    def deposit(self, bias: Bias, energy, rung, inverse_temperature, share: float = 1.0) -> Bias:
         """The bias after all walkers' energies are counted, the grids are laid anew where they must, and heights grow.
 
         Args:
@@ -210,6 +210,9 @@ class WellTempered:
             energy: U of the walkers on all data, float64 `(walkers,)`.
             rung: Their rungs, int32 `(walkers,)`.
             inverse_temperature: β, float64 `(rungs,)`.
+            share: What part of h and of n a walker stands for. One over the walkers on each rung lets the bias grow
+                with the number of calls, however many they are: all deposit on the bias as it was before, and many full
+                heights at once go far beyond what is there to be filled. Default: 1.
         """
         rungs = bias.heights.shape[0]
         temperature = 1.0 / inverse_temperature
@@ -225,7 +228,7 @@ class WellTempered:
         bias = self._counted(bias, clipped, on_rung * as_float64(finite)[:, None], on_rung * as_float64(used)[:, None])
         kernel_width = self._kernel_widths(bias)
         bias = self._laid(bias, safe, on_rung, used, kernel_width, temperature)
-        return self._grown(bias, safe, rung, on_rung * as_float64(used)[:, None], temperature)
+        return self._grown(bias, safe, rung, on_rung * as_float64(used)[:, None], temperature, share)
 
     def _counted(self, bias: Bias, energy, finite, used) -> Bias:
         """Running mean and variance with the walkers' energies, all of one rung at once."""
@@ -283,10 +286,10 @@ class WellTempered:
         heights = where(moved[:, None], heights, bias.heights)
         return bias._replace(heights=heights, origin=origin, width=width)
 
-    def _grown(self, bias: Bias, energy, rung, used, temperature) -> Bias:
+    def _grown(self, bias: Bias, energy, rung, used, temperature, share: float) -> Bias:
         hot = take(temperature, rung)
-        count = take(bias.count, rung)
-        height = self.height * hot * exp(-self.decay * log(1.0 + count / self.decay_after))
+        count = share * take(bias.count, rung)
+        height = share * self.height * hot * exp(-self.decay * log(1.0 + count / self.decay_after))
         height = height * exp(-value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
         cell = (energy - take(bias.origin, rung)) / take(bias.width, rung)
         across = take(bias.width / self._kernel_widths(bias), rung)

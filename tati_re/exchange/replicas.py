@@ -406,7 +406,7 @@ class ReplicaExchange:
         beta = rungs.table.inverse_temperature
         grown = tf.cond(
             clock.adapting,
-            lambda: self.bias.deposit(rungs.bias, energy, rungs.index, beta),
+            lambda: self.bias.deposit(rungs.bias, energy, rungs.index, beta, 1.0 / self.num_ladders),
             lambda: rungs.bias,
         )
         return rungs._replace(bias=grown)
@@ -449,11 +449,12 @@ class ReplicaExchange:
 
     def _adapted(self, rungs: Rungs, clock) -> Rungs:
         """The temperatures moved after 16, 32, 64, ... rounds of the burn-in, counted from the last time."""
-        waited = tf.reduce_max(rungs.tried) / self.num_ladders
         number = tf.cast(rungs.rounds, tf.float64)
         power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)
         due = tf.logical_and(tf.abs(power - tf.round(power)) < 1e-9, number >= _FIRST_ADAPTATION)
-        due = tf.logical_and(tf.logical_and(due, clock.adapting), waited > 0)
+        # A pair that a schedule never chose says nothing of its rejection; the others go on counting.
+        all_tried = tf.reduce_min(rungs.tried) > 0
+        due = tf.logical_and(tf.logical_and(due, clock.adapting), all_tried)
         rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
         table = self._moved(rungs.table, rejection)
         zeros = tf.zeros_like(rungs.tried)
