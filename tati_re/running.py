@@ -247,6 +247,11 @@ class Running:
         unused = [*unused_options(options, self.method), *unused_replica_options(options, self.method)]
         if sentence := getattr(self.method, "swap_bias", None):
             self.progress.message(sentence)
+        if getattr(self.method, "bias", None) is not None and not self.potential.batches.full:
+            self.progress.message(
+                "bias_energies batch: forces and weights see the bias at the noisy energies of mini-batches, so that "
+                "the run samples a law near the one asked for."
+            )
         if self.kind == "sample" and unused:
             self.progress.message(f"Not used by {self.method.name} as it is set up: {', '.join(unused)}.")
         if flat.has_training_state and self.kind == "sample":
