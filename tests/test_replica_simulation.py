@@ -17,10 +17,8 @@ X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
 SYSTEM = {
     "hidden": [2],
     "activation": "tanh",
-    "dtype": "float64",
     "seed": 3,
     "verbose": 0,
-    "execution": "graph",
     "walker_evaluation": "vectorized",
     "step_size": 0.03,
 }
@@ -35,12 +33,10 @@ LADDER = {
 }
 
 
-def sample(output=None, num_walkers=WALKERS, **options):
+def sample(output=None, num_walkers=WALKERS, dtype="float64", execution="graph", **options):
     """A network with 9 parameters on 10 examples."""
-    given = LADDER | options
-    return Simulation(data=(X, Y), num_walkers=num_walkers, **SYSTEM).sample(
-        **given, output=None if output is None else str(output)
-    )
+    given = LADDER | options | {"output": None if output is None else str(output), "execution": execution}
+    return Simulation(data=(X, Y), num_walkers=num_walkers, dtype=dtype, **SYSTEM).sample(**given)
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +120,45 @@ def test_full_batches_swap_by_metropolis_and_the_likelihood_alone_may_be_tempere
     weight = run.ladder["likelihood_weight"].to_numpy()[rows["rung"]]
     np.testing.assert_allclose(rows["potential"], weight * 10 * rows["loss"] - rows["log_prior"], rtol=1e-12)
     assert set(rows["temperature"]) == {1.0}
+
+
+def test_exact_swaps_beside_mini_batches_see_all_data():
+    """D from the positions of all rungs, on all examples."""
+    run = sample(batch_size=4, swap_rule="metropolis", trajectory_rungs="all", trajectory_every=1, num_steps=60)
+    sim = Simulation(data=(X, Y), **SYSTEM, dtype="float64", num_walkers=RUNGS)
+    events = run.exchanges.query(f"step > {BURNIN}")
+    assert (events["variance"] == 0).all() and set(events["batch_size"]) == {10}
+    checked = 0
+    for (step, walker), stored in run.trajectory.groupby(["step", "walker"]):
+        stored = stored.sort_values("replica")
+        sim.parameters = stored[sim.parameter_names()].to_numpy()
+        potential = np.array([sim.potential(replica) for replica in range(RUNGS)])
+        for _, event in events.query(f"step == {step} and walker == {walker}").iterrows():
+            gap = 1.4 ** -event["rung_low"] - 1.4 ** -event["rung_high"]
+            first, second = int(event["replica_low"]), int(event["replica_high"])
+            assert event["delta"] == pytest.approx(gap * (potential[first] - potential[second]), rel=1e-9)
+            checked += 1
+    assert checked == len(events) == 14
+
+
+@pytest.mark.parametrize("options", [{"sampler": "BADODAB", "batch_size": 4}, {"sampler": "HMC", "exchange_every": 1}])
+def test_xla_gives_the_numbers_of_the_graph(options):
+    """With mini-batches whose losses are looked up for swaps, and with energies of all data."""
+    options = options | {"num_steps": 12, "num_burnin_steps": 6, "trajectory_every": 3}
+    graph, xla = (sample(execution=execution, **options) for execution in ("graph", "xla"))
+    for name in ("run_info", "exchanges", "ladder", "trajectory"):
+        found, expected = getattr(xla, name), getattr(graph, name)
+        assert list(found.columns) == list(expected.columns) and len(found) > 0
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+
+
+def test_single_precision():
+    run = sample(batch_size=4, sampler="BADODAB", dtype="float32", swap_rule="barker_compensated", adapt_ladder=True)
+    rows = run.run_info.query(f"step > {BURNIN}")
+    assert np.isfinite(rows.to_numpy()).all()
+    temperature = run.ladder["temperature"].to_numpy()
+    np.testing.assert_allclose(rows["temperature"], temperature[rows["rung"]], rtol=1e-12)
+    assert run.exchanges["accepted"].mean() > 0.2
 
 
 def test_a_control_variate_that_follows_takes_most_of_the_noise_of_swaps():
@@ -219,7 +254,7 @@ def test_unused_options_are_said(monkeypatch):
     [line] = [text for text in said if text.startswith("Not used by")]
     assert all(name in line for name in ("swap_rule", "swap_variance", "swap_schedule", "exchange_every"))
     said.clear()
-    Simulation(data=(X, Y), **SYSTEM).sample(num_steps=2, swap_rule="metropolis", adapt_ladder=True)
+    Simulation(data=(X, Y), execution="graph", **SYSTEM).sample(num_steps=2, swap_rule="metropolis", adapt_ladder=True)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert "swap_rule" in line and "adapt_ladder" in line
 
