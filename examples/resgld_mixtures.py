@@ -322,22 +322,23 @@ def sample_mean(control_variate: bool, num_pairs: int, num_steps: int, refresh: 
     simulation = tati_re.Simulation(
         mean_model(), mean_data(), loss="mean_absolute_error", prior="none", num_walkers=num_pairs, seed=seed
     )
-    given = {"control_variate": True, "control_variate_every": refresh} if control_variate else {}
-    return simulation.sample(
-        sampler="SGLD",
-        step_size=0.002,
-        num_steps=num_steps,
-        num_burnin_steps=num_steps // 10,
-        temperatures=MEAN_TEMPERATURES,
-        batch_size=BATCH_SIZE,
-        swap_rule="corrected",
-        swap_schedule="all_pairs",
-        exchange_every=1,
-        record_every=num_steps,
-        trajectory_every=20,
-        verbose=0,
-        **(given | options),
-    )
+    given = {
+        "sampler": "SGLD",
+        "step_size": 0.002,
+        "num_steps": num_steps,
+        "num_burnin_steps": num_steps // 10,
+        "temperatures": MEAN_TEMPERATURES,
+        "batch_size": BATCH_SIZE,
+        "swap_rule": "corrected",
+        "swap_schedule": "all_pairs",
+        "exchange_every": 1,
+        "record_every": num_steps,
+        "trajectory_every": 20,
+        "verbose": 0,
+    }
+    if control_variate:
+        given |= {"control_variate": True, "control_variate_every": refresh}
+    return simulation.sample(**(given | options))
 
 
 class MeanRow(NamedTuple):
