@@ -126,6 +126,10 @@ class Options(BaseModel):
     thermal_mass: float | None = _sampler(
         None, "mass of the thermostat of SGNHT, CCAdL and words with D; none: the number of parameters", gt=0
     )
+    thermostat_bath: Literal["friction", "noise"] = _sampler(
+        "friction",
+        "words with D on a ladder: friction: that of every rung is the same; noise: that of the bath is, as in RENHD",
+    )
     gradient_noise: Literal["estimate"] | float = _sampler(
         0.0, "SGHMC: variance of the mini-batch gradient, or estimate to measure it in the burn-in"
     )
@@ -243,8 +247,8 @@ class Options(BaseModel):
     variance_every: int = _replicas(1, "corrected: attempts of a pair from one such estimate to the next", ge=1)
     replica_start: Literal["same", "fresh", "descent"] = _replicas(
         "same",
-        "where replicas start: same: where the walkers are; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in "
-        "+ 1; descent: fresh, and down on the full batch",
+        "where replicas start: same: where the walkers are; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = "
+        "fan-in + 1; descent: fresh, and down on the full batch",
     )
     descent_steps: int = _replicas(
         1000, "replica_start descent: steps of the descent, a gradient of all data each", ge=1

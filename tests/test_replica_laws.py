@@ -23,7 +23,6 @@ from tati_re.exchange.swap_rules import Barker, BarkerCompensated, Metropolis, N
 from tati_re.models.backend import tf
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
-from tati_re.samplers.thermostat import thermostatted_bath
 from tests.ladders import Examples, FunctionPotential, NoisyEnergies, exchanging, five_gaussians, harmonic, run_ladder
 from tests.scenarios import TOLERANCE, mean_and_error
 
@@ -190,25 +189,12 @@ def five_by_quadrature():
     return weights @ cell, weights @ energy
 
 
-class OneBath(Splitting):
-    """The bath's noise has one strength C = γ on all rungs, as published: friction C/T, which lets hot replicas run."""
-
-    def init(self, position, evaluate, noise):
-        state = super().init(position, evaluate, noise)
-        return state._replace(thermostat=self.friction * evaluate.rung.inverse_temperature)
-
-    def _adaptive(self, letter, state, noise):
-        if letter != "O":
-            return super()._adaptive(letter, state, noise)
-        time = self.fraction[letter] * state.rung.step_size
-        return thermostatted_bath(state, noise, self.friction * state.rung.inverse_temperature, time)
-
-
 def five(rule, ladders: int, samples: int, ladder=None, seed=1):
     """BADODAB with h = 0.05, 20 steps a sample, noise of variance 0.25 on gradients and energies; all start in the
     middle. A fifth as many steps come first and are not counted."""
     ladder = ladder or make_ladder(num_replicas=7, temperature_ratio=1.5, step_size=0.05)
-    method = exchanging(OneBath("BADODAB", 1.0), ladder, rule, every=EVERY, ladders=ladders, batch_size=64)
+    word = Splitting("BADODAB", 1.0, bath_noise=1.0)
+    method = exchanging(word, ladder, rule, every=EVERY, ladders=ladders, batch_size=64)
     potential = NoisyEnergies(five_gaussians, 2, 0.25, 0.25)
     start = 0.5 * np.random.default_rng(seed).normal(size=(method.num_replicas, 2))
     burnin = samples // 5 * EVERY

@@ -168,7 +168,14 @@ def test_a_thermal_mass_is_above_0_and_needs_a_thermostat(mass):
 
 
 def test_names_become_samplers():
-    options = SimpleNamespace(friction=2.0, num_leapfrog_steps=7, leapfrog_jitter=0.0, walls="reject", thermal_mass=5.0)
+    options = SimpleNamespace(
+        friction=2.0,
+        num_leapfrog_steps=7,
+        leapfrog_jitter=0.0,
+        walls="reject",
+        thermal_mass=5.0,
+        thermostat_bath="friction",
+    )
     assert isinstance(make_sampler("sgld", options), SGLD)
     assert make_sampler("HMC", options).lengths == (7, 7)
     assert make_sampler("hmc", options).name == HamiltonianMonteCarlo.name

@@ -107,7 +107,10 @@ def _of_name(name: str, options) -> Sampler:
         return families[upper](options)
     looks_like_word = len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
     if upper in map(str.upper, ALIASES) or (looks_like_word and not nearest(name, FAMILIES)):
-        return Splitting(name, options.friction, options.thermal_mass if "D" in expand(name) else None)
+        if "D" not in expand(name):
+            return Splitting(name, options.friction)
+        noise = None if options.thermostat_bath == "friction" else options.friction * options.kT
+        return Splitting(name, options.friction, options.thermal_mass, noise)
     names = [*FAMILIES, *NAMED_WORDS]
     raise InputError(
         f"sampler: there is none of this name.{nearest(name, names)}",

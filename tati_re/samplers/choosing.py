@@ -56,6 +56,7 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
 
 
 _BELONG = {
+    "thermostat_bath": lambda options: "D" in options.sampler.upper(),
     "schedule_delay": lambda options: options.step_schedule == "polynomial",
     "schedule_power": lambda options: options.step_schedule == "polynomial",
     "cycle_steps": lambda options: options.step_schedule == "cyclical",

@@ -128,6 +128,8 @@ class Splitting:
         friction: γ, rate of the O step, 1/time, above 0; with D where ξ starts, and γT the strength of the bath's
             noise. Default: 1.
         thermal_mass: μ of D, above 0: ξ adapts the faster the lighter. Default: the number of parameters.
+        bath_noise: With D, C of the bath's noise sqrt(2 C) dW, the same at all temperatures of a ladder, as published
+            for replica-exchange Nosé-Hoover dynamics; ξ then starts at C/T. Default: γT, the friction the same.
 
     Raises:
         InputError: The word is no method, the friction or thermal mass is not above 0, or a mass without D.
@@ -141,7 +143,13 @@ class Splitting:
     metropolis = False
     full_batch = False
 
-    def __init__(self, word: str = "BAOAB", friction: float = 1.0, thermal_mass: float | None = None) -> None:
+    def __init__(
+        self,
+        word: str = "BAOAB",
+        friction: float = 1.0,
+        thermal_mass: float | None = None,
+        bath_noise: float | None = None,
+    ) -> None:
         self.word = parse_word(word)
         if not friction > 0:
             raise InputError(
@@ -150,6 +158,13 @@ class Splitting:
         self.friction = float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
         self.thermal_mass = checked_mass(thermal_mass)
+        self.bath_noise = None if bath_noise is None else float(bath_noise)
+        if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
+            raise InputError(
+                "bath_noise: the noise of a bath beside a thermostat.",
+                received=f"{bath_noise} in {word}",
+                expected="a number above 0 in a word with D, such as BADODAB",
+            )
         self.shown = self.of_rung = ("thermostat",) if self.thermostatted else ()
         if thermal_mass is not None and not self.thermostatted:
             raise InputError(
@@ -179,7 +194,7 @@ class Splitting:
             position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
         )
         if self.thermostatted:
-            state = extend(state, thermostat=first_thermostat(self.friction, energy.potential))
+            state = extend(state, thermostat=first_thermostat(self._bath(evaluate.rung), energy.potential))
         if self.damped:
             state = extend(state, gradient_variance=evaluate.gradient_variance(position))
         return state
@@ -210,10 +225,16 @@ class Splitting:
             return damp(state, time)
         if letter == "D":
             return heat_up(state, time, self.thermal_mass)
-        return thermostatted_bath(state, noise, self.friction, time)
+        return thermostatted_bath(state, noise, self._bath(state.rung), time)
+
+    def _bath(self, rung: Rung):
+        """The friction at which the bath alone keeps the temperature: γ, or C/T of each walker."""
+        return self.friction if self.bath_noise is None else self.bath_noise * rung.inverse_temperature
 
     def get_config(self) -> dict:
         config = {"sampler": self.name, "friction": self.friction}
+        if self.bath_noise is not None:
+            config["bath_noise"] = self.bath_noise
         return {**config, "thermal_mass": self.thermal_mass} if self.thermostatted else config
 
 
