@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _LADDER = {"num_replicas": 12, "temperature_ratio": 1.2}
-_PAIR = {"num_replicas": 2, "swap_rule": "corrected"}
+_PAIR = {"num_replicas": 2, "swap_rule": "corrected", "swap_schedule": "all_pairs"}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "RENHD": {
@@ -28,6 +28,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "num_replicas": 16,
         "temperature": 0.01,
         "max_temperature": 1.0,
+        "replica_start": "descent",
+        "prior": "box",
+        "prior_bound": 50.0,
+        "prior_scaling": "fan_in",
+        "mass": "fan_in",
         "num_leapfrog_steps": 100,
         "target_acceptance": 0.65,
         "step_size_tuning": "baldock",
@@ -47,7 +52,8 @@ NOTES = {
     "reSGLD": "Deng et al. 2020: two SGLD chains at temperatures 1 and 10, the corrected rule",
     "reSGHMC": "Deng et al. 2020: two SGHMC chains, the second five times as hot; F is correction_factor, a step size "
     "for each is step_sizes, annealing is temperature_schedule",
-    "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each and frozen",
+    "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each and frozen; a "
+    "uniform prior |θ| < 50/sqrt(k) and masses k, k = fan-in + 1; each replica starts at the end of its own descent",
     "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder by itself",
 }
 """What each preset is."""
@@ -58,7 +64,8 @@ _BY_NAME = {name.upper(): name for name in PRESETS}
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the preset that `sampler` names put in place of it; what else is given goes first.
 
-    A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature.
+    A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature,
+    or another prior.
 
     Args:
         values: Options by name.
@@ -78,6 +85,8 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
         left_out |= {"temperature_ratio", "max_temperature"}
     if values.get("inverse_temperature") is not None:
         left_out.add("temperature")
+    if values.get("prior", "box") != "box":
+        left_out |= {"prior_bound", "prior_scaling"}
     if values.get("exchange") in ("none", "infinite"):
         left_out |= {"swap_rule", "swap_schedule"}
     kept = {key: value for key, value in preset.items() if key not in left_out or key == "sampler"}
