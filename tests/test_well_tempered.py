@@ -121,6 +121,15 @@ def test_slope_is_the_derivative():
     assert (wte.slope(bias, np.array([-1e9, 1e9]), np.array([0, 1], np.int32)) == 0).all()
 
 
+def test_the_bias_of_no_number_is_no_number_and_of_infinity_that_of_the_ends():
+    """In TensorFlow too, where a place in a table that does not exist would be an error."""
+    bias, rung = bumpy(), np.zeros(3, np.int32)
+    energy = np.array([np.nan, np.inf, -np.inf])
+    tensors = Bias(*(tf.constant(values) for values in bias))
+    for found in (wte.value(bias, energy, rung), wte.value(tensors, tf.constant(energy), tf.constant(rung)).numpy()):
+        np.testing.assert_array_equal(found, [np.nan, bias.heights[0, -1], bias.heights[0, 0]])
+
+
 def test_noise_factors_are_derivatives_of_the_log_ratio():
     bias, beta, step = bumpy(), np.array([1.0, 0.4]), 1e-6
     low, high = np.array([11.3, 14.2]), np.array([12.9, 15.5])

@@ -308,6 +308,8 @@ def _hermite(bias: Bias, energy, rung):
     cell = (energy - take(bias.origin, rung)) / width
     inside = maximum(minimum(cell, cells - 1.0), 0.0)
     begin = minimum(floor(inside), cells - 2.0)
+    # An energy that is no number has no cell; its bias is no number either, as t below is not.
+    begin = where(begin >= 0.0, begin, 0.0 * width)
     t = inside - begin
     flat = reshape(bias.heights, (rungs * cells,))
     offset = rung * cells

@@ -212,7 +212,7 @@ def unused_replica_options(options, sampler) -> list[str]:
         "exchange_batch_size": config.get("exchange_batch_size") is not None,
         "descent_steps": options.replica_start == "descent",
         "swap_schedule": "swap_rule" in config,
-        "exchange_every": config.get("exchange") != "none",
+        "exchange_every": config.get("exchange") != "none" or "bias" in config,
         "swap_rule": "swap_rule" in config,
     }
     return [name for name, is_used in used.items() if name in options.explicit and not is_used]

@@ -232,7 +232,10 @@ class ReplicaExchange:
         state = self.inner.init(position, evaluate.at(rung), noise)
         if self.bias is not None:
             by_rung = tf.reshape(evaluate.scale * state.loss - state.log_prior, (self.num_rungs, self.num_ladders))
-            rungs = rungs._replace(bias=self.bias.init(tf.reduce_mean(by_rung, 1), table.inverse_temperature))
+            finite = tf.math.is_finite(by_rung)
+            sums = tf.reduce_sum(tf.where(finite, by_rung, tf.zeros_like(by_rung)), 1)
+            mean = sums / tf.maximum(tf.reduce_sum(tf.cast(finite, tf.float64), 1), 1.0)
+            rungs = rungs._replace(bias=self.bias.init(mean, table.inverse_temperature))
         state = state._replace(rung=evaluate.rung)
         return extend(state, rungs=rungs, temperature=rung.temperature, step_size=_step_size(state, rung))
 
@@ -302,13 +305,13 @@ class ReplicaExchange:
     def _round(self, inner, rungs: Rungs, evaluate, uniforms: dict):
         clock = evaluate.clock
         at_rung = self.at_rung(rungs)
-        pairs = self._pairs(rungs, uniforms)
         loss, penalty = self._energies(inner, evaluate)
         if self.bias is not None:
             rungs = self._deposited(rungs, loss + penalty, clock)
         if self.swap_rule is None:
             rung = self.rung_of(rungs, evaluate.rung)
             return self._exchanged(inner, rungs, rungs, rung, rung, evaluate), rungs._replace(rounds=rungs.rounds + 1)
+        pairs = self._pairs(rungs, uniforms)
         loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
         factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
         table = Table(rungs.table.inverse_temperature * factor, rungs.table.likelihood_weight)
