@@ -7,13 +7,14 @@ sets: the 500 images of a list, and 5 of each class drawn with a seed. All other
 
 Every replica starts at the end of a descent of its own from random parameters; the ends of these descents are the
 baseline. A trajectory has 100 velocity Verlet steps, with masses k_i; step sizes are tuned for an acceptance of 0.65 at
-every temperature during the burn-in and then frozen. After each trajectory neighbouring temperatures try to swap.
+every temperature during the burn-in and then frozen. After each trajectory neighbouring temperatures try to swap. The
+paper rejects a trajectory that leaves the box, which here would make every step tiny; ours is reflected at the walls.
 
     python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 180] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
 nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a temperature,
-with standard errors from the autocorrelation of the rung) and figure.png, in about 35 minutes on 2 cores.
+with standard errors from the autocorrelation of the rung) and figure.png, in about 20 minutes on 2 cores.
 
 Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154). Their curves are
 not in print as numbers; what is compared are their shapes.
@@ -367,7 +368,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 
     sets = list(dict.fromkeys(curve.set_name for curve in curves))
     figure = new_figure(8.6, 3.0 * len(sets) + 0.4)
-    panels = figure.subplots(len(sets), len(NETS), squeeze=False, sharex=True)
+    panels = figure.subplots(len(sets), len(NETS), squeeze=False)
     for axes in panels.flat:
         axes.set_visible(False)
     for curve in curves:
@@ -387,8 +388,11 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         axes.set_title(f"{curve.points[0].images} images, {curve.net} outputs", fontsize=10, loc="left")
         axes.set_ylabel("mean cross-entropy")
         axes.set_xlabel("temperature")
-        axes.legend(fontsize=7, frameon=False)
         plain(axes)
+    entries = {}
+    for axes in panels.flat:
+        entries |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=5, frameon=False, fontsize=8)
     save(figure, path)
 
 
