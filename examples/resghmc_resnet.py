@@ -1,0 +1,380 @@
+"""Replica exchange SGHMC on a ResNet-20: two chains, one five times as hot, and the correction of their noisy swaps.
+
+The network (0.27 million parameters, convolutions without biases, batch normalisation) is trained by Adam on 10,000
+images of CIFAR-10, which also learns the moving statistics of the batch normalisation. Sampling keeps these frozen:
+both chains move the trainable parameters of a network that normalises by fixed numbers, where the published chains
+normalise by each mini-batch. Then reSGHMC samples; half way the run stops, and is resumed from its folder.
+
+The scale is the published one: temperatures 0.01 and 0.05 of U = N * mean loss - log prior, weight decay 0.0005 of the
+mean loss, a momentum that keeps 0.9, a step of the hot chain sqrt(1.5) times that of the cold one, swaps that are
+corrected with F = 3e5, which falls by 0.8 at every swap and grows by 1.02 in an epoch. With F that far above 1 the
+swaps are biased; beside the swaps that were made stand those that F = 1 and no correction would have made of the same
+energies. Constant temperature and rate take the place of the published annealing.
+
+    python examples/resghmc_resnet.py --data FOLDER [--num-steps 200] [--output DIR]
+
+FOLDER holds cifar10_subset.npz with x_train, y_train, x_test, y_test, images as bytes. Writes results.csv, swaps.csv
+and figure.png, in about 6 minutes on 2 busy cores.
+
+Published: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via replica exchange stochastic gradient MCMC
+(ICML 2020): CIFAR-10 with all 50,000 images, augmented, 500 epochs of batch 256, average of predictions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tati_re
+
+TEMPERATURES = (0.01, 0.05)
+WEIGHT_DECAY = 5e-4
+"""Of the mean loss: 25 for the sum over 50,000 images."""
+MOMENTUM_LOST = 0.1
+HOT_STEP = math.sqrt(1.5)
+FACTOR, FACTOR_DECAY, FACTOR_GROWTH = 3e5, 0.8, 1.02
+PUBLISHED = {"reSGHMC": 94.62, "SGHMC": 94.22}
+"""Accuracy in % of averaged predictions."""
+NUM_DRAWS = 10
+SMALLEST_NUM_STEPS = 40
+
+
+class Sizes(NamedTuple):
+    """How long everything runs.
+
+    Attributes:
+        num_fit_steps: Of Adam.
+        num_steps: Of reSGHMC, a third of them burn-in.
+        exchange_every: Steps between two tries to swap.
+        batch_size: Of a gradient.
+        exchange_batch_size: Images of an energy estimate.
+        num_train: Training images.
+        num_test: Test images that count.
+        blocks: In each of three stages: 6 blocks + 2 layers, 3 for ResNet-20.
+        width: Channels of the first stage.
+    """
+
+    num_fit_steps: int = 200
+    num_steps: int = 200
+    exchange_every: int = 4
+    batch_size: int = 64
+    exchange_batch_size: int = 256
+    num_train: int = 10_000
+    num_test: int = 1_000
+    blocks: int = 3
+    width: int = 16
+
+
+QUICK = Sizes(20, 40, 2, 16, 32, 64, 32, 1, 2)
+
+
+class Images(NamedTuple):
+    """Images `(n, 32, 32, 3)` as bytes, and labels `(n,)`."""
+
+    train: np.ndarray
+    train_labels: np.ndarray
+    test: np.ndarray
+    test_labels: np.ndarray
+
+
+class Result(NamedTuple):
+    """Test accuracy in % and negative log likelihood of a test image in nats, of predictions averaged over draws."""
+
+    name: str
+    draws: int
+    accuracy: float
+    nll: float
+
+
+def read(folder: Path, num_train: int, num_test: int) -> Images:
+    """The first images of the set."""
+    path = folder / "cifar10_subset.npz"
+    if not path.is_file():
+        expected = "a folder that holds cifar10_subset.npz"
+        raise tati_re.InputError("--data: there is no cifar10_subset.npz.", folder, expected)
+    with np.load(path) as file:
+        train, labels, test, test_labels = (file[key] for key in ("x_train", "y_train", "x_test", "y_test"))
+    for option, count, most in (("--num-train", num_train, len(labels)), ("--num-test", num_test, len(test_labels))):
+        if not 1 <= count <= most:
+            raise tati_re.InputError(f"{option} is out of range.", count, f"1 to {most:,}")
+    return Images(train[:num_train], labels[:num_train].ravel(), test[:num_test], test_labels[:num_test].ravel())
+
+
+def generated(num_train: int, num_test: int, seed: int) -> Images:
+    """Ten patterns of 8 x 8 with noise."""
+    random = np.random.default_rng(seed)
+    patterns, labels = random.integers(0, 192, (10, 8, 8, 3)), np.arange(num_train + num_test) % 10
+    images = (patterns[labels] + random.integers(0, 64, (len(labels), 8, 8, 3))).astype(np.uint8)
+    return Images(images[:num_train], labels[:num_train], images[num_train:], labels[num_train:])
+
+
+def resnet(shape: tuple[int, ...], blocks: int, width: int):
+    """A residual network for small images: K. He, X. Zhang, S. Ren, J. Sun (2016), section 4.2, with projections."""
+    import keras
+    from keras import layers
+
+    def normalised(x, channels: int, stride: int = 1, size: int = 3):
+        x = layers.Conv2D(channels, size, stride, "same", use_bias=False, kernel_initializer="he_normal")(x)
+        # Short trainings need statistics that follow soon.
+        return layers.BatchNormalization(momentum=0.9)(x)
+
+    inputs = keras.Input(shape)
+    x = layers.ReLU()(normalised(inputs, width))
+    for stage in range(3):
+        channels = width * 2**stage
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            y = layers.ReLU()(normalised(x, channels, stride))
+            y = normalised(y, channels)
+            x = x if stride == 1 else normalised(x, channels, stride, 1)
+            x = layers.ReLU()(layers.Add()([x, y]))
+    return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
+
+
+def simulation(images: Images, sizes: Sizes, seed: int) -> tuple[tati_re.Simulation, Any]:
+    """The network on its data, and these, which a resumed run needs again."""
+    import keras
+
+    from tati_re.data import Dataset
+
+    keras.utils.set_random_seed(seed)
+    dataset = Dataset.from_arrays(
+        images.train, images.train_labels, name="CIFAR-10", input_scale=1 / 255, num_classes=10
+    )
+    sim = tati_re.Simulation(
+        resnet(images.train.shape[1:], sizes.blocks, sizes.width),
+        dataset,
+        loss="sparse_categorical_crossentropy",
+        from_logits=True,
+        prior_std=1 / math.sqrt(WEIGHT_DECAY * len(images.train)),
+        batch_size=min(sizes.batch_size, len(images.train)),
+        execution="graph",
+        seed=seed,
+        verbose=0,
+    )
+    return sim, dataset
+
+
+def sampled(sim: tati_re.Simulation, dataset, sizes: Sizes, rate: float, folder: Path):
+    """Samples with reSGHMC, stops half way, and goes on from the folder.
+
+    Args:
+        sim: Where it starts.
+        dataset: Its data.
+        sizes: Of the run.
+        rate: Learning rate of the mean loss, cold chain.
+        folder: Run folder.
+    """
+    num_examples = dataset.num_examples
+    step_size = math.sqrt(rate / num_examples)
+    epoch = num_examples / sizes.batch_size
+    half, num_burnin_steps = sizes.num_steps // 2, sizes.num_steps // 3
+    sim.sample(
+        sampler="reSGHMC",
+        temperatures=list(TEMPERATURES),
+        step_sizes=[step_size, HOT_STEP * step_size],
+        friction=MOMENTUM_LOST / step_size,
+        swap_schedule="all_pairs",
+        exchange_every=sizes.exchange_every,
+        exchange_batch_size=min(sizes.exchange_batch_size, num_examples),
+        correction_factor=FACTOR,
+        correction_decay=FACTOR_DECAY,
+        correction_growth=FACTOR_GROWTH ** (1000 / epoch),
+        num_steps=half,
+        num_burnin_steps=num_burnin_steps,
+        record_every=1,
+        trajectory_every=max(1, (sizes.num_steps - num_burnin_steps) // NUM_DRAWS),
+        output=str(folder),
+        overwrite=True,
+    )
+    return tati_re.Simulation.resume(str(folder), num_steps=sizes.num_steps, data=dataset, verbose=0)
+
+
+class Swaps(NamedTuple):
+    """What became of each try to swap, arrays `(tries,)`.
+
+    Attributes:
+        step: When.
+        delta: ln of the estimated Metropolis ratio.
+        correction: V/2 for F = 1, which makes swaps exact for normal noise.
+        factor: F at that step.
+        swaps: Accepted so far.
+        without: Swaps expected so far of the same energies without a correction.
+        exact: With F = 1.
+    """
+
+    step: np.ndarray
+    delta: np.ndarray
+    correction: np.ndarray
+    factor: np.ndarray
+    swaps: np.ndarray
+    without: np.ndarray
+    exact: np.ndarray
+
+
+def swaps_of(events, epoch: float) -> Swaps:
+    """The tries of exchange.csv.
+
+    Args:
+        events: Its rows.
+        epoch: Steps of one.
+    """
+    step, delta, variance, accepted = (
+        events[name].to_numpy(float) for name in ("step", "delta", "variance", "accepted")
+    )
+    swaps = np.cumsum(accepted)
+    factor = FACTOR * FACTOR_DECAY ** (swaps - accepted) * FACTOR_GROWTH ** (step / epoch)
+
+    def expected(log_ratio):
+        return np.cumsum(np.exp(np.minimum(0.0, log_ratio)))
+
+    return Swaps(step, delta, variance / 2, factor, swaps, expected(delta), expected(delta - variance / 2))
+
+
+def score(name: str, sim: tati_re.Simulation, images: Images, vectors: Sequence[np.ndarray]) -> Result:
+    """Predictions averaged over parameter vectors."""
+    from tati_re.analysis import accuracy, negative_log_likelihood
+
+    mean = np.mean([sim.predict_probabilities(images.test, vector) for vector in vectors], axis=0, dtype=np.float64)
+    labels = images.test_labels
+    return Result(name, len(vectors), 100 * accuracy(mean, labels), negative_log_likelihood(mean, labels))
+
+
+def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
+    """Writes a CSV file."""
+    lines = [",".join(f"{value:.8g}" if isinstance(value, float) else str(value) for value in row) for row in rows]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join([",".join(header), *lines, ""]))
+    except OSError as error:
+        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", path.parent) from None
+
+
+def draw(swaps: Swaps, rows, resumed_at: int, path: Path) -> None:
+    """Draws the losses of both chains, what swaps gain and the corrections, and the number of swaps."""
+    from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+
+    figure = new_figure(10.5, 3.3)
+    left, middle, right = figure.subplots(1, 3)
+    for rung, label in enumerate((f"T = {TEMPERATURES[0]:g}", f"T = {TEMPERATURES[1]:g}")):
+        there = rows[rows["rung"] == rung].sort_values("step")
+        smooth = there["loss"].rolling(10, min_periods=1).mean()
+        left.plot(there["step"], smooth, color=COLORS[rung], linewidth=1, label=label)
+    left.set_ylabel("loss of mini-batches, mean of 10")
+    middle.plot(swaps.step, np.abs(swaps.delta), ".", color=GREY, markersize=3, label="|ln ratio|, estimated")
+    middle.plot(swaps.step, swaps.correction, color=DARK, linewidth=1, label="correction, F = 1")
+    middle.plot(swaps.step, swaps.correction / swaps.factor, color=COLORS[1], linewidth=1, label="correction made")
+    middle.set_yscale("log")
+    middle.set_ylabel("nats")
+    right.plot(swaps.step, swaps.without, "--", color=GREY, linewidth=1, label="expected uncorrected")
+    right.step(swaps.step, swaps.swaps, where="post", color=COLORS[1], linewidth=1.3, label="made")
+    right.plot(swaps.step, swaps.exact, color=DARK, linewidth=1, label="expected, F = 1")
+    right.set_ylabel("swaps so far")
+    for axes in (left, middle, right):
+        axes.axvline(resumed_at, color=GREY, linestyle=":", linewidth=1)
+        axes.set_xlabel("step")
+        axes.legend(fontsize=7, frameon=False)
+        plain(axes)
+    save(figure, path)
+
+
+def experiment(data: Path | None, sizes: Sizes, rate: float, seed: int, output: Path) -> None:
+    """Trains, samples, resumes, scores; without a folder, on generated images.
+
+    Args:
+        data: The folder.
+        sizes: Of the runs.
+        rate: Learning rate of the mean loss, of the cold chain.
+        seed: Of start, mini-batches and dynamics.
+        output: Folder of the files.
+
+    Raises:
+        InputError: A file that is not there, a size that is too small, or a folder that cannot be written.
+    """
+    from tati_re.analysis import stored_positions
+
+    if sizes.num_steps < SMALLEST_NUM_STEPS:
+        raise tati_re.InputError("--num-steps is too small.", sizes.num_steps, f"at least {SMALLEST_NUM_STEPS}")
+    if data is None:
+        images = generated(sizes.num_train, sizes.num_test, seed)
+    else:
+        images = read(data, sizes.num_train, sizes.num_test)
+    sim, dataset = simulation(images, sizes, seed)
+    num_examples = dataset.num_examples
+    print(
+        f"ResNet-{6 * sizes.blocks + 2}, {sim.num_parameters():,} parameters; N = {num_examples:,} images, batches "
+        f"of {sizes.batch_size}; U = N * mean loss - log prior, prior with standard deviation "
+        f"{1 / math.sqrt(WEIGHT_DECAY * num_examples):.3f}; temperatures {TEMPERATURES[0]:g} and {TEMPERATURES[1]:g}; "
+        "batch normalisation frozen while sampling",
+        flush=True,
+    )
+    sim.fit(
+        optimizer="adam",
+        learning_rate=0.003,
+        num_steps=sizes.num_fit_steps,
+        record_every=sizes.num_fit_steps,
+        trajectory_every=0,
+    )
+    results = [score("Adam (where sampling starts)", sim, images, [sim.parameters])]
+    print(f"after {sizes.num_fit_steps} steps of Adam: {results[0].accuracy:.1f} %", flush=True)
+    run = sampled(sim, dataset, sizes, rate, output / "run")
+    vectors = [position.parameters for position in stored_positions(run)]
+    results += [
+        score("reSGHMC (last draw)", sim, images, vectors[-1:]),
+        score("reSGHMC (average)", sim, images, vectors),
+    ]
+    swaps = swaps_of(run.exchanges, num_examples / sizes.batch_size)
+    print(f"\n{'':30}draws  test accuracy, %   NLL")
+    for found in results:
+        print(f"{found.name:30}{found.draws:<7}{found.accuracy:<19.2f}{found.nll:.3f}")
+    published = ", ".join(f"{name} {value}" for name, value in PUBLISHED.items())
+    print(f"published, 50,000 images, augmented, 500 epochs of batch 256: {published}")
+    print(
+        f"\nswaps: {swaps.swaps[-1]:.0f} of {len(swaps.step)} tries; of the same energies F = 1 would make "
+        f"{swaps.exact[-1]:.1f}, no correction {swaps.without[-1]:.1f}; F went from {FACTOR:.0e} to "
+        f"{swaps.factor[-1]:.2g}; median |ln ratio| {np.median(np.abs(swaps.delta)):,.0f}, correction at F = 1 "
+        f"{np.median(swaps.correction):,.0f}, made {np.median(swaps.correction / swaps.factor):,.2f}"
+    )
+    print(f"stopped at step {sizes.num_steps // 2} and resumed from {output / 'run'}")
+    write(results, Result._fields, output / "results.csv")
+    write(list(zip(*(values.tolist() for values in swaps), strict=True)), Swaps._fields, output / "swaps.csv")
+    draw(swaps, run.run_info, sizes.num_steps // 2, output / "figure.png")
+    print(f"{output / 'results.csv'}, {output / 'swaps.csv'}, {output / 'figure.png'}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the experiment; the exit status is 2 for bad input."""
+    parser = argparse.ArgumentParser(description="Replica exchange SGHMC on a ResNet-20.")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds cifar10_subset.npz")
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.01, metavar="R", help="of the mean loss, cold chain; default 0.01"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
+    for name, default in Sizes._field_defaults.items():
+        parser.add_argument(
+            "--" + name.replace("_", "-"), type=int, default=None, metavar="N", help=f"default {default:,}"
+        )
+    parser.add_argument("--quick", action="store_true", help="generated images, a small network, in seconds")
+    parser.add_argument("--output", type=Path, default=Path("results/resghmc_resnet"), metavar="DIR")
+    arguments = parser.parse_args(argv)
+    given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
+    sizes = (QUICK if arguments.quick else Sizes())._replace(**given)
+    try:
+        if arguments.data is None and not arguments.quick:
+            raise tati_re.InputError("--data is missing.", None, "a folder with cifar10_subset.npz, or --quick")
+        data = None if arguments.quick else arguments.data
+        experiment(data, sizes, arguments.learning_rate, arguments.seed, arguments.output)
+    except (tati_re.InputError, tati_re.SamplingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
