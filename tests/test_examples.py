@@ -218,6 +218,41 @@ def test_replica_exchange_hmc_keeps_training_images_out_of_the_test(tmp_path, ca
     assert "50 images: 5 of each class, seed 4: " in capsys.readouterr().out
 
 
+def test_renhd_on_five_gaussians(tmp_path, capsys):
+    """Masses and <U> within 5.5 errors, swap rates of the compensated rule; Euler steps are cold, one rung is stuck."""
+    script = example("renhd_five_gaussians")
+    assert script.main(["--num-ladders", "40", "--num-samples", "150", "--output", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "results.csv").set_index(["run", "quantity"])
+    for run in ("RENHD", "exact swaps"):
+        for row in table.loc[run].itertuples():
+            if np.isfinite(row.error):
+                assert abs(row.value - row.exact) < 5.5 * row.error
+        rates = table.loc[run].filter(like="swap rate", axis=0)["value"]
+        assert rates.between(*((0.43, 0.51) if run == "RENHD" else (0.77, 0.88))).all()
+    assert table.loc["RENHD", "effective size per sample"]["published"] == pytest.approx(0.0416)
+    spreads = [table.loc[run, "spread of a mode"]["value"] for run in ("RENHD", "renhd_euler")]
+    # Euler at c = 0.1: 0.5 sqrt(1 - c/2) = 0.487; the error of a spread from 6,000 samples is 0.003 at most.
+    assert abs(spreads[0] - 0.5) < 0.006 and abs(spreads[1] - 0.487) < 0.007
+    assert table.loc["one rung", "mass at (0 0)"]["value"] > 0.7
+    assert (tmp_path / "renhd.png").stat().st_size > 10_000
+    assert "published 0.0416" in capsys.readouterr().out
+
+
+def test_well_tempered_histograms(tmp_path, capsys):
+    """Means within 5 % of their laws, weighted ones of the bias too; the bias lets more swaps through."""
+    script = example("well_tempered_histograms")
+    assert script.main(["--num-ladders", "10", "--num-steps", "500", "--output", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "results.csv")
+    assert table["bias_factor"].tolist() == [1] * 6 + [4] * 6
+    assert (table["mean"] / table["exact_mean"] - 1).abs().max() < 0.05
+    assert (table["weighted_mean"] / (50 * table["temperature"]) - 1).abs().max() < 0.05
+    plain, biased = (table[table["bias_factor"] == factor] for factor in (1, 4))
+    assert (plain["swap_rate"] - plain["exact_swap_rate"]).abs().max() < 0.05
+    assert biased["swap_rate"].min() > 0.5 and (plain["weight_size"] == 1).all()
+    assert (tmp_path / "well_tempered.png").stat().st_size > 10_000
+    assert "exact 0.642" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [
@@ -247,6 +282,12 @@ def test_replica_exchange_hmc_keeps_training_images_out_of_the_test(tmp_path, ca
         ("replica_exchange_hmc", ["--quick", "--num-trajectories", "5"], "--num-trajectories is too small. Received: "),
         ("replica_exchange_hmc", ["--quick", "--max-temperature", "0.1"], "--max-temperature do not fit. Received: 0."),
         ("replica_exchange_hmc", ["--quick", "--num-replicas", "1"], "--num-replicas is too small. Received: 1. "),
+        (
+            "renhd_five_gaussians",
+            ["--num-samples", "10"],
+            "--num-samples is too small. Received: 10. Expected: at least ",
+        ),
+        ("well_tempered_histograms", ["--num-ladders", "1"], "--num-ladders is too small. Received: 1. Expected: at "),
         ("uci_regression", [], "--data is missing. "),
         ("uci_regression", ["--data", "nowhere"], "--data: there is no uci/yacht.txt. Received: nowhere. Expected: a "),
         ("uci_regression", ["--quick", "--num-steps", "5"], "--num-steps is too small. Received: 5."),

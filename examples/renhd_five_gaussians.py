@@ -1,0 +1,256 @@
+"""Replica-exchange Nosé-Hoover dynamics on five Gaussians, with noise on gradients and on the energies of swaps.
+
+Figure 2 of the paper: seven rungs with temperature ratio 1.5, noise of variance 0.25 on every energy and every entry of
+a gradient, swaps by the compensated rule with σ*² = 0.2. Its centres, step size, friction and trajectory length are not
+in print; here five equal Gaussians of standard deviation 0.5 lie at (0, 0) and (±3, ±3), h = 0.05, a bath of noise C =
+1 on every rung, and 20 steps between two swap rounds, each of which gives one sample. Independent ladders are averaged
+over; all start in the middle.
+
+Four runs: BADODAB (the preset RENHD), the same without noise and by Metropolis' rule, an explicit Euler step as
+published at its friction c = hγ = 0.1 (the preset renhd_euler), and one rung without swaps.
+
+    python examples/renhd_five_gaussians.py [--num-ladders 250] [--num-samples 1200] [--quick] [--output results/renhd]
+
+Writes results.csv and renhd.png to the output folder. Source: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange
+Nosé-Hoover dynamics for Bayesian learning on large datasets (2020), section 4.1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.analysis import effective_sample_size
+from tati_re.exchange.ladder import geometric, make_ladder
+from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.exchange.schedule import make_swap_schedule
+from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis
+from tati_re.posterior.function import FunctionPotential
+from tati_re.samplers import SGNHT, Splitting
+from tati_re.testing.ladders import NoisyEnergies, five_gaussians, run_ladder
+
+CENTRES = np.array([[0, 0], [3, 3], [3, -3], [-3, 3], [-3, -3]], float)
+SPREAD = 0.5
+NUM_RUNGS, RATIO = 7, 1.5
+STEP_SIZE, NUM_STEPS_EACH, FRICTION = 0.05, 20, 1.0
+NOISE, SWAP_VARIANCE = 0.25, 0.2
+EULER_FRICTION = 0.1 / STEP_SIZE
+EXAMPLES_OF_A_SWAP = 64
+SMALLEST_NUM_SAMPLES = 100
+
+EXACT_ENERGY = 3.0610
+"""<U> at temperature 1, by quadrature."""
+PUBLISHED_SIZE = 4.16e3 / 1e5
+"""Effective sample size of one sample."""
+
+
+class Setting(NamedTuple):
+    """A run: its sampler, and how replicas swap."""
+
+    name: str
+    sampler: object
+    rule: object
+    num_rungs: int = NUM_RUNGS
+    noisy: bool = True
+
+
+SETTINGS = (
+    Setting("RENHD", Splitting("BADODAB", FRICTION, bath_noise=FRICTION), BarkerCompensated(SWAP_VARIANCE)),
+    Setting("exact swaps", Splitting("BADODAB", FRICTION, bath_noise=FRICTION), Metropolis(), noisy=False),
+    Setting("renhd_euler", SGNHT(EULER_FRICTION), BarkerCompensated(SWAP_VARIANCE)),
+    Setting("one rung", Splitting("BADODAB", FRICTION, bath_noise=FRICTION), None, 1),
+)
+
+
+class Result(NamedTuple):
+    """What a run gave.
+
+    Attributes:
+        cold: Positions at temperature 1, `(samples, ladders, 2)`.
+        rung: Of the first replica of the first ladder at each sample.
+        masses: Of the five cells about the centres at temperature 1, and their standard errors.
+        energy: <U> at temperature 1, and its standard error.
+        rates: Of accepted swaps for each pair of rungs.
+        spread: Standard deviation of the distance to the nearest centre along an axis.
+        size: Effective sample size of one sample, the smaller of those of x and y.
+        changes: How often a sample lies in another cell than the one before.
+    """
+
+    cold: np.ndarray
+    rung: np.ndarray
+    masses: tuple[np.ndarray, np.ndarray]
+    energy: tuple[float, float]
+    rates: np.ndarray
+    spread: float
+    size: float
+    changes: float
+
+
+def nearest(positions: np.ndarray) -> np.ndarray:
+    """The index of the nearest centre."""
+    return np.argmin([((positions - centre) ** 2).sum(-1) for centre in CENTRES], axis=0)
+
+
+def mean_and_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the first axis, and its standard error from the spread."""
+    return values.mean(0), values.std(0, ddof=1) / math.sqrt(len(values))
+
+
+def sample(setting: Setting, num_ladders: int, num_samples: int, seed: int = 1) -> Result:
+    """Runs independent ladders; a fifth as many samples come first and are not counted."""
+    ladder = make_ladder(step_size=STEP_SIZE)
+    if setting.num_rungs > 1:
+        ladder = geometric(setting.num_rungs, temperature_ratio=RATIO, step_size=STEP_SIZE)
+    method = ReplicaExchange(
+        setting.sampler,
+        ladder,
+        setting.rule,
+        None if setting.rule is None else make_swap_schedule("even_odd", setting.num_rungs),
+        NUM_STEPS_EACH,
+        num_ladders,
+        EXAMPLES_OF_A_SWAP,
+    )
+    energy_noise = NOISE if setting.noisy else 0.0
+    potential = NoisyEnergies(five_gaussians, 2, NOISE, energy_noise)
+    if not setting.noisy:
+        potential = FunctionPotential(five_gaussians, 2)
+    start = SPREAD * np.random.default_rng(seed).normal(size=(method.num_replicas, 2))
+    burnin = num_samples // 5 * NUM_STEPS_EACH
+    total = burnin + num_samples * NUM_STEPS_EACH
+    run = run_ladder(
+        method, potential, start, total, NUM_STEPS_EACH, burnin, seed=seed, trajectory_every=NUM_STEPS_EACH
+    )
+    cold = run.positions[:, 0]
+    cell = nearest(cold)
+    by_ladder = np.stack([(cell == k).mean(axis=0) for k in range(5)], axis=-1)
+    energy = run.column("potential")[num_samples // 5 :, 0].mean(axis=0)
+    counts = run.state.rungs.counts
+    rates = counts.accepted.numpy() / counts.attempts.numpy() if setting.rule else np.zeros(0)
+    size = min(effective_sample_size(cold[:, :, k].T, "mean") for k in range(2))
+    return Result(
+        cold,
+        np.argmax(run.column("replica")[num_samples // 5 :, :, 0] == 0, axis=1),
+        mean_and_error(by_ladder),
+        tuple(float(value) for value in mean_and_error(energy)),
+        rates,
+        float((cold - CENTRES[cell]).std()),
+        size / cell.size,
+        float((np.diff(cell, axis=0) != 0).mean()),
+    )
+
+
+def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
+    """A row for each number: what was measured, its standard error where there is one, the exact and the printed."""
+    rows = []
+
+    def add(run: str, quantity: str, value: float, error="", exact="", published="") -> None:
+        rows.append(
+            dict(run=run, quantity=quantity, value=f"{value:.6g}", error=error, exact=exact, published=published)
+        )
+
+    for name, result in results.items():
+        for centre, mass, error in zip(CENTRES, *result.masses, strict=True):
+            add(name, f"mass at ({centre[0]:g} {centre[1]:g})", mass, f"{error:.2g}", 0.2)
+        add(name, "mean potential", result.energy[0], f"{result.energy[1]:.2g}", EXACT_ENERGY)
+        add(name, "spread of a mode", result.spread, "", SPREAD)
+        add(name, "samples in another mode than the one before", result.changes)
+        for pair, rate in enumerate(result.rates):
+            add(name, f"swap rate {pair} {pair + 1}", rate)
+        if len(result.rates):
+            published = f"{PUBLISHED_SIZE:.4g}" if name != "exact swaps" else ""
+            add(name, "effective size per sample", result.size, "", "", published)
+            add(name, "effective size per gradient of rung 0", result.size / NUM_STEPS_EACH)
+            add(name, "effective size per gradient of all rungs", result.size / NUM_STEPS_EACH / NUM_RUNGS)
+    return rows
+
+
+def draw(results: dict[str, Result], path: Path) -> None:
+    """Histograms of x against its density, the plane, and paths of x and of a replica."""
+    from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+
+    figure = new_figure(9.0, 5.6)
+    (plane, marginal), (path_of_x, path_of_rung) = figure.subplots(2, 2, width_ratios=(1, 2))
+    renhd, alone = results["RENHD"], results["one rung"]
+    edges = np.linspace(-5, 5, 81)
+    points = renhd.cold.reshape(-1, 2)
+    plane.hist2d(points[:, 0], points[:, 1], bins=[edges, edges], cmap="Blues")
+    axis = np.linspace(-5, 5, 201)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1)
+    density = sum(np.exp(-((grid - centre) ** 2).sum(-1) / (2 * SPREAD**2)) for centre in CENTRES)
+    plane.contour(axis, axis, density, levels=[math.exp(-2.0)], colors=COLORS[1], linewidths=0.9)
+    plane.set(title="RENHD at T = 1; lines: two deviations", xlabel="x", ylabel="y", aspect="equal")
+    plane.set(xticks=[-3, 0, 3], yticks=[-3, 0, 3])
+
+    x = np.linspace(-5, 5, 501)
+    exact = sum(np.exp(-((x - centre) ** 2) / (2 * SPREAD**2)) for centre in CENTRES[:, 0])
+    exact /= len(CENTRES) * SPREAD * math.sqrt(2 * math.pi)
+    marginal.plot(x, exact, color=DARK, linewidth=1.2, label="density of x")
+    for color, (name, result) in zip(COLORS, results.items(), strict=False):
+        if name != "exact swaps":
+            values = result.cold[..., 0].ravel()
+            marginal.hist(values, edges, density=True, histtype="step", color=color, linewidth=1.3, label=name)
+    marginal.set(xlabel="x", title="all cold samples")
+    marginal.legend(frameon=False, fontsize=8)
+
+    shown = min(500, len(renhd.rung))
+    path_of_x.plot(alone.cold[:shown, 0, 0], color=COLORS[3], linewidth=0.6, label="one rung")
+    path_of_x.plot(renhd.cold[:shown, 0, 0], color=COLORS[0], linewidth=0.6, label="RENHD")
+    path_of_x.set(xlabel="sample", ylabel="x at T = 1", ylim=(-5, 5))
+    legend_above(path_of_x)
+    path_of_rung.step(np.arange(shown), renhd.rung[:shown], where="mid", color=COLORS[0], linewidth=0.9)
+    path_of_rung.set(xlabel="swap round", ylabel="rung", title="where one replica was", yticks=range(NUM_RUNGS))
+    path_of_rung.grid(axis="y", color=GREY, alpha=0.3, linewidth=0.5)
+    for panel in (plane, marginal, path_of_x, path_of_rung):
+        plain(panel)
+        panel.title.set_size(9)
+    save(figure, path)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the experiment; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--num-ladders", type=int, help="independent ladders (default 250, quick 40)")
+    parser.add_argument("--num-samples", type=int, help="samples of each after its burn-in (default 1200, quick 300)")
+    parser.add_argument("--quick", action="store_true", help="some seconds, and large errors")
+    parser.add_argument("--output", type=Path, default=Path("results/renhd"), help="folder for results.csv, renhd.png")
+    options = parser.parse_args(arguments)
+    num_ladders = options.num_ladders if options.num_ladders is not None else 40 if options.quick else 250
+    num_samples = options.num_samples if options.num_samples is not None else 300 if options.quick else 1200
+    for name, given, least in (("ladders", num_ladders, 2), ("samples", num_samples, SMALLEST_NUM_SAMPLES)):
+        if given < least:
+            print(f"--num-{name} is too small. Received: {given}. Expected: at least {least}.", file=sys.stderr)
+            return 2
+    results = {}
+    for setting in SETTINGS:
+        result = results[setting.name] = sample(setting, num_ladders, num_samples)
+        print(f"{setting.name}: {num_ladders} x {num_samples} samples")
+        print("  masses " + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*result.masses, strict=True)))
+        print(f"  <U> {result.energy[0]:.4f} ± {result.energy[1]:.4f} (exact {EXACT_ENERGY:.4f})")
+        print(f"  spread of a mode {result.spread:.4f} (exact {SPREAD}), mode changes a sample {result.changes:.4f}")
+        if len(result.rates):
+            print("  swap rates " + ", ".join(f"{rate:.3f}" for rate in result.rates))
+            print(
+                f"  effective size: {result.size:.4f} per sample (published {PUBLISHED_SIZE:.4f}), "
+                f"{result.size / NUM_STEPS_EACH:.2e} per gradient of rung 0, "
+                f"{result.size / NUM_STEPS_EACH / NUM_RUNGS:.2e} per gradient of all rungs"
+            )
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows = table_of(results)
+    with (options.output / "results.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    draw(results, options.output / "renhd.png")
+    print(f"written: {options.output}/results.csv, {options.output}/renhd.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
