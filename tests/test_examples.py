@@ -253,6 +253,71 @@ def test_well_tempered_histograms(tmp_path, capsys):
     assert "exact 0.642" in capsys.readouterr().out
 
 
+def test_renhd_on_an_lstm_takes_one_budget_of_gradients(tmp_path, capsys):
+    """A ladder of 2 rungs takes half of the steps; its replicas share the rungs out at every step."""
+    script = example("renhd_lstm")
+    assert script.main(["--quick", "--methods", "RENHD", "Adam", "--output", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "results.csv").set_index("method")
+    assert table["rungs"].to_dict() == {"RENHD": 2, "Adam": 1}
+    assert (table["rungs"] * table["steps"] == 120).all()
+    assert (table["draws"] == 40).all() and np.isfinite(table["nll"]).all()
+    assert 0 <= table["acceptance"]["RENHD"] <= 1 and np.isnan(table["acceptance"]["Adam"])
+    rows = pd.read_csv(tmp_path / "rungs.csv").sort_values(["step", "run", "rung"])
+    assert rows["rung"].to_numpy().reshape(-1, 2).tolist() == [[0, 1]] * (60 * 2)
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    said = capsys.readouterr().out
+    assert "89.45" in said and "Fashion-MNIST" in said and "replicas would not travel" not in said.split("chosen")[0]
+
+
+def test_permuted_labels_of_the_lstm_and_their_mean_potential(monkeypatch):
+    """In each version a fifth of the labels takes part, none is lost; differences of U are N times those of a run's."""
+    script = example("renhd_lstm")
+    labels = np.arange(1000) % 10
+    versions = script.permuted(labels, 5, 0)
+    assert (np.sort(versions, axis=1) == np.sort(labels)).all()
+    # Of 200 that take part nine tenths come to another class: 180 with a deviation of about 4.
+    moved = (versions != labels).sum(axis=1)
+    assert (moved <= 200).all() and (moved > 155).all()
+    assert len({tuple(version) for version in versions}) == 5
+    assert [script.trips(np.array(path)) for path in ([0, 1, 2, 1, 0, 2, 0], [2, 0, 1, 0], [1, 0, 2])] == [2, 0, 0]
+    monkeypatch.setattr(script, "BATCH_SIZE", 10**6)
+    sizes = script.QUICK
+    problem = script.Problem(script.generated(sizes.num_train, sizes.num_test, 0), sizes, 0)
+    first, second = problem.starts[:2]
+    problem.simulation.parameters = np.stack([first, 3 * second])
+    expected = sizes.num_train * np.diff(problem.simulation.potential())[0]
+    assert problem.energy(3 * second) - problem.energy(first) == pytest.approx(expected, rel=1e-3)
+
+
+def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
+    """On generated images the draws fit better than the start, over both halves of the run."""
+    script = example("resghmc_resnet")
+    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "results.csv")
+    assert table["draws"].tolist()[:2] == [1, 1] and table["draws"][2] >= script.NUM_DRAWS
+    assert table["nll"][2] < table["nll"][0]
+    rows = pd.read_csv(tmp_path / "run" / "run.csv")
+    assert rows["step"].tolist() == np.repeat(np.arange(1, 41), 2).tolist()
+    swaps = pd.read_csv(tmp_path / "swaps.csv")
+    assert swaps["step"].tolist() == list(range(2, 41, 2))
+    assert (np.diff(swaps["swaps"]) <= 1).all() and (swaps["exact"] <= swaps["without"]).all()
+    assert (swaps["correction"] > 0).all()
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert "batch normalisation frozen" in capsys.readouterr().out
+
+
+def test_corrections_of_the_resnet_example():
+    """Two tries, the first accepted: F falls by 0.8 after it and grows by 1.02 in an epoch of 10 steps."""
+    script = example("resghmc_resnet")
+    events = pd.DataFrame({"step": [10, 20], "delta": [1.0, -1.0], "variance": [4.0, 4.0], "accepted": [1, 0]})
+    swaps = script.swaps_of(events, 10.0)
+    assert swaps.factor == pytest.approx([3e5 * 1.02, 3e5 * 0.8 * 1.02**2])
+    assert swaps.correction == pytest.approx([2.0, 2.0])
+    assert swaps.without == pytest.approx([1.0, 1 + np.exp(-1)])
+    assert swaps.exact == pytest.approx([np.exp(-1), np.exp(-1) + np.exp(-3)])
+    assert sum(np.prod(w.shape) for w in script.resnet((32, 32, 3), 3, 16).trainable_weights) == 272_474
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [
@@ -288,6 +353,16 @@ def test_well_tempered_histograms(tmp_path, capsys):
             "--num-samples is too small. Received: 10. Expected: at least ",
         ),
         ("well_tempered_histograms", ["--num-ladders", "1"], "--num-ladders is too small. Received: 1. Expected: at "),
+        ("renhd_lstm", ["--data", "nowhere"], "--data: there is no mnist.npz. Received: nowhere. Expected: a folder "),
+        ("renhd_lstm", ["--quick", "--num-replicas", "1"], "--num-replicas is too small. Received: 1. Expected: at "),
+        ("renhd_lstm", ["--quick", "--num-gradients", "60"], "--num-gradients is too small. Received: 60. Expected: "),
+        (
+            "resghmc_resnet",
+            ["--data", "nowhere"],
+            "--data: there is no cifar10_subset.npz. Received: nowhere. Expected: a folder ",
+        ),
+        ("resghmc_resnet", ["--quick", "--num-steps", "9"], "--num-steps is too small. Received: 9. Expected: at "),
+        ("resghmc_resnet", [], "--data is missing. "),
         ("uci_regression", [], "--data is missing. "),
         ("uci_regression", ["--data", "nowhere"], "--data: there is no uci/yacht.txt. Received: nowhere. Expected: a "),
         ("uci_regression", ["--quick", "--num-steps", "5"], "--num-steps is too small. Received: 5."),
