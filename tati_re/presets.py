@@ -15,6 +15,7 @@ _PAIR = {"num_replicas": 2, "swap_rule": "corrected", "swap_schedule": "all_pair
 PRESETS: dict[str, dict[str, Any]] = {
     "RENHD": {
         "sampler": "BADODAB",
+        "thermostat_bath": "noise",
         **_LADDER,
         "swap_rule": "barker_compensated",
         "exchange_every": 200,
