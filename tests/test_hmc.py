@@ -297,8 +297,8 @@ def test_an_asymmetric_map_is_rejected(monkeypatch):
     """A trajectory without its last half kick is no involution: the variance is wrong by more than 5.5 standard errors
     at h = 0.5 and 1.5."""
 
-    def without_last_kick(state, evaluate, length):
-        end = leapfrog(state, evaluate, length)
+    def without_last_kick(state, evaluate, length, **split):
+        end = leapfrog(state, evaluate, length, **split)
         half = 0.5 * state.rung.step_size[:, None]
         return end._replace(momentum=end.momentum + half * end.gradient)
 
