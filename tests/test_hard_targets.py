@@ -100,8 +100,8 @@ def test_a_funnel_without_its_volume_is_rejected():
 def test_an_asymmetric_map_is_rejected(name, monkeypatch):
     """A trajectory without its last half kick is no involution; a third of the steps shows it."""
 
-    def without_last_kick(state, evaluate, length):
-        end = leapfrog(state, evaluate, length)
+    def without_last_kick(state, evaluate, length, **split):
+        end = leapfrog(state, evaluate, length, **split)
         return end._replace(momentum=end.momentum + 0.5 * state.rung.step_size[:, None] * end.gradient)
 
     monkeypatch.setattr("tati_re.samplers.hmc.leapfrog", without_last_kick)
