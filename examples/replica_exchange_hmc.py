@@ -292,10 +292,7 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[Poi
     """Means and errors of every rung after the burn-in."""
     from tati_re.analysis import effective_sample_size, monte_carlo_error
 
-    rows = run.run_info.sort_values(["replica", "step"])
-    # A trajectory runs at the temperature that its replica had before the swap at its end.
-    rows = rows.assign(ran_at=rows.groupby("replica")["rung"].shift())
-    rows = rows[rows["step"] > num_burnin_steps]
+    rows = run.run_info[run.run_info["step"] > num_burnin_steps]
     points = []
     for place, rung in run.ladder.iterrows():
         here = rows[rows["rung"] == place].sort_values("step")
@@ -312,7 +309,7 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[Poi
                 here["accuracy"].mean(),
                 here["test_accuracy"].mean(),
                 here["step_size"].iloc[-1],
-                rows.loc[rows["ran_at"] == place, "acceptance"].mean(),
+                here["acceptance"].mean(),
                 rung["acceptance"],
                 effective_sample_size(test, "mean"),
             )

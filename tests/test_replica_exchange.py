@@ -291,6 +291,17 @@ def test_tuned_step_sizes_belong_to_the_rung_and_freeze():
     assert run.events[run.events[:, 0] > 600, 8].mean() > 0.2
 
 
+def test_an_acceptance_belongs_to_the_rung_that_made_it():
+    """One rung with steps so small that everything is accepted, one with steps of 1.5; the same temperature, so that
+    they swap after each trajectory, and would show each other's acceptance."""
+    ladder = Ladder(np.ones(2), np.ones(2), np.array([1e-3, 1.5]))
+    method = exchanging(HamiltonianMonteCarlo(3), ladder, every=1, ladders=20, schedule="all_pairs")
+    run = run_ladder(method, FunctionPotential(harmonic, 20), start_of(2, 20, 20), 100, 1, execution="graph")
+    assert run.events[:, 8].mean() == 1.0
+    acceptance = run.column("acceptance")
+    assert acceptance[:, 0].min() > 0.999 and acceptance[:, 1].mean() < 0.9
+
+
 class ByWalker(Splitting):
     """The thermostat stays with the walker: a wrong variant."""
 

@@ -105,7 +105,8 @@ def test_the_configuration_makes_the_sampler_again(sampler):
     if config["sampler"] not in FAMILIES and not isinstance(sampler, Splitting):
         again = type(sampler)(**{name: value for name, value in config.items() if name != "sampler"})
     else:
-        again = make_sampler(config["sampler"], SimpleNamespace(**config))
+        options = {"kT": 1.0, "thermostat_bath": "friction", **config}
+        again = make_sampler(config["sampler"], SimpleNamespace(**options))
     assert type(again) is type(sampler) and again.get_config() == config and vars(again) == vars(sampler)
 
 

@@ -257,6 +257,9 @@ class ReplicaExchange:
                 lambda: (before, rungs),
             )
             inner = inner._replace(**changing)
+            if self.metropolis:
+                # Like the step size, the acceptance of this step belongs to the rung at which it was made.
+                info = info._replace(acceptance=tf.gather(info.acceptance, self._source(state.rungs, rungs)))
         rung = self.rung_of(rungs, evaluate.rung)
         inner = inner._replace(rung=state.rung)
         own = {"rungs": rungs, "temperature": rung.temperature, "step_size": _step_size(inner, rung)}
@@ -473,10 +476,13 @@ class ReplicaExchange:
             return table._replace(likelihood_weight=adapted(table.likelihood_weight, rejection, "power"))
         return table._replace(inverse_temperature=adapted(table.inverse_temperature, rejection))
 
+    def _source(self, before: Rungs, after: Rungs):
+        """Which walker was at the rung where each walker is now, `(walkers,)`, int32."""
+        return tf.gather_nd(self.at_rung(before), tf.stack([self._ladder_of_walkers(), after.index], axis=-1))
+
     def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
         """What a round changes of the state inside."""
-        place = tf.stack([self._ladder_of_walkers(), new.index], axis=-1)
-        source = tf.gather_nd(self.at_rung(rungs), place)
+        source = self._source(rungs, new)
         changed = {name: tf.gather(getattr(inner, name), source) for name in self.of_rung}
         if self.has_momentum:
             scale = tf.sqrt(after.temperature / before.temperature)
