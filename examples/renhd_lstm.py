@@ -17,7 +17,7 @@ T = 1, and neighbours are put where Metropolis' rule would accept half of the sw
     python examples/renhd_lstm.py --data FOLDER [--num-gradients 2400] [--num-replicas 3] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. Writes results.csv, rungs.csv and
-figure.png, in about 35 minutes on 2 busy cores.
+figure.png, in about 8 minutes on 2 cores, 25 where others use them too.
 
 Published: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian learning on large
 datasets (NeurIPS 2020): accuracy on Fashion-MNIST, by an LSTM of 128 units and 64 ReLU units (89,290 parameters), 20 %
