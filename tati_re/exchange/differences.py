@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tati_re.exchange.schedule import Pairs
 from tati_re.exchange.subsets import permuted
 from tati_re.exchange.variance import Moments, estimate_variance, merged, moments, sample_size
 from tati_re.models.backend import tf
@@ -34,25 +35,6 @@ class Table(NamedTuple):
     likelihood_weight: Any
 
 
-class Pairs(NamedTuple):
-    """Which rungs are paired in a round, `(ladders, pairs)`.
-
-    Attributes:
-        low: The colder rung.
-        high: The other one.
-        valid: Entries that are no pair are there to keep the shape.
-    """
-
-    low: Any
-    high: Any
-    valid: Any
-
-    def gap(self, values):
-        """What the replica at the colder rung has more than the other: `(ladders, rungs, ...)` to `(ladders, pairs,
-        ...)`."""
-        return tf.gather(values, self.low, batch_dims=1) - tf.gather(values, self.high, batch_dims=1)
-
-
 class Difference(NamedTuple):
     """ln of the Metropolis ratio of each swap, `(ladders, pairs)`, float64.
 
@@ -71,14 +53,20 @@ class Difference(NamedTuple):
     example_variance: Any = None
 
 
+def gap(pairs: Pairs, values):
+    """What the replica at the colder rung of each pair has more than the other: `(ladders, rungs, ...)` to `(ladders,
+    pairs, ...)`."""
+    return tf.gather(values, pairs.low, batch_dims=1) - tf.gather(values, pairs.high, batch_dims=1)
+
+
 def slopes(table: Table, pairs: Pairs):
     """What L_i - L_j and V_i - V_j are multiplied with in D, `(ladders, pairs)` each."""
     beta, weight = table
 
-    def gap(values):
+    def between(values):
         return tf.gather(values, pairs.low) - tf.gather(values, pairs.high)
 
-    return gap(beta * weight), gap(beta)
+    return between(beta * weight), between(beta)
 
 
 def exact_difference(table: Table, pairs: Pairs, loss, penalty, num_examples: int) -> Difference:
@@ -92,7 +80,7 @@ def exact_difference(table: Table, pairs: Pairs, loss, penalty, num_examples: in
         num_examples: N.
     """
     on_loss, on_penalty = slopes(table, pairs)
-    log_ratio = on_loss * pairs.gap(loss) + on_penalty * pairs.gap(penalty)
+    log_ratio = on_loss * gap(pairs, loss) + on_penalty * gap(pairs, penalty)
     zeros = tf.zeros_like(log_ratio)
     return Difference(log_ratio, zeros, zeros + KNOWN, tf.constant(float(num_examples), tf.float64))
 
@@ -139,7 +127,7 @@ def estimated_difference(
         losses = evaluate.examples(position, indices)
         if centre is not None:
             losses = losses - evaluate.examples(centre, indices)
-        return moments(pairs.gap(tf.gather(losses, at_rung)), places < count)
+        return moments(gap(pairs, tf.gather(losses, at_rung)), places < count)
 
     def variance(seen: Moments):
         # A pair that is none must not ask for more examples.
@@ -163,7 +151,7 @@ def estimated_difference(
         seen = Moments(*tf.while_loop(wanting, more, (tf.constant(1), *seen))[1:])
     mean = seen.mean
     if centre_loss is not None:
-        mean = mean + pairs.gap(tf.gather(centre_loss, at_rung))
-    log_ratio = factor * mean + on_penalty * pairs.gap(penalty)
+        mean = mean + gap(pairs, tf.gather(centre_loss, at_rung))
+    log_ratio = factor * mean + on_penalty * gap(pairs, penalty)
     each = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
     return Difference(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count), each)

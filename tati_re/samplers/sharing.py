@@ -16,7 +16,12 @@ def sums_at_rung(rung: Rung, values):
     Returns:
         `(walkers, n)`, the same for all walkers of a rung.
     """
+    return same_rung(rung) @ values
+
+
+def same_rung(rung: Rung):
+    """1 for each two walkers of the same temperature, likelihood weight and step size, else 0: `(walkers, walkers)`."""
     same = 1.0
     for column in rung:
         same = same * as_float64(column[:, None] == column[None, :])
-    return same @ values
+    return same

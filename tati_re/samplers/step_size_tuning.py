@@ -8,6 +8,7 @@ from tati_re.errors import InputError
 from tati_re.samplers.functions import as_float64, exp, sqrt, sum_of_products, where
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.protocol import groups_of
+from tati_re.samplers.sharing import same_rung
 from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
 
 
@@ -153,7 +154,5 @@ class StepSizeTuning:
 
 def shared_among(rung, values):
     """The mean over all walkers of the same rung, `(walkers,)`."""
-    same = 1.0
-    for column in rung:
-        same = same * as_float64(column[:, None] == column[None, :])
+    same = same_rung(rung)
     return sum_of_products(same, values[None, :]) / sum_of_products(same, same)
