@@ -2,8 +2,10 @@
 
 The network (0.27 million parameters, convolutions without biases, batch normalisation) is trained by Adam on 10,000
 images of CIFAR-10, which also learns the moving statistics of the batch normalisation. Sampling keeps these frozen:
-both chains move the trainable parameters of a network that normalises by fixed numbers, where the published chains
-normalise by each mini-batch. Then reSGHMC samples; half way the run stops, and is resumed from its folder.
+both chains move the trainable parameters of a network that normalises by fixed numbers. With `--batch-norm batch` each
+mini-batch is normalised by its own mean and variance, as in the published chains: U is then another function for each
+batch, forces go through its statistics too, and swaps and predictions take the moving averages of each chain. Then
+reSGHMC samples; half way the run stops, and is resumed from its folder.
 
 The scale is the published one: temperatures 0.01 and 0.05 of U = N * mean loss - log prior, weight decay 0.0005 of the
 mean loss, a momentum that keeps 0.9, a step of the hot chain sqrt(1.5) times that of the cold one, swaps that are
@@ -11,7 +13,7 @@ corrected with F = 3e5, which falls by 0.8 at every swap and grows by 1.02 in an
 swaps are biased; beside the swaps that were made stand those that F = 1 and no correction would have made of the same
 energies. Constant temperature and rate take the place of the published annealing.
 
-    python examples/resghmc_resnet.py --data FOLDER [--num-steps 200] [--output DIR]
+    python examples/resghmc_resnet.py --data FOLDER [--num-steps 200] [--batch-norm batch] [--output DIR]
 
 FOLDER holds cifar10_subset.npz with x_train, y_train, x_test, y_test, images as bytes. Writes results.csv, swaps.csv
 and figure.png, in 5 minutes on 2 cores.
@@ -137,7 +139,7 @@ def resnet(shape: tuple[int, ...], blocks: int, width: int):
     return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling2D()(x)))
 
 
-def simulation(images: Images, sizes: Sizes, seed: int) -> tuple[tati_re.Simulation, Any]:
+def simulation(images: Images, sizes: Sizes, seed: int, batch_norm: str = "frozen") -> tuple[tati_re.Simulation, Any]:
     """The network on its data, and these, which a resumed run needs again."""
     import keras
 
@@ -155,6 +157,7 @@ def simulation(images: Images, sizes: Sizes, seed: int) -> tuple[tati_re.Simulat
         prior_std=1 / math.sqrt(WEIGHT_DECAY * len(images.train)),
         batch_size=min(sizes.batch_size, len(images.train)),
         execution="graph",
+        batch_norm=batch_norm,
         seed=seed,
         verbose=0,
     )
@@ -284,7 +287,9 @@ def draw(swaps: Swaps, rows, resumed_at: int, path: Path) -> None:
     save(figure, path)
 
 
-def experiment(data: Path | None, sizes: Sizes, rate: float, seed: int, output: Path) -> None:
+def experiment(
+    data: Path | None, sizes: Sizes, rate: float, seed: int, output: Path, batch_norm: str = "frozen"
+) -> None:
     """Trains, samples, resumes, scores; without a folder, on generated images.
 
     Args:
@@ -293,6 +298,7 @@ def experiment(data: Path | None, sizes: Sizes, rate: float, seed: int, output: 
         rate: Learning rate of the mean loss, of the cold chain.
         seed: Of start, mini-batches and dynamics.
         output: Folder of the files.
+        batch_norm: "frozen" or "batch".
 
     Raises:
         InputError: A file that is not there, a size that is too small, or a folder that cannot be written.
@@ -305,13 +311,13 @@ def experiment(data: Path | None, sizes: Sizes, rate: float, seed: int, output: 
         images = generated(sizes.num_train, sizes.num_test, seed)
     else:
         images = read(data, sizes.num_train, sizes.num_test)
-    sim, dataset = simulation(images, sizes, seed)
+    sim, dataset = simulation(images, sizes, seed, batch_norm)
     num_examples = dataset.num_examples
     print(
         f"ResNet-{6 * sizes.blocks + 2}, {sim.num_parameters():,} parameters; N = {num_examples:,} images, batches "
         f"of {sizes.batch_size}; U = N * mean loss - log prior, prior with standard deviation "
         f"{1 / math.sqrt(WEIGHT_DECAY * num_examples):.3f}; temperatures {TEMPERATURES[0]:g} and {TEMPERATURES[1]:g}; "
-        "batch normalisation frozen while sampling",
+        f"batch normalisation {'frozen' if batch_norm == 'frozen' else 'by each batch'} while sampling",
         flush=True,
     )
     sim.fit(
@@ -355,6 +361,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--learning-rate", type=float, default=0.01, metavar="R", help="of the mean loss, cold chain; default 0.01"
     )
+    parser.add_argument(
+        "--batch-norm", choices=["frozen", "batch"], default="frozen", help="statistics while sampling; default frozen"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name, default in Sizes._field_defaults.items():
         parser.add_argument(
@@ -369,7 +378,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.data is None and not arguments.quick:
             raise tati_re.InputError("--data is missing.", None, "a folder with cifar10_subset.npz, or --quick")
         data = None if arguments.quick else arguments.data
-        experiment(data, sizes, arguments.learning_rate, arguments.seed, arguments.output)
+        experiment(data, sizes, arguments.learning_rate, arguments.seed, arguments.output, arguments.batch_norm)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

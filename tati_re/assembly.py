@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.batch_norm import check_model
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.errors import InputError
 from tati_re.models.backend import keras
@@ -85,6 +86,7 @@ class System:
         objects: Mapping[str, Any] | None = None,
         training: bool = False,
         copies: int | None = None,
+        fitting: bool = False,
     ) -> ModelPotential:
         """The potential under these options.
 
@@ -92,13 +94,17 @@ class System:
             options: Loss, prior, convention, batches.
             objects: `loss` (a Keras loss) and `prior` (of :mod:`tati_re.posterior.priors`) where they were given as
                 objects.
-            training: With Keras' training behaviour of the layers, for `fit`.
+            training: With Keras' training behaviour of the layers on the examples of a step.
             copies: How many walkers there are in all. Default: those of the options.
+            fitting: With that behaviour on all data too.
 
         Raises:
-            InputError: The loss does not fit model and labels, or the batch is larger than the data.
+            InputError: The loss does not fit model and labels, the batch is larger than the data, or training behaviour
+                is more than batch normalisation where it is not asked for by a fit.
         """
         objects, copies = objects or {}, copies or options.num_walkers
+        if training and not fitting:
+            check_model(self.flat)
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         loss = make_loss(
@@ -128,6 +134,7 @@ class System:
             options.walker_evaluation,
             training,
             under_xla=self.execution(options) == "xla",
+            fitting=fitting,
         )
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:

@@ -180,6 +180,11 @@ class Options(BaseModel):
     )
     tempering_steps: float = _sampler(100.0, "TACT-HMC: steps in which the tempering variable goes a way of 1", gt=0)
     tempering_nodes: int = _sampler(25, "TACT-HMC: places where the mean potential is measured", ge=2)
+    batch_norm: Literal["frozen", "batch"] = _sampler(
+        "frozen",
+        "batch normalisation at its moving statistics, which fit learns, or by those of each mini-batch, as networks "
+        "are trained",
+    )
     control_variate: bool = _sampler(False, "correct mini-batch gradients by a centre at which all data were seen")
     control_variate_every: int = _sampler(0, "move that centre to the walker each so many steps; 0: never", ge=0)
     covariance_blending: float = _sampler(

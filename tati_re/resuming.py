@@ -15,7 +15,7 @@ from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
 from tati_re.errors import InputError
 from tati_re.options import OPTIONS, make_options
-from tati_re.running import Running, exchanging, optimizer_of, sampler_of
+from tati_re.running import Running, exchanging, optimizer_of, potential_of, sampler_of
 from tati_re.stages import extended
 from tati_re.stored import stored_model
 
@@ -59,7 +59,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
     if kind == "sample" and (":" in options.sampler or "sampler" in given):
         _check_own_sampler(method.get_config(), said["method"])
     copies = getattr(method, "num_replicas", options.num_walkers)
-    potential = sim._system.potential(options, given, training=kind == "fit", copies=copies)
+    potential = potential_of(sim, options, given, kind, copies)
     directions = (
         np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tati_re import batch_norm
 from tati_re._version import __version__
 from tati_re.assembly import OBJECTS
 from tati_re.engine import manifest, run_folder
@@ -56,6 +57,8 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
         )
     method = exchanging(sampler, sim, options, objects)
     check_starts(options, objects.get("starts"), sim._position.shape, getattr(method, "num_rungs", 1))
+    copies = getattr(method, "num_replicas", options.num_walkers)
+    batch_norm.check_method(options, sim._system.flat, method, copies)
     return _start(sim, options, objects, "sample", method)
 
 
@@ -129,9 +132,15 @@ def _check_batches(sentence: str, other: str, method, sim, options: Options) -> 
         )
 
 
+def potential_of(sim, options: Options, objects: dict[str, Any], kind: str, copies: int):
+    """The potential of a run; layers act as in training in a fit, and in sampling with `batch_norm` batch."""
+    fits = kind == "fit"
+    return sim._system.potential(options, objects, fits or options.batch_norm == "batch", copies, fits)
+
+
 def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) -> Run:
     copies = getattr(method, "num_replicas", options.num_walkers)
-    potential = sim._system.potential(options, objects, training=kind == "fit", copies=copies)
+    potential = potential_of(sim, options, objects, kind, copies)
     directions = read_directions(objects.get("directions", options.directions), potential.num_parameters)
     observables = Observables(method, potential.metric_name, objects.get("observables"))
     observables.check(tf.TensorSpec((copies, potential.num_parameters), potential.dtype))
@@ -254,8 +263,9 @@ class Running:
             )
         if self.kind == "sample" and unused:
             self.progress.message(f"Not used by {self.method.name} as it is set up: {', '.join(unused)}.")
-        if flat.has_training_state and self.kind == "sample":
-            self.progress.message("Sampling keeps batch normalisation at its moving statistics and dropout off.")
+        said = batch_norm.sentence(options, flat) if self.kind == "sample" else None
+        if said:
+            self.progress.message(said)
 
     def driver(self) -> Driver:
         options, count = self.options, self.potential.num_parameters
@@ -347,6 +357,7 @@ class Running:
                 "name": self.sim.dataset.name,
                 "fingerprint": self.sim.dataset.fingerprint(),
                 "num_examples": self.sim.dataset.num_examples,
+                **self.sim.dataset.get_config(),
             },
         }
 

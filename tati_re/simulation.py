@@ -207,7 +207,8 @@ class Simulation:
         if self._evaluator is None:
             # One evaluation at a time gains from XLA only where many small operations are fused.
             xla = self.options.execution in ("auto", "xla") and self._system.flat.vectorizable
-            self._evaluator = Evaluator(self._system.potential(self.options, self._objects), xla)
+            training = self.options.batch_norm == "batch"
+            self._evaluator = Evaluator(self._system.potential(self.options, self._objects, training), xla)
             self._batch = self._evaluator.batch(self._batch_number)
         return self._evaluator
 

@@ -73,7 +73,7 @@ class Chunk(NamedTuple):
     num_events: Any
 
 
-class _SilentEvaluate:
+class SilentEvaluate:
     """Stands for the potential while a step is asked which random numbers it draws."""
 
     scale = 1.0
@@ -103,11 +103,11 @@ class _SilentEvaluate:
     def drawn_from_prior(self, normal):
         return normal
 
-    def at(self, rung: Rung) -> _SilentEvaluate:
-        return _SilentEvaluate(rung)
+    def at(self, rung: Rung) -> SilentEvaluate:
+        return type(self)(rung)
 
-    def part(self, first, count: int) -> _SilentEvaluate:
-        return _SilentEvaluate(part_of_rung(self.rung, first, count))
+    def part(self, first, count: int) -> SilentEvaluate:
+        return type(self)(part_of_rung(self.rung, first, count))
 
     def confine(self, position, momentum):
         return position, momentum
@@ -186,7 +186,7 @@ class Loop:
         """The state before the first step, from the method's `init` on batch 0."""
         position = tf.constant(position, self.potential.dtype)
         rung = self._rung_at(*self.timeline.factors(np.ones(1, np.int64)), 0)
-        silent, noise = _SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
+        silent, noise = SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
         self.method.init(position, silent, noise)
         numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1)]
         auxiliary = tuple(tf.constant(value) for value in auxiliary)
@@ -222,7 +222,7 @@ class Loop:
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
         return self.method.init(
             tf.constant(position, self.potential.dtype),
-            _SilentEvaluate(self.rung),
+            SilentEvaluate(self.rung),
             RecordingNoise(self.potential.dtype),
         )
 
@@ -231,7 +231,7 @@ class Loop:
         if self._state_type is not None:
             return
         self._state_type = type(state)
-        silent, noise = _SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
+        silent, noise = SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
         self.method.step(state, silent, noise)
         self.draws = noise.draws
         if self.timeline.event_every:

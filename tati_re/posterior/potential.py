@@ -22,7 +22,7 @@ from tati_re.posterior.function import combine, no_clock, part_of_rung
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
-from tati_re.samplers.functions import rows
+from tati_re.samplers.functions import rows, with_rows
 from tati_re.samplers.protocol import Clock, Energy, Rung
 
 _FULL_CHUNK = 65_536
@@ -54,7 +54,9 @@ class ModelPotential:
         convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
         walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
         under_xla: The steps will be compiled by XLA, which changes what "auto" means.
-        training: The forward pass is Keras' training one: batch statistics, dropout, moving averages updated.
+        training: The forward pass on the examples of a step is Keras' training one: batch statistics, dropout, moving
+            averages updated.
+        fitting: So is one on all data, for `fit`; else it normalises by the moving averages of each walker.
 
     Attributes:
         scale: L over the mean loss: N, or 1.
@@ -74,6 +76,7 @@ class ModelPotential:
         walker_evaluation: str = "auto",
         training: bool = False,
         under_xla: bool = False,
+        fitting: bool = False,
     ) -> None:
         self.flat, self.loss, self.prior, self.dataset = flat, loss, prior, dataset
         self.num_walkers = int(num_walkers)
@@ -84,6 +87,7 @@ class ModelPotential:
         self.num_examples = dataset.num_examples
         self.scale = float(self.num_examples) if convention == "posterior" else 1.0
         self.training = training and flat.has_training_state
+        self.fitting = self.training and fitting
         self._asked_evaluation = walker_evaluation
         self._take(batches)
         self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
@@ -132,9 +136,13 @@ class ModelPotential:
         """Inputs and labels of a batch: ready for the model where walkers share them, else as stored, walkers first."""
         if batch is None:
             return self.prepared(self._x), self._y
+        indices = batch.indices
+        if self.training and self._may_be_short:
+            # What fills up a short batch enters its statistics: its own examples do, not one that is not in it.
+            indices = tf.gather(indices, tf.range(indices.shape[1]) % batch.size, axis=1)
         if self.shared:
-            return self.prepared(tf.gather(self._x, batch.indices[0])), tf.gather(self._y, batch.indices[0])
-        return tf.gather(self._x, batch.indices), tf.gather(self._y, batch.indices)
+            return self.prepared(tf.gather(self._x, indices[0])), tf.gather(self._y, indices[0])
+        return tf.gather(self._x, indices), tf.gather(self._y, indices)
 
     def prepared(self, x):
         """Stored inputs in the type and scale that the model takes."""
@@ -145,11 +153,14 @@ class ModelPotential:
     def energy(
         self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None
     ) -> tuple[Energy, tuple]:
-        """U and its gradient on one batch (or on all data at once), and the updated auxiliary."""
+        """U and its gradient on one batch (or on all data at once), and the updated auxiliary.
+
+        Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction.
+        """
         x, y = self.gather(batch)
         size, shared = None if batch is None else batch.size, self.shared or batch is None
-        how = how or self.walker_evaluation
-        mean_loss, slope, auxiliary = self._mean_loss(position, x, y, size, auxiliary, shared, how)
+        training, how = self.training and how is None, how or self.walker_evaluation
+        mean_loss, slope, auxiliary = self._mean_loss(position, x, y, size, auxiliary, shared, how, training)
         return self._with_prior(position, rung, mean_loss, slope), auxiliary
 
     def _with_prior(self, position, rung: Rung, mean_loss, slope) -> Energy:
@@ -167,14 +178,14 @@ class ModelPotential:
             return tf.constant(1.0 / capacity, tf.float64)
         return tf.cast(tf.range(capacity) < size, tf.float64) / tf.cast(size, tf.float64)
 
-    def _mean_loss(self, position, x, y, size, auxiliary: tuple, shared: bool, how: str):
+    def _mean_loss(self, position, x, y, size, auxiliary: tuple, shared: bool, how: str, training: bool = False):
         """Mean loss of each walker, float64, and the gradient of scale times it."""
 
         def evaluated(position, x, y, weight):
             def total(weights, extra, inputs, labels):
                 # Converting one walker's bytes at a time keeps them in the cache.
                 inputs = inputs if shared else self.prepared(inputs)
-                outputs, new = self.flat.call(weights, extra, inputs, training=self.training)
+                outputs, new = self.flat.call(weights, extra, inputs, training=training)
                 losses = tf.cast(self.loss.per_example(labels, outputs), tf.float64)
                 return self.scale * tf.reduce_sum(losses * weight), new
 
@@ -432,6 +443,8 @@ class ModelEvaluate:
         self.num_examples, self.exact = potential.num_examples, batch is None
         # Shared with the copies on other rungs, which are asked in place of this one.
         self._kept = [auxiliary]
+        self._whole: tuple[ModelEvaluate, Any] | None = None
+        self._place = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
 
     @property
     def auxiliary(self) -> tuple:
@@ -440,15 +453,26 @@ class ModelEvaluate:
     @auxiliary.setter
     def auxiliary(self, values: tuple) -> None:
         self._kept[0] = values
+        if self._whole is not None:
+            whole, first = self._whole
+            whole.auxiliary = tuple(
+                with_rows(tf.convert_to_tensor(old), first, new)
+                for old, new in zip(whole.auxiliary, values, strict=True)
+            )
 
     def __call__(self, position) -> Energy:
-        energy, self.auxiliary = self.potential.energy(position, self.rung, self.batch, self.auxiliary)
+        energy, new = self.potential.energy(position, self.rung, self.batch, self.auxiliary)
+        # What is computed inside of a condition or a loop of the step is not known outside of it.
+        if self.potential.training and (self._place is None or tf.compat.v1.get_default_graph() is self._place):
+            self.auxiliary = new
         return energy
 
     def full(self, position) -> Energy:
-        if self.potential.training and self.batch is None:
+        if self.potential.fitting and self.batch is None:
             # Batch normalisation learns its moving statistics in this pass, as in one on a mini-batch.
             return self(position)
+        if self.potential.training and self.batch is None:
+            return self.potential.energy(position, self.rung, None, self.auxiliary)[0]
         return self.potential.full(position, self.rung, self.auxiliary)
 
     def validation(self, position):
@@ -485,7 +509,9 @@ class ModelEvaluate:
         if batch is not None and not self.potential.shared:
             batch = batch._replace(indices=rows(batch.indices, first, count))
         auxiliary = tuple(rows(value, first, count) for value in self.auxiliary)
-        return ModelEvaluate(self.potential, part_of_rung(self.rung, first, count), batch, auxiliary, self.clock)
+        part = ModelEvaluate(self.potential, part_of_rung(self.rung, first, count), batch, auxiliary, self.clock)
+        part._whole, part._place = (self, first), self._place
+        return part
 
     def confine(self, position, momentum):
         return self.potential.prior.confine(position, momentum)
