@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from tati_re.patterns import by_pattern
 from tati_re.stages import ALL, FORM, Stage
 
 GROUPS = {
@@ -26,6 +27,10 @@ OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
 
 Units = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(gt=0)]
+Positive = by_pattern(Annotated[float, Field(gt=0)])
+NotNegative = by_pattern(Annotated[float, Field(ge=0)])
+Wall = by_pattern(float | None)
+PriorName = by_pattern(Literal["gaussian", "laplace", "student_t", "box", "none"])
 
 
 def _of(group: str) -> Callable[..., Any]:
@@ -49,6 +54,9 @@ class Options(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    _tati: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _derived: frozenset[str] = PrivateAttr(default=frozenset())
 
     data: str | list[str] | None = _data(
         None,
@@ -106,12 +114,26 @@ class Options(BaseModel):
     potential: Literal["posterior", "mean_loss"] = _posterior(
         "posterior", "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N"
     )
-    prior: Literal["gaussian", "box", "none"] = _posterior("gaussian", "prior of every parameter")
-    prior_std: float = _posterior(1.0, "standard deviation of the Gaussian prior", gt=0)
-    prior_bound: float = _posterior(1.0, "half width of the box prior", gt=0)
-    prior_scaling: Literal["none", "fan_in"] = _posterior(
-        "none", "fan_in divides prior_std or prior_bound by sqrt(k), k = fan-in + 1 of the parameter's layer"
+    prior: PriorName = _posterior("gaussian", "prior of every parameter")
+    prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
+    prior_scale: Positive = _posterior(
+        1.0, "scale of the Laplace prior, whose variance is 2 scale^2, and of the Student-t prior"
     )
+    prior_degrees: Positive = _posterior(3.0, "degrees of freedom of the Student-t prior; 1 is the Cauchy law")
+    prior_bound: Positive = _posterior(1.0, "half width of the box prior")
+    prior_scaling: Literal["none", "fan_in"] = _posterior(
+        "none", "fan_in divides widths, scales and bounds by sqrt(k), k = fan-in + 1 of the parameter's layer"
+    )
+    lower_wall: Wall = _posterior(
+        None, "hard wall: below it U is infinite, and Langevin methods are reflected; the prior is normalised above it"
+    )
+    upper_wall: Wall = _posterior(None, "hard wall above the parameters")
+    prior_factor: NotNegative = _posterior(1.0, "strength of soft walls and tethers, a term of U without the factor N")
+    prior_power: NotNegative = _posterior(1.0, "power of the distance in the force of soft walls and tethers")
+    prior_lower_boundary: Wall = _posterior(
+        None, "soft wall: U rises in a layer before it and beyond; the same as prior_upper_boundary: a tether to it"
+    )
+    prior_upper_boundary: Wall = _posterior(None, "soft wall above the parameters")
 
     sampler: str = _sampler(
         "BAOAB",
@@ -335,6 +357,16 @@ class Options(BaseModel):
     def num_rungs(self) -> int:
         """The temperatures of a run: 1 without a ladder."""
         return self.num_replicas or len(self.temperatures) or 1
+
+    @property
+    def tati(self) -> Mapping[str, Any]:
+        """What was given under the names of TATi, by those names (`tati_re.aliases`)."""
+        return self._tati
+
+    @property
+    def derived(self) -> frozenset[str]:
+        """The explicit options that nobody gave: they follow from names of TATi."""
+        return self._derived
 
     @property
     def explicit(self) -> frozenset[str]:

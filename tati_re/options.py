@@ -13,9 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tati_re import aliases
 from tati_re.errors import InputError, nearest
 from tati_re.option_flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
 from tati_re.option_table import COMMANDS_ONLY, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
+from tati_re.patterns import is_table
 from tati_re.presets import expanded
 from tati_re.stages import sentence as stage_sentence
 
@@ -49,8 +51,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mapping[str, Any]) -> InputError:
-    """Returns the first complaint of pydantic as one sentence in the user's words."""
+def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mapping[str, Any], text: bool) -> InputError:
+    """Returns the first complaint of pydantic as one sentence in the user's words; `text` where values were typed."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "two_temperatures":
         both = [f"{spell(name)} {values[name]}" for name in ("temperature", "inverse_temperature")]
@@ -62,7 +64,7 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     if first["type"] == "extra_forbidden":
         return InputError(f"{spell(name)} is not a known option.{nearest(name, OPTIONS)}")
     field = OPTIONS[name]
-    shown = value if spell is not str and isinstance(value, str) else repr(value)
+    shown = value if text and isinstance(value, str) else repr(value)
     shown = "none" if value is None else shown if len(shown) <= 80 else shown[:77] + "..."
     names = choices(field)
     if names and isinstance(value, str):
@@ -74,20 +76,20 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     return InputError(what, shown or "nothing", expected(field))
 
 
-def _checked(values: Mapping[str, Any], spell: Callable[[str], str] = str, strict: bool = True) -> Options:
+def _checked(
+    values: Mapping[str, Any], spell: Callable[[str], str] = str, strict: bool = True, text: bool = False
+) -> Options:
     plain = {name: _plain(value) for name, value in values.items()}
     try:
         return Options.model_validate(plain, strict=strict)
     except ValidationError as error:
-        raise _sentence(error, spell, plain) from None
+        raise _sentence(error, spell, plain, text) from None
 
 
-def _merged(values: Mapping[str, Any] | Options | None, overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Returns both together; a temperature among the overrides replaces the one before it, however that was written,
     and stages replace the number of steps, which is theirs."""
-    if isinstance(values, Options):
-        values = {name: getattr(values, name) for name in OPTIONS if name in values.explicit}
-    merged = dict(values or {})
+    merged = dict(values)
     for name, other in (("temperature", "inverse_temperature"), ("inverse_temperature", "temperature")):
         if overrides.get(name) is not None and other not in overrides:
             merged.pop(other, None)
@@ -101,7 +103,8 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
 
     Args:
         values: Options by name, or earlier options, of which only the explicit ones are taken over. Default: none.
-        **overrides: Options by name. A `temperature` here replaces the `inverse_temperature` of `values`, and back.
+        **overrides: Options by name, or by the names of TATi. A `temperature` here replaces the `inverse_temperature`
+            of `values`, and back.
 
     Returns:
         The options, with `.explicit` the names that were given.
@@ -109,10 +112,26 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
     Raises:
         InputError: An unknown name (with the nearest one), a wrong type, a value out of range, or both temperatures.
     """
-    merged = _merged(values, overrides)
+    if isinstance(values, Options):
+        given = {name: getattr(values, name) for name in OPTIONS if name in values.explicit - values.derived}
+        before = aliases.Translated(given, dict(values.tati), {})
+    else:
+        before = aliases.translated(values or {}, OPTIONS)
+    now = aliases.translated(overrides, OPTIONS)
+    merged = _merged(before.values, now.values)
     if merged.get("resume") is not None:
         raise InputError("resume is a flag of the command.", merged["resume"], "Simulation.resume(folder)")
-    return _checked(expanded(merged))
+    return _complete(merged, before.tati | now.tati, lambda name: now.typed.get(name, before.typed.get(name, name)))
+
+
+def _complete(
+    merged: Mapping[str, Any], tati: Mapping[str, Any], spell: Callable[[str], str], text: bool = False
+) -> Options:
+    """The checked options of values in the names of the table, with what follows from the names of TATi among them."""
+    derived = aliases.completed(merged, tati, OPTIONS["step_size"].default)
+    options = _checked(expanded({**merged, **derived}), spell, text=text)
+    options._tati, options._derived = dict(tati), frozenset(derived)
+    return options
 
 
 def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> Options:
@@ -128,9 +147,18 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
     Raises:
         InputError: As `make_options`, with the flag as it was typed (`--step-size`).
     """
-    unset = {n: None for n, v in flags.items() if n in OPTIONS and optional(OPTIONS[n]) and str(v).lower() == "none"}
-    typed = _checked({**flags, **unset}, flag, strict=False)
-    return _checked(expanded(_merged(config, {name: getattr(typed, name) for name in flags})), flag)
+    now = aliases.translated(flags, OPTIONS, lambda name: "--" + name if name in aliases.ALIASES else flag(name))
+    before = aliases.translated(config or {}, OPTIONS)
+    spelled = {name: "--" + typed for name, typed in now.typed.items()}
+
+    def spell(name: str) -> str:
+        return spelled.get(name, flag(name))
+
+    values = now.values
+    unset = {n: None for n, v in values.items() if n in OPTIONS and optional(OPTIONS[n]) and str(v).lower() == "none"}
+    typed = _checked({**values, **unset}, spell, strict=False, text=True)
+    merged = _merged(before.values, {name: getattr(typed, name) for name in values})
+    return _complete(merged, before.tati | now.tati, spell, text=True)
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -140,7 +168,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         path: The file.
 
     Returns:
-        The checked values by option name.
+        The checked values by option name; those under names of TATi as they stand in the file.
 
     Raises:
         InputError: No such file, not TOML, an unknown key (with the nearest name) or a bad value; names the file.
@@ -155,15 +183,18 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{os.fspath(path)} is not valid TOML: {error}.") from None
     for name, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not (name in OPTIONS and is_table(OPTIONS[name].metadata)):
             raise InputError(f"{os.fspath(path)}: options stand without tables.", f"[{name}]", "step_size = 0.001")
     try:
         if "resume" in values:
             make_options(values)
-        options = _checked(values)
+        said = aliases.translated(values, OPTIONS)
+        options = _checked(said.values, lambda name: said.typed.get(name, name))
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None
-    return {name: getattr(options, name) for name in values}
+    return {
+        name: getattr(options, name) if name in OPTIONS and name not in said.tati else values[name] for name in values
+    }
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS) -> str:

@@ -1,0 +1,389 @@
+"""The names of TATi, the Thermodynamic Analytics ToolkIt, and what stands for them here.
+
+Each option of TATi 0.9.5 is known: most are other names of options here, a few have no place any more and are refused
+with what to use instead. This is the only place that knows these names; Python, TOML files and the commands all come
+through `translated`.
+
+TATi samples exp(-beta L) with the mean loss L and no prior. Options that only its users write, `step_width` and
+`friction_constant`, therefore mean that law, unless `potential` is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from tati_re.errors import InputError
+
+SAMPLERS = {
+    "StochasticGradientLangevinDynamics": "SGLD",
+    "GeometricLangevinAlgorithm_1stOrder": "GLA1",
+    "GeometricLangevinAlgorithm_2ndOrder": "GLA2",
+    "BAOAB": "BAOAB",
+    "CovarianceControlledAdaptiveLangevinThermostat": "CCAdL",
+    "CovarianceControlledAdaptiveLangevin": "CCAdL",
+    "HamiltonianMonteCarlo_1stOrder": "HMC1",
+    "HamiltonianMonteCarlo_2ndOrder": "HMC",
+}
+"""Samplers by TATi's name."""
+
+OPTIMIZERS = {"GradientDescent": "gradient_descent", "BarzilaiBorweinGradientDescent": "barzilai_borwein"}
+"""Optimizers by TATi's name."""
+
+LOSSES = {
+    "mean_squared": "mean_squared_error",
+    "log_loss": "binary_crossentropy",
+    "hinge_loss": "hinge",
+    "cosine_distance": "cosine_similarity",
+    "absolute_difference": "mean_absolute_error",
+    "sigmoid_cross_entropy": "binary_crossentropy",
+    "softmax_cross_entropy": "softmax_cross_entropy",
+}
+"""Losses by TATi's name; the last one is the cross-entropy that fits the labels, sparse or one-hot."""
+
+ACTIVATIONS = ("tanh", "sigmoid", "softplus", "softsign", "elu", "relu6", "relu", "linear")
+"""Activations of TATi; all have the same name here."""
+
+VALUES = {"sampler": SAMPLERS, "optimizer": OPTIMIZERS, "loss": LOSSES}
+
+LAW = ("step_width", "friction_constant")
+"""Options that mean TATi's law where `potential` is not given."""
+
+_PRIOR_OF_LAW = "none"
+_YES, _NO = ("yes", "true", "t", "y", "1"), ("no", "false", "f", "n", "0")
+
+Translation = Callable[[str, Any], dict[str, Any]]
+
+
+class Alias(NamedTuple):
+    """An option of TATi.
+
+    Attributes:
+        new: The options that stand for it here; none where it is refused or has nothing to set.
+        translate: Function (the name as typed, value) -> options here by name; raises InputError where it is refused.
+        instead: What stands for it, in words.
+        group: Its group in TATi: data, prior, model, common, train, sampler, or analysis.
+        many: Takes several values on the command line.
+    """
+
+    new: tuple[str, ...]
+    translate: Translation
+    instead: str
+    group: str
+    many: bool = False
+
+
+def _renamed(*new: str) -> Translation:
+    return lambda _, value: dict.fromkeys(new, value)
+
+
+def _unset(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and value.lower() in ("none", ""))
+
+
+def _yes(name: str, value: Any) -> bool:
+    text = str(value).lower()
+    if text not in (*_YES, *_NO):
+        raise InputError(f"{name} has the wrong type.", value, "true or false")
+    return text in _YES
+
+
+def _refused(what: str, instead: str) -> Translation:
+    def refuse(name: str, value: Any) -> dict[str, Any]:
+        if _unset(value):
+            return {}
+        raise InputError(f"{name}: {what}.", value, instead)
+
+    return refuse
+
+
+def _refused_if(wrong: bool, what: str, instead: str) -> Translation:
+    """A switch of which one side is what is done here anyway."""
+
+    def switch(name: str, value: Any) -> dict[str, Any]:
+        if _yes(name, value) == wrong:
+            raise InputError(f"{name}: {what}.", value, instead)
+        return {}
+
+    return switch
+
+
+def _switch(name: str, value: Any) -> dict[str, Any]:
+    """A switch that turns on, or off, what costs nothing until it is asked for."""
+    _yes(name, value)
+    return {}
+
+
+def _file_type(name: str, value: Any) -> dict[str, Any]:
+    if value not in ("csv", "tfrecord"):
+        raise InputError(f"{name} has an unknown value.", value, "csv or tfrecord; the ending of a file says it here")
+    return {}
+
+
+def _dimension(name: str, value: Any) -> dict[str, Any]:
+    """Kept for `check_dimensions`: the data say how many columns there are."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1 or isinstance(value, bool | float):
+        raise InputError(f"{name} has the wrong type.", value, "an integer at least 1")
+    return {}
+
+
+def _hidden(name: str, value: Any) -> dict[str, Any]:
+    listed = value if isinstance(value, list | tuple) else str(value).split() if value is not None else []
+    return {"hidden": [units for units in listed if str(units) != "0"]}
+
+
+def _one_step(name: str, value: Any) -> dict[str, Any]:
+    listed = list(value) if isinstance(value, list | tuple) else [value]
+    if len(listed) > 1:
+        raise InputError(f"{name}: walkers start at one step.", listed, "one of them; a run for each of the others")
+    return {"parameters_step": listed[0]} if listed and not _unset(listed[0]) else {}
+
+
+def _threads(name: str, value: Any) -> dict[str, Any]:
+    if str(value) not in ("1", "None", "none"):
+        raise InputError(f"{name}: sums are the same in every run here.", value, "threads for all of TensorFlow's")
+    return {}
+
+
+def _checkpoint(_: str, value: Any) -> dict[str, Any]:
+    """What `save_model` wrote: `model.ckpt.meta` is `model.ckpt.meta.keras`."""
+    if _unset(value):
+        return {"parameters": None}
+    return {"parameters": str(value) if str(value).endswith(".keras") else f"{value}.keras"}
+
+
+def _analysis(instead: str) -> Translation:
+    return _refused("it belongs to the analysis of a run", instead)
+
+
+def _table() -> dict[str, Alias]:
+    def alias(group: str, instead: str, translate: Translation, new: tuple = (), many: bool = False) -> Alias:
+        return Alias(new, translate, instead, group, many)
+
+    def renamed(group: str, *new: str, many: bool = False) -> Alias:
+        return Alias(new, _renamed(*new), " and ".join(new), group, many)
+
+    return {
+        "batch_data_files": renamed("data", "data", many=True),
+        "batch_data_file_type": alias("data", "the ending of the file", _file_type),
+        "input_dimension": alias("data", "the data say it; checked", _dimension),
+        "output_dimension": alias("data", "the data say it; checked", _dimension),
+        "prior_factor": renamed("prior", "prior_factor"),
+        "prior_power": renamed("prior", "prior_power"),
+        "prior_lower_boundary": renamed("prior", "prior_lower_boundary"),
+        "prior_upper_boundary": renamed("prior", "prior_upper_boundary"),
+        "batch_size": renamed("model", "batch_size"),
+        "directions_file": renamed("model", "directions"),
+        "do_hessians": alias("model", "always there: hessians(), suggest_step_size()", _switch),
+        "dropout": alias(
+            "model",
+            "a Keras model with Dropout",
+            _refused(
+                "dropout is a layer here",
+                "a Keras model with keras.layers.Dropout(rate), as model; it acts in fit and is off while sampling",
+            ),
+        ),
+        "fix_parameters": renamed("model", "fix_parameters"),
+        "hidden_activation": renamed("model", "activation"),
+        "output_activation": renamed("model", "output_activation"),
+        "hidden_dimension": alias("model", "hidden", _hidden, ("hidden",), many=True),
+        "in_memory_pipeline": alias(
+            "model",
+            "memory_limit",
+            _refused_if(False, "data larger than a limit are streamed by themselves", "memory_limit, in bytes"),
+        ),
+        "input_columns": renamed("model", "input_columns", many=True),
+        "loss": renamed("model", "loss"),
+        "parse_parameters_file": renamed("model", "parameters"),
+        "parse_steps": alias("model", "parameters_step", _one_step, ("parameters_step",), many=True),
+        "seed": renamed("model", "seed"),
+        "summaries_path": alias(
+            "model",
+            "run.csv and observables",
+            _refused(
+                "there are no TensorBoard summaries",
+                "run.csv of the run folder, record_every for how often, observables for columns of your own",
+            ),
+        ),
+        "averages_file": renamed("common", "averages_file"),
+        "run_file": renamed("common", "run_file"),
+        "trajectory_file": renamed("common", "trajectory_file"),
+        "burn_in_steps": renamed("common", "num_burnin_steps"),
+        "do_accumulates": alias(
+            "common",
+            "record_every",
+            _refused_if(False, "norms and energies are computed for recorded rows only", "a larger record_every"),
+        ),
+        "every_nth": renamed("common", "record_every", "trajectory_every"),
+        "inter_ops_threads": alias("common", "threads", _threads),
+        "intra_ops_threads": renamed("common", "threads"),
+        "max_steps": renamed("common", "num_steps"),
+        "number_walkers": renamed("common", "num_walkers"),
+        "progress": alias("common", "verbose", _switch),
+        "restore_model": alias("common", "parameters, a .keras file", _checkpoint, ("parameters",)),
+        "save_model": renamed("common", "save_model"),
+        "sql_db": alias(
+            "common",
+            "timing.csv and manifest.toml",
+            _refused("timings are not written to a data base", "timing.csv and manifest.toml of the run folder"),
+        ),
+        "verbose": renamed("common", "verbose"),
+        "learning_rate": renamed("train", "learning_rate"),
+        "optimizer": renamed("train", "optimizer"),
+        "sampler": renamed("sampler", "sampler"),
+        "step_width": renamed("sampler", "step_size"),
+        "inverse_temperature": renamed("sampler", "inverse_temperature"),
+        "friction_constant": renamed("sampler", "friction"),
+        "hamiltonian_dynamics_time": alias("sampler", "num_leapfrog_steps times step_size", _time),
+        "covariance_blending": renamed("sampler", "covariance_blending"),
+        "covariance_after_steps": renamed("sampler", "covariance_after_steps"),
+        "collapse_walkers": alias(
+            "sampler",
+            "walker_start",
+            _refused_if(True, "walkers at one place have no covariance", "walker_start same, to start them at one"),
+        ),
+        "sigma": alias("sampler", "covariance_window of CCAdL", _refused_noise),
+        "sigmaA": alias("sampler", "covariance_window of CCAdL", _refused_noise),
+        "diffusion_map_method": alias("analysis", "tati-analyse", _analysis("tati-analyse, in the folder of the run")),
+        "number_of_eigenvalues": alias("analysis", "tati-analyse", _analysis("tati-analyse, in the folder of the run")),
+        "use_reweighting": alias("analysis", "tati-analyse", _analysis("tati-analyse, in the folder of the run")),
+    }
+
+
+def _time(name: str, value: Any) -> dict[str, Any]:
+    """Kept for `completed`, which knows the step size."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise InputError(f"{name} is out of range.", value, "a number greater than 0")
+    return {}
+
+
+_refused_noise = _refused(
+    "CCAdL measures the noise of the gradient here", "sampler CCAdL or mCCAdL, and covariance_window"
+)
+
+ALIASES = _table()
+"""All options of TATi by name."""
+
+
+class Translated(NamedTuple):
+    """Options in the names of the table.
+
+    Attributes:
+        values: By name.
+        tati: What was given under TATi's names, those that are ours too among them.
+        typed: The name that was typed, by the name here.
+    """
+
+    values: dict[str, Any]
+    tati: dict[str, Any]
+    typed: dict[str, str]
+
+
+def translated(values: Mapping[str, Any], known: Collection[str], spell: Callable[[str], str] = str) -> Translated:
+    """Puts options here in place of those of TATi; names that neither knows are left as they are.
+
+    Args:
+        values: Options by name.
+        known: The names of the options here.
+        spell: Writes a name as the user typed it.
+
+    Raises:
+        InputError: An option of TATi that has no place here, or one given under both names.
+    """
+    result: dict[str, Any] = {}
+    tati: dict[str, Any] = {}
+    typed: dict[str, str] = {}
+    for name, value in values.items():
+        alias = ALIASES.get(name)
+        if alias is None or name in known:
+            given = {name: value}
+        else:
+            tati[name] = value
+            given = alias.translate(spell(name), value)
+            typed |= dict.fromkeys(given, name)
+        for new in given:
+            if new in result or (new != name and values.get(new) is not None):
+                both = f"{spell(typed.get(new, name))} and {spell(new)} say the same thing twice."
+                raise InputError(both, expected="one of the two")
+        result |= given
+    for name, names in VALUES.items():
+        value = result.get(name)
+        if not isinstance(value, str) or value not in names:
+            continue
+        result[name] = names[value]
+        if names[value] != value:
+            tati[name] = value
+        if value == "log_loss":
+            result.setdefault("from_logits", False)
+    if "progress" in tati and _yes("progress", tati["progress"]) and str(result.get("verbose")) == "0":
+        result["verbose"] = 1
+    return Translated(result, tati, typed)
+
+
+def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
+    """What follows from TATi's names beside what was given: its law, and the leapfrog steps of a time.
+
+    Args:
+        values: The options that were given, by the names here.
+        tati: What was given under TATi's names.
+        step_size: The step size where none was given.
+    """
+    more: dict[str, Any] = {}
+    if values.get("potential") is None and any(name in tati for name in LAW):
+        more["potential"] = "mean_loss"
+        if values.get("prior") is None and not any(name.startswith("prior_") for name in values):
+            more["prior"] = _PRIOR_OF_LAW
+    if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
+        size = values.get("step_size", step_size)
+        if isinstance(size, int | float) and size > 0:
+            more["num_leapfrog_steps"] = max(1, round(float(tati["hamiltonian_dynamics_time"]) / size))
+    return more
+
+
+def sentences(options: Any) -> list[str]:
+    """What the start of a run says about TATi's names.
+
+    Args:
+        options: The options of the run (`tati_re.options.Options`).
+    """
+    tati, derived = options.tati, options.derived
+    said = []
+    if "potential" in derived:
+        name = next(name for name in LAW if name in tati)
+        prior = " and no prior" if "prior" in derived else ""
+        said.append(
+            f"{name} is TATi's name, so that potential is mean_loss{prior}: exp(-beta * mean loss) is sampled, as in "
+            "TATi; potential posterior samples the Bayesian posterior, with the sum of the losses and a prior."
+        )
+    other = [name for name in tati if name != "inverse_temperature"]
+    given = options.inverse_temperature is not None and "potential" in options.explicit
+    if other and given and options.potential == "posterior":
+        said.append(
+            f"inverse_temperature {options.inverse_temperature:g} beside TATi's {other[0]}: under potential posterior "
+            "it acts N times harder than in TATi, N the number of examples, for U sums the losses that TATi averages."
+        )
+    if "num_leapfrog_steps" in derived:
+        said.append(
+            f"hamiltonian_dynamics_time {float(tati['hamiltonian_dynamics_time']):g} stands for num_leapfrog_steps "
+            f"{options.num_leapfrog_steps} at step_size {options.step_size:g}."
+        )
+    return said
+
+
+def check_dimensions(tati: Mapping[str, Any], num_inputs: int, num_outputs: int) -> None:
+    """Compares TATi's `input_dimension` and `output_dimension` with what the data have.
+
+    Raises:
+        InputError: They differ.
+    """
+    for name, found in (("input_dimension", num_inputs), ("output_dimension", num_outputs)):
+        if name in tati and int(tati[name]) != found:
+            raise InputError(f"{name}: not that of data and network.", tati[name], f"{found}, or to leave it out")
