@@ -13,7 +13,6 @@ from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.errors import InputError
 from tati_re.models.backend import keras
 from tati_re.models.build import build_network, load_model
-from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
@@ -39,6 +38,10 @@ FIXED = (
     "use_bias",
     "dtype",
     "num_walkers",
+    "parameters",
+    "parameters_step",
+    "walker_start",
+    "walker_jitter",
     "threads",
 )
 """Options that shape the system: set once, when a Simulation is made."""
@@ -141,11 +144,12 @@ class System:
         """The prior of the parameters: the object where one was given, else the one that options name.
 
         Raises:
-            InputError: It was made for another number of parameters, or there is none to scale.
+            InputError: It was made for another number of parameters, there is none to scale, or a pattern matches
+                nothing.
         """
         prior = (objects or {}).get("prior")
         if prior is None:
-            return make_prior(options, fan_in_plus_one(self.flat.tensor_names, self.flat.shapes))
+            return make_prior(options, self.flat.tensor_names, self.flat.shapes)
         check_prior(prior, self.flat.num_parameters)
         return prior
 

@@ -218,6 +218,18 @@ class Options(BaseModel):
     )
 
     num_walkers: int = _walkers(1, "copies of the system, each with its own random numbers", ge=1)
+    parameters: str | None = _walkers(
+        None,
+        "where walkers start: a trajectory of tati_re (.csv, .h5) or of TATi, an .npz, a .keras file or a run folder; "
+        "none: at the model's own weights",
+    )
+    parameters_step: int | None = _walkers(None, "row of that trajectory, by its column step; none: the last one", ge=0)
+    walker_start: Literal["same", "jitter", "fresh"] = _walkers(
+        "same",
+        "same: at the model's weights, or at rows of parameters; jitter: walker_jitter away from there; fresh: each "
+        "drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1",
+    )
+    walker_jitter: float = _walkers(0.01, "jitter: standard deviation of each parameter", gt=0)
     walker_batches: Literal["own", "shared"] = _walkers("own", "own mini-batches for each walker, or one for all")
     walker_evaluation: Literal["auto", "vectorized", "unrolled", "looped"] = _walkers(
         "auto", "how gradients of several walkers are computed; auto knows or measures"
@@ -316,12 +328,23 @@ class Options(BaseModel):
     num_steps: int = _run(1000, "steps in all, burn-in included", ge=1)
     num_burnin_steps: int = _run(0, "first steps, left out of averages and trajectory", ge=0)
     record_every: int = _run(10, "a row of run.csv and averages.csv at each such step", ge=1)
+    full_every: int = _run(
+        0,
+        "full_loss and full_potential, on all data, at each such step, a multiple of record_every; 0: never",
+        ge=0,
+    )
     trajectory_every: int = _run(100, "a row of the trajectory at each such step; 0 stores no trajectory", ge=0)
     trajectory_format: Literal["auto", "csv", "h5"] = _run("auto", "auto stores more than 1,000 parameters as h5")
     directions: str | None = _run(
         None, "a .npy, .npz or .csv file of row vectors: the trajectory stores projections c0, c1, ... on them"
     )
     output: str | None = _run(None, "the run folder; a command without it takes the next free of runs/sample-1, ...")
+    run_file: str | None = _run(None, "a file that run.csv is copied to, while the run goes on")
+    averages_file: str | None = _run(None, "a file that averages.csv is copied to, likewise")
+    trajectory_file: str | None = _run(None, "a file that the trajectory is copied to, .csv or .h5")
+    save_model: str | None = _run(
+        None, "a .keras file that the model is written to at the end, at the place of the first walker"
+    )
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
     resume: str | None = _run(None, "run folder to go on with; beside it only num_steps (in all), max_time, verbose")
     seed: int = _run(0, "seed of every random number", ge=0)

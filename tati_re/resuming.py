@@ -44,7 +44,10 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
     if "model" not in given and (folder / "model.keras").exists():
         given["model"] = stored_model(folder / "model.keras")
     sim = cls.__new__(cls)
-    sim._start(make_options(options, hidden=[], model=None) if "model" in given else options, given)
+    # Where it started is in the checkpoint; the file that said so may be gone.
+    start = {"parameters": None, "parameters_step": None}
+    built = {"hidden": [], "model": None} if "model" in given else {}
+    sim._start(make_options(options, **start, **built), given)
     if sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
         raise InputError(
             "resume: the data are not those of the run.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tati_re import batch_norm
+from tati_re import aliases, batch_norm
 from tati_re._version import __version__
 from tati_re.assembly import OBJECTS
 from tati_re.engine import manifest, run_folder
@@ -16,6 +17,7 @@ from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
+from tati_re.engine.single_files import check_single_files, kind_of, single_files
 from tati_re.engine.storage import storing, write_whole
 from tati_re.engine.tables import csv_text
 from tati_re.errors import InputError, SamplingError
@@ -27,7 +29,7 @@ from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
 from tati_re.options import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.priors import Box
+from tati_re.posterior.priors.choosing import unused_prior_options
 from tati_re.samplers import Rung, make_sampler
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
@@ -92,11 +94,12 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
     sampler = wrapped(sampler, options, flat.tensor_names, flat.shapes, objects.get("mass"))
     mixes = getattr(sampler, "mixes_parameters", False)
     reflects = not sampler.metropolis or options.walls == "reflect"
-    if mixes and reflects and (isinstance(objects.get("prior"), Box) or options.prior == "box"):
+    prior = sim._system.prior(options, objects) if mixes and reflects else None
+    if getattr(prior, "walled", False):
         raise InputError(
             "covariance_blending: walls reflect parameter by parameter, which a full matrix does not keep.",
-            received="prior box",
-            expected="another prior, or sampler HMC with walls reject",
+            received=f"prior {prior}",
+            expected="a prior without hard walls, or sampler HMC with walls reject",
         )
     if options.control_variate and options.batch_size in (None, sim.dataset.num_examples):
         raise InputError(
@@ -139,6 +142,13 @@ def potential_of(sim, options: Options, objects: dict[str, Any], kind: str, copi
 
 
 def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) -> Run:
+    check_single_files(options)
+    if options.full_every % options.record_every:
+        raise InputError(
+            "full_every: rows are recorded at other steps.",
+            received=f"{options.full_every}, and record_every {options.record_every}",
+            expected="a multiple of record_every",
+        )
     copies = getattr(method, "num_replicas", options.num_walkers)
     potential = potential_of(sim, options, objects, kind, copies)
     directions = read_directions(objects.get("directions", options.directions), potential.num_parameters)
@@ -185,7 +195,8 @@ class Running:
         self.sim, self.options, self.objects, self.kind, self.method = sim, options, objects, kind, method
         self.potential, self.directions, self.folder, self.progress = potential, directions, folder, progress
         self.execution = execution or sim._system.execution(options)
-        self.observables = Observables(method, potential.metric_name, objects.get("observables"))
+        own = objects.get("observables")
+        self.observables = Observables(method, potential.metric_name, own, options.full_every)
         if kind == "fit" and options.stages:
             self.stages = planned(options)
             parts = [sim._system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
@@ -242,8 +253,10 @@ class Running:
             f"{options.num_walkers} walker(s), {target}."
         )
         self.progress.message(self.meaning + ".")
-        for sentence in self.potential.notices():
+        for sentence in [*self.potential.notices(), *aliases.sentences(options)]:
             self.progress.message(sentence)
+        if self.sim._start_sentence is not None:
+            self.progress.message(self.sim._start_sentence)
         for number, (stage, loop) in enumerate(zip(self.stages, self.loops, strict=True), 1):
             if len(self.stages) > 1:
                 batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"
@@ -254,6 +267,8 @@ class Running:
         for sentence in ladder_sentences(self.method, self.potential):
             self.progress.message(sentence)
         unused = [*unused_options(options, self.method), *unused_replica_options(options, self.method)]
+        if other := [] if "prior" in self.objects else unused_prior_options(options):
+            self.progress.message(f"Not used by the prior as it is set up: {', '.join(other)}.")
         if sentence := getattr(self.method, "swap_bias", None):
             self.progress.message(sentence)
         if getattr(self.method, "bias", None) is not None and not self.potential.batches.full:
@@ -277,19 +292,21 @@ class Running:
         half = 0.5 * count if known else float("nan")
         kinetic = half if self.method.has_momentum else float("nan")
         virial = (
-            half
-            if self.potential.prior.proper and self.potential.prior.gradient(tf.zeros((1, 1))) is not None
-            else float("nan")
+            half if self.potential.prior.proper and not getattr(self.potential.prior, "walled", False) else float("nan")
         )
         chosen = options.trajectory_format
+        if chosen == "auto" and options.trajectory_file is not None:
+            chosen = kind_of(options.trajectory_file)
+        chosen = chosen if chosen != "auto" else ("h5" if len(names) > _H5_FROM else "csv")
+        self.copies = single_files(options, chosen)
         plan = Plan(
             num_steps=options.num_steps,
             checkpoint_seconds=options.checkpoint_seconds,
             max_time=options.max_time,
-            trajectory_format=chosen if chosen != "auto" else ("h5" if len(names) > _H5_FROM else "csv"),
+            trajectory_format=chosen,
             parameter_names=names,
             expected=(kinetic, virial),
-            callbacks=tuple(self.objects.get("callbacks", ())),
+            callbacks=(self.copies, *self.objects.get("callbacks", ())),
         )
         driver = Driver(self.folder, self.loops, plan, self.progress)
         driver.say_size()
@@ -348,6 +365,7 @@ class Running:
             "loss": self.potential.loss.get_config(),
             "prior": self.potential.prior.get_config(),
             "prior_proper": self.potential.prior.proper,
+            "prior_walled": getattr(self.potential.prior, "walled", False),
             "parameters": {
                 "num": flat.num_parameters,
                 "names": flat.tensor_names,
@@ -363,7 +381,10 @@ class Running:
 
     def finish(self, driver: Driver, carry, holder) -> Run:
         """Runs to the end and leaves the walkers where they arrived."""
-        carry, outcome = self.guard(lambda: driver.run(carry))
+        try:
+            carry, outcome = self.guard(lambda: driver.run(carry))
+        finally:
+            self.copies(self.folder, driver.step, last=True)
         sim, state = self.sim, carry.state
         there = slice(None)
         if hasattr(self.method, "order"):
@@ -373,6 +394,7 @@ class Running:
             sim._momenta = np.array(state.momentum)[there]
         sim._auxiliary = tuple(np.array(value)[there] for value in carry.auxiliary)
         sim._forget()
+        sim._start_sentence = None
         if outcome is Outcome.FINISHED and self.kind == "sample":
             self.guard(lambda: self._test_noise(carry))
         if outcome is not Outcome.FINISHED:
@@ -383,9 +405,16 @@ class Running:
         if self.kind == "fit" and (self.folder / "model.keras").exists():
             with storing(self.folder / "model.keras"):
                 save_model(sim, self.folder / "model.keras")
+        if self.options.save_model is not None and outcome is Outcome.FINISHED:
+            self._save_model(Path(self.options.save_model))
         run = run_folder.load(self.folder)
         run._holder = holder
         return run
+
+    def _save_model(self, path: Path) -> None:
+        with storing(path):
+            if not save_model(self.sim, path if path.suffix == ".keras" else Path(f"{path}.keras")):
+                self.progress.message("save_model: the model cannot be written to a file.")
 
     def _test_noise(self, carry) -> None:
         """Writes noise.csv, where swaps saw mini-batches."""

@@ -17,6 +17,7 @@ from tati_re.options import OPTIONS, Options, describe, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.resuming import resume_run
 from tati_re.running import start_fit, start_sampling
+from tati_re.starting import starting_values
 
 
 class Simulation:
@@ -81,11 +82,7 @@ class Simulation:
         self.options = options
         self._objects = objects
         self._system = assemble(options, objects.get("model"), objects.get("data"), objects.get("test_data"))
-        flat = self._system.flat
-        self._position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], options.num_walkers, axis=0)
-        self._auxiliary = tuple(
-            np.repeat(np.asarray(value)[None], options.num_walkers, axis=0) for value in flat.auxiliary
-        )
+        self._position, self._auxiliary, self._start_sentence = starting_values(options, self._system.flat)
         self._momenta: np.ndarray | None = None
         self._evaluator: Evaluator | None = None
         self._predictors: dict = {}
@@ -102,6 +99,7 @@ class Simulation:
     @parameters.setter
     def parameters(self, value) -> None:
         self._position[...] = self._fitting(value, "parameters")
+        self._start_sentence = None
 
     @property
     def momenta(self) -> np.ndarray:
@@ -321,11 +319,7 @@ class Simulation:
 
     def _for_call(self, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
         extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
-        objects = {
-            name: overrides.pop(name)
-            for name in OBJECTS
-            if name in overrides and not isinstance(overrides[name], str | None)
-        }
+        objects = {name: overrides.pop(name) for name in OBJECTS if name in overrides and not is_named(overrides[name])}
         self._refuse_fixed((*overrides, *objects))
         kept = {name: value for name, value in self._objects.items() if name not in overrides}
         return make_options(self.options, **overrides), {**kept, **objects, **extra}
@@ -339,9 +333,7 @@ class Simulation:
             InputError: An unknown option, a bad value, or one that shapes data or model.
         """
         self._refuse_fixed(options)
-        objects = {
-            name: options.pop(name) for name in OBJECTS if name in options and not isinstance(options[name], str | None)
-        }
+        objects = {name: options.pop(name) for name in OBJECTS if name in options and not is_named(options[name])}
         self.options = make_options(self.options, **options)
         self._objects = {name: value for name, value in self._objects.items() if name not in options} | objects
         self._forget()
@@ -366,6 +358,8 @@ def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_named(value: Any) -> bool:
-    """Whether an option is a name, a path or a list of them, which the manifest can hold."""
+    """Whether an option is a name, a path, a list of them or a table of names, which the manifest can hold."""
+    if isinstance(value, dict) and value:
+        return all(isinstance(part, str) for part in value.values())
     listed = value if isinstance(value, list) and value else [value]
     return all(isinstance(part, str | os.PathLike | None) for part in listed)

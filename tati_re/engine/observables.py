@@ -18,6 +18,7 @@ ALWAYS = (
     "gradient_norm",
     "momentum_norm",
 )
+FULL = ("full_loss", "full_potential")
 AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
 
 
@@ -28,16 +29,20 @@ class Observables:
         method: The sampler or optimizer; tells whether there are momenta and a Metropolis test.
         metric_name: "accuracy" for classifiers, else `None`.
         extra: The user's own: functions of the parameters `(walkers, parameters)` that return `(walkers,)`.
+        full_every: Loss and potential on all data at each such step; 0: never.
     """
 
-    def __init__(self, method, metric_name: str | None, extra: Mapping[str, Callable] | None = None) -> None:
-        self.method = method
+    def __init__(
+        self, method, metric_name: str | None, extra: Mapping[str, Callable] | None = None, full_every: int = 0
+    ) -> None:
+        self.method, self.full_every = method, full_every
         self.metric_name = metric_name
         self.extra = dict(extra or {})
         conditional = [metric_name] if metric_name else []
         if method.metropolis:
             conditional.append("acceptance")
         conditional += getattr(method, "shown", ())
+        conditional += FULL if full_every else ()
         self.columns = [*ALWAYS, *conditional, *self.extra, *getattr(method, "label_names", ())]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, "step", "walker"}
@@ -81,9 +86,23 @@ class Observables:
         if self.method.metropolis:
             values.append(acceptance)
         values += [getattr(state, name) for name in getattr(self.method, "shown", ())]
+        if self.full_every:
+            values += self._full(state.position, evaluate, undefined)
         values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
         values.extend(labels)
         return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
+
+    def _full(self, position, evaluate, undefined) -> list:
+        """Loss and potential on all data where this step is due for them, without the bias of a well-tempered run."""
+        plain = getattr(evaluate, "evaluate", evaluate)
+
+        def computed():
+            loss = plain.mean_loss(position)
+            weight = tf.cast(plain.rung.likelihood_weight, tf.float64)
+            return [loss, weight * plain.scale * loss - plain.log_prior(position)]
+
+        due = tf.equal(evaluate.clock.step % self.full_every, 0)
+        return tf.cond(due, computed, lambda: [undefined, undefined])
 
     def check(self, position: tf.TensorSpec) -> None:
         """Traces the user's own functions once, so that a bad one is refused before any work starts."""

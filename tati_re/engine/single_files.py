@@ -1,0 +1,93 @@
+"""Tables of a run folder that are also kept under a name of their own, complete whenever those in the folder are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from tati_re.engine.storage import storing
+from tati_re.errors import InputError
+
+TABLES = {"run_file": "run.csv", "averages_file": "averages.csv", "trajectory_file": "trajectory"}
+"""The table that each option names a copy of."""
+
+
+class SingleFiles:
+    """Copies of tables, made longer by what the tables have more of at each flush.
+
+    A table is append-only within a process, so that only new bytes are copied; the first time, in a new run or a
+    resumed one, all of them are.
+
+    Args:
+        pairs: Names of the tables in the run folder -> paths of the copies.
+    """
+
+    def __init__(self, pairs: Mapping[str, Path]) -> None:
+        self._pairs = dict(pairs)
+        self._copied = dict.fromkeys(self._pairs, 0)
+
+    def __call__(self, folder: Path, step: int, last: bool = False) -> None:
+        """Brings the copies up to date, as a callback of the driver; HDF5 files at the end only."""
+        for name, target in self._pairs.items():
+            source = Path(folder) / name
+            if not source.exists() or source.resolve() == target.resolve():
+                continue
+            with storing(target):
+                if source.suffix != ".csv":
+                    if last:
+                        shutil.copyfile(source, target)
+                    continue
+                done = self._copied[name]
+                with open(source, "rb") as file, open(target, "ab" if done else "wb") as copy:
+                    file.seek(done)
+                    shutil.copyfileobj(file, copy)
+                    self._copied[name] = file.tell()
+
+
+def single_files(options, trajectory_format: str) -> SingleFiles:
+    """The copies that options ask for.
+
+    Args:
+        options: `run_file`, `averages_file`, `trajectory_file`.
+        trajectory_format: "csv" or "h5", of the run's trajectory.
+    """
+    pairs = {}
+    for option, name in TABLES.items():
+        if (path := getattr(options, option)) is not None:
+            pairs[f"{name}.{trajectory_format}" if name == "trajectory" else name] = Path(path)
+    return SingleFiles(pairs)
+
+
+def check_single_files(options) -> None:
+    """Refuses names that cannot be written to, before any work starts.
+
+    Raises:
+        InputError: A folder that is not there, a folder in place of a file, one name twice, or no trajectory to copy.
+    """
+    taken: dict[str, str] = {}
+    for option in (*TABLES, "save_model"):
+        path = getattr(options, option)
+        if path is None:
+            continue
+        where = os.path.abspath(path)
+        if where in taken:
+            raise InputError(f"{option} and {taken[where]} are one file.", path, "a name for each")
+        taken[where] = option
+        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)):
+            raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
+    if options.trajectory_file is None:
+        return
+    if not options.trajectory_every:
+        raise InputError(
+            "trajectory_file: no trajectory is stored.", "trajectory_every = 0", "trajectory_every above 0"
+        )
+    if options.trajectory_format != "auto" and kind_of(options.trajectory_file) != options.trajectory_format:
+        received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
+        raise InputError("trajectory_file: its ending says another format.", received, "the same format")
+
+
+def kind_of(path: str) -> str:
+    """The format that the name of a trajectory file says."""
+    return "h5" if path.endswith((".h5", ".hdf5")) else "csv"

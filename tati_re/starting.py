@@ -1,0 +1,80 @@
+"""Where the walkers of a Simulation start: at the model's own weights, at those of a file, together or apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.exchange.starts import fresh_starts
+from tati_re.options import Options
+from tati_re.parameters_file import StoredParameters, read_parameters
+
+_PURPOSE = 0x4A49
+
+
+def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str | None]:
+    """Position and non-trainable variables of every walker before its first step.
+
+    Args:
+        options: `parameters`, `parameters_step`, `walker_start`, `walker_jitter`, `num_walkers`, `seed`.
+        flat: The model as a function of its parameters (:class:`tati_re.models.flat.FlatModel`).
+
+    Returns:
+        `(walkers, parameters)`, a tuple of `(walkers, ...)`, and what the start of a run says of them, or `None`.
+
+    Raises:
+        InputError: The file does not fit, or options contradict each other.
+    """
+    walkers, start = options.num_walkers, options.walker_start
+    _check(options)
+    position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], walkers, axis=0)
+    auxiliary = tuple(np.repeat(np.asarray(value)[None], walkers, axis=0) for value in flat.auxiliary)
+    if options.parameters is not None:
+        stored = read_parameters(options.parameters, options.parameters_step, names=flat.parameter_names())
+        position = stored.for_walkers(walkers).astype(flat.dtype)
+        auxiliary = _auxiliary(stored, auxiliary)
+        said = f"Start: {stored.source}{_which(stored, walkers)}"
+    else:
+        said = "Start: all walkers at the same place" if walkers > 1 else None
+    if start == "fresh":
+        position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)
+        said = "Start: each walker newly drawn"
+    elif start == "jitter":
+        noise = np.random.default_rng([options.seed, _PURPOSE]).standard_normal(position.shape)
+        position = (position + options.walker_jitter * noise).astype(flat.dtype)
+        said = f"{said or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
+    elif walkers > 1 and options.parameters is None:
+        said += "; walker_start jitter or fresh, or a fit, sets them apart"
+    return position, auxiliary, None if said is None else said + "."
+
+
+def _which(stored: StoredParameters, walkers: int) -> str:
+    if walkers == 1:
+        return "" if len(stored.positions) == 1 else ", the first walker's"
+    return ", each walker from its own row" if len(stored.positions) >= walkers else ", the first row for all walkers"
+
+
+def _auxiliary(stored: StoredParameters, own: tuple) -> tuple:
+    """Moving statistics of the file, where it has those of this model."""
+    found = stored.auxiliary
+    if found is None or [v.shape[1:] for v in found] != [v.shape[1:] for v in own]:
+        return own
+    rows = stored.rows_of(len(own[0])) if own else []
+    return tuple(value[rows].astype(like.dtype) for value, like in zip(found, own, strict=True))
+
+
+def _check(options: Options) -> None:
+    if options.parameters_step is not None and options.parameters is None:
+        raise InputError(
+            "parameters_step belongs to a file.", options.parameters_step, "parameters, the file it is a step of"
+        )
+    if options.parameters is not None and options.walker_start == "fresh":
+        raise InputError(
+            "parameters and walker_start fresh both say where walkers start.",
+            options.parameters,
+            "one of the two, or walker_start same or jitter",
+        )
+    if "walker_jitter" in options.explicit and options.walker_start != "jitter":
+        raise InputError("walker_jitter belongs to walker_start jitter.", options.walker_start, "walker_start jitter")
