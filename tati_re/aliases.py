@@ -273,6 +273,16 @@ ALIASES = _table()
 """All options of TATi by name."""
 
 
+def names_here(name: str, known: Collection[str]) -> tuple[str, ...]:
+    """The options that a name stands for: itself, or those in place of a name of TATi."""
+    return ALIASES[name].new if name in ALIASES and name not in known else (name,)
+
+
+def describe(name: str) -> str:
+    """What stands for an option of TATi, one line."""
+    return f"{name}: TATi's name; here {ALIASES[name].instead}"
+
+
 class Translated(NamedTuple):
     """Options in the names of the table.
 

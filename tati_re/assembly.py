@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.aliases import check_dimensions
 from tati_re.batch_norm import check_model
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.errors import InputError
 from tati_re.models.backend import keras
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
+from tati_re.models.imported import imported_model, is_code
 from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
@@ -82,6 +84,21 @@ class System:
     def examples(self) -> Dataset:
         """What the model is trained on: derived, standardised, in the shape that it takes."""
         return self.dataset if self.ready is None else self.ready
+
+    def with_data(self, options: Options, data: Any = None) -> System:
+        """The same model with other data.
+
+        Args:
+            options: How they are read; `data` among them where they come from files.
+            data: Arrays or a Dataset, in place of `options.data`.
+
+        Raises:
+            InputError: They do not fit the model.
+        """
+        read = dataset_from_options(options, data, None)
+        dataset = read.prepared()
+        ready = fitted_shape(dataset, self.model)
+        return replace(self, dataset=ready if dataset is read else read, ready=ready)
 
     def potential(
         self,
@@ -186,7 +203,7 @@ def assemble(options: Options, model=None, data=None, test_data=None) -> System:
 
     Args:
         options: The options.
-        model: A Keras model; else `options.model` (a file) or `options.hidden` says which.
+        model: A Keras model; else `options.model` (a file, or a function in one) or `options.hidden` says which.
         data: Arrays or a Dataset; else `options.data`.
         test_data: Arrays; else `options.test_data`.
 
@@ -199,14 +216,18 @@ def assemble(options: Options, model=None, data=None, test_data=None) -> System:
         raise InputError(
             "model is no Keras model.",
             received=type(model).__name__,
-            expected="a keras.Model, or a path to a .keras file",
+            expected="a keras.Model, a path to a .keras file, or my_net.py:build",
         )
-    if model is None and options.model is not None:
+    code = model is None and is_code(options.model)
+    outputs = num_outputs(dataset, options.loss)
+    if code:
+        model = imported_model(options.model, options, dataset.inputs.shape[1:], outputs)
+    elif model is None and options.model is not None:
         model = load_model(options.model)
     if model is None:
         model = build_network(
             dataset.inputs.shape[1:],
-            num_outputs(dataset, options.loss),
+            outputs,
             options.hidden,
             options.activation,
             options.output_activation,
@@ -215,12 +236,13 @@ def assemble(options: Options, model=None, data=None, test_data=None) -> System:
             options.use_bias,
         )
     else:
-        if options.hidden:
+        if options.hidden and not code:
             raise InputError(
                 "model and hidden exclude each other.", received=f"hidden = {options.hidden}", expected="one of the two"
             )
         model = in_precision(model, options.dtype)
     ready = fitted_shape(dataset, model)
+    check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
     return System(ready if dataset is read else read, model, FlatModel(model), ready)
 
 

@@ -238,6 +238,9 @@ def describe(name: str | None = None) -> str:
             lines.append(f"{group}: {title}")
             lines += [f"  {n} (default {default_text(f)}): {f.description}" for n, f in options_of([group]).items()]
         return "\n".join(lines)
+    if name not in OPTIONS and name in aliases.ALIASES:
+        said = [aliases.describe(name), *(describe(new) for new in aliases.ALIASES[name].new if new in OPTIONS)]
+        return "\n".join(said)
     if name not in OPTIONS:
         raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
     field = OPTIONS[name]

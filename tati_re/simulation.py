@@ -7,17 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from tati_re import aliases
 from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
+from tati_re.current_batch import CurrentDataset
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
 from tati_re.engine.run import Run
 from tati_re.errors import InputError, nearest
 from tati_re.models.backend import set_threads, tf
+from tati_re.models.build import activation_names
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import OPTIONS, Options, describe, make_options
 from tati_re.posterior.evaluator import Evaluator
+from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.resuming import resume_run
 from tati_re.running import start_fit, start_sampling
+from tati_re.samplers import make_sampler
+from tati_re.samplers.importing import checked, made
 from tati_re.starting import starting_values
+from tati_re.step_size_advice import StepSizeAdvice, advice
+
+_MOST_EXAMPLES = 10_000
 
 
 class Simulation:
@@ -25,7 +34,7 @@ class Simulation:
     potential.
 
     Args:
-        model: A Keras 3 model, the path of a `.keras` file, or `None` for a network of dense layers built from
+        model: A Keras 3 model, the path of a `.keras` file, a function in a file (`my_net.py:build`), or `None` for a network of dense layers built from
             `hidden`.
         data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
             `.npz` file.
@@ -48,7 +57,7 @@ class Simulation:
         self, model: Any = None, data: Any = None, *, loss: Any = None, prior: Any = None, **options: Any
     ) -> None:
         given = {"model": model, "data": data, "loss": loss, "prior": prior, **options}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = _own_names({name: value for name, value in given.items() if value is not None})
         objects = _pop_objects(given)
         self._start(make_options(given), objects)
 
@@ -87,6 +96,7 @@ class Simulation:
         self._evaluator: Evaluator | None = None
         self._predictors: dict = {}
         self._forget()
+        self._dataset = CurrentDataset.of(self._system.dataset, self._rows)
 
     # Parameters and momenta
 
@@ -103,16 +113,37 @@ class Simulation:
 
     @property
     def momenta(self) -> np.ndarray:
-        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for."""
+        """Momenta, shaped as `parameters`; drawn from N(0, T) when first asked for.
+
+        Raises:
+            InputError: The sampler of the options has no momenta.
+        """
+        self._check_momentum()
         if self._momenta is None:
             self.init_momenta()
         return self._momenta[0] if self.num_walkers() == 1 else self._momenta
 
     @momenta.setter
     def momenta(self, value) -> None:
+        self._check_momentum()
         self._momenta = np.array(
             np.broadcast_to(self._fitting(value, "momenta"), self._position.shape), self._position.dtype
         )
+
+    def _check_momentum(self) -> None:
+        sampler = self._sampler()
+        if not sampler.has_momentum:
+            raise InputError(
+                f"momenta: the sampler has none, {sampler.name} moves positions alone.",
+                expected="sampler BAOAB or another with momenta, by set_options",
+            )
+
+    def _sampler(self):
+        """The sampler of the options, without what a run wraps around it."""
+        given = self._objects.get("sampler")
+        if given is None:
+            return make_sampler(self.options.sampler, self.options)
+        return made(given, self.options) if isinstance(given, type) else checked(given)
 
     def _fitting(self, value, name: str) -> np.ndarray:
         value = np.asarray(value)
@@ -130,7 +161,11 @@ class Simulation:
         Args:
             temperature: T. Default: that of the options.
             seed: Default: that of the options.
+
+        Raises:
+            InputError: The sampler of the options has no momenta.
         """
+        self._check_momentum()
         draw = Draw("normal", self._position.shape, tf.as_dtype(self._position.dtype))
         bits = draw_bits([draw], self.options.seed if seed is None else seed, "init_momenta", 0, 1)[0][0]
         normal = standard_normal(bits, draw.dtype).numpy()[:, : self.num_parameters()]
@@ -149,9 +184,34 @@ class Simulation:
         return self._system.flat.parameter_names()
 
     @property
-    def dataset(self):
-        """The data set, inputs in the shape that the model takes."""
-        return self._system.dataset
+    def dataset(self) -> CurrentDataset:
+        """The data set, inputs in the shape that the model takes; `inputs, labels = sim.dataset` is the current batch.
+
+        It may be set: to `(inputs, labels)`, a file name, a list of file names, or the name of a built-in set. The
+        model and the walkers stay as they are.
+        """
+        return self._dataset
+
+    @dataset.setter
+    def dataset(self, value) -> None:
+        data = {"data": value}
+        objects = {name: given for name, given in self._objects.items() if name not in ("data", "test_data")}
+        found = _pop_objects(data)
+        options = make_options(self.options, data=data.get("data"), test_data=None)
+        self._system = self._system.with_data(options, found.get("data"))
+        self.options, self._objects = options, objects | found
+        self._predictors = {}
+        self._forget()
+        self._dataset = CurrentDataset.of(self._system.dataset, self._rows)
+
+    def _rows(self) -> np.ndarray | None:
+        """Numbers of the examples of the current batch, `(batch,)`, or `(walkers, batch)` where each has its own."""
+        self._engine()
+        if not self._batch:
+            return None
+        indices, size = (value.numpy() for value in self._batch)
+        rows = indices[:, : int(size)]
+        return rows[0] if len(rows) == 1 else rows
 
     # The potential at the walkers' positions
 
@@ -195,6 +255,40 @@ class Simulation:
         identity = np.eye(self.num_parameters(), dtype=self._position.dtype)
         rows = [self._engine().hessian_product(self._position, row, self._batch, self._auxiliary) for row in identity]
         return self._of_walker(np.stack(rows, axis=1), walker_index)
+
+    def step_size_advice(self, walker_index: int = 0) -> StepSizeAdvice:
+        """The largest eigenvalue of ∇²U at a walker, and the step sizes at which samplers are stable there.
+
+        Costs some twenty Hessian-vector products on all data, or on 10,000 examples where there are more.
+
+        Args:
+            walker_index: Which walker. Default: the first.
+        """
+        examples = self.dataset.num_examples
+        options = make_options(self.options, batch_size=_MOST_EXAMPLES if examples > _MOST_EXAMPLES else None)
+        engine = Evaluator(self._system.potential(options, self._objects), False)
+        walker = self._checked_walker(walker_index)
+        return advice(engine.largest_curvature(self._position, walker, engine.batch(0), self._auxiliary))
+
+    def suggest_step_size(self, walker_index: int = 0) -> float:
+        """A step size for the sampler of the options at the place of a walker, mostly where a fit has ended: a quarter
+        of the limit of stability of methods with momenta, a tenth of that of others.
+
+        Args:
+            walker_index: Which walker. Default: the first.
+
+        Raises:
+            InputError: U has no positive curvature there, so that nothing limits the step.
+        """
+        found = self.step_size_advice(walker_index)
+        size = found.suggested(self._sampler().has_momentum)
+        if not np.isfinite(size):
+            raise InputError(
+                "suggest_step_size: U has no positive curvature here.",
+                received=f"a largest eigenvalue of {found.curvature:.4g}",
+                expected="a place near a minimum, as fit finds it",
+            )
+        return size
 
     def next_batch(self) -> None:
         """Moves on to the next mini-batch."""
@@ -318,6 +412,7 @@ class Simulation:
         return start_sampling(self, *self._for_call(overrides))
 
     def _for_call(self, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
+        overrides = _own_names(overrides)
         extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
         objects = {name: overrides.pop(name) for name in OBJECTS if name in overrides and not is_named(overrides[name])}
         self._refuse_fixed((*overrides, *objects))
@@ -332,17 +427,45 @@ class Simulation:
         Raises:
             InputError: An unknown option, a bad value, or one that shapes data or model.
         """
+        options = _own_names(options)
         self._refuse_fixed(options)
         objects = {name: options.pop(name) for name in OBJECTS if name in options and not is_named(options[name])}
         self.options = make_options(self.options, **options)
         self._objects = {name: value for name, value in self._objects.items() if name not in options} | objects
         self._forget()
 
+    def get_options(self, name: str | None = None) -> Any:
+        """All options as they are, or the value of one.
+
+        Args:
+            name: An option, also by its name in TATi. Default: all of them.
+
+        Raises:
+            InputError: There is no such option.
+        """
+        if name is None:
+            return self.options
+        found = [new for new in aliases.names_here(name, OPTIONS) if new in OPTIONS]
+        if not found:
+            describe(name)
+            raise InputError(f"{name} has no value here.", expected=aliases.ALIASES[name].instead)
+        return getattr(self.options, found[0])
+
+    @staticmethod
+    def get_losses() -> list[str]:
+        """Names of losses: likelihoods first, then others, then those of TATi; any other Keras loss will do too."""
+        return list(dict.fromkeys([*CLASSIFICATION, *REGRESSION, *aliases.LOSSES.values(), *aliases.LOSSES]))
+
+    @staticmethod
+    def get_activations() -> list[str]:
+        """Names of activations that options may have: all of Keras."""
+        return list(activation_names())
+
     def _refuse_fixed(self, names) -> None:
         for name in names:
-            if name in FIXED:
+            if any(new in FIXED for new in aliases.names_here(name, OPTIONS)):
                 raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
-            if name not in OPTIONS:
+            if name not in OPTIONS and name not in aliases.ALIASES:
                 raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
 
     @staticmethod
@@ -351,9 +474,24 @@ class Simulation:
         print(describe(name))
 
 
+def _own_names(given: dict[str, Any]) -> dict[str, Any]:
+    """`data` for TATi's `dataset`, whose list of two arrays is a pair; names that a call has in TATi alone refused."""
+    if "walker_index" in given:
+        raise InputError(
+            "walker_index: a run moves all walkers.",
+            received=given["walker_index"],
+            expected="run.run_info, whose column walker tells them apart",
+        )
+    given = {"data" if name == "dataset" else name: value for name, value in given.items()}
+    return given
+
+
 def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
     """Takes out what is an object rather than a name, a path or a list of paths: a Keras model, arrays, a sampler."""
     found = {name for name in OBJECTS if name in given and not is_named(given[name])}
+    for name in found & {"data", "test_data"}:
+        if isinstance(given[name], list) and len(given[name]) == 2:
+            given[name] = tuple(given[name])
     return {name: given.pop(name) for name in OBJECTS if name in found}
 
 

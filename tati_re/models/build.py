@@ -65,14 +65,17 @@ def build_network(
     return keras.Sequential(layers, name="network")
 
 
+def activation_names() -> list[str]:
+    """Names of the activations of Keras."""
+    return sorted(n for n in dir(keras.activations) if n[0].islower() and n not in ("get", "serialize", "deserialize"))
+
+
 def check_activation(option: str, name: str) -> None:
     """Raises the InputError of a name that is no Keras activation."""
     try:
         keras.activations.get(name)
     except (ValueError, TypeError):
-        known = sorted(
-            n for n in dir(keras.activations) if n[0].islower() and n not in ("get", "serialize", "deserialize")
-        )
+        known = activation_names()
         raise InputError(f"{option} is not known.{nearest(name, known)}", name, f"one of {', '.join(known)}") from None
 
 
