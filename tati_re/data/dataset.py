@@ -182,6 +182,16 @@ class Dataset:
         names = self.feature_names if columns is None else columns.texts
         return replace(self, **parts, input_scale=1.0, feature_names=names, preparation=None)
 
+    def get_config(self) -> dict:
+        """Returns what a manifest says about the data: enough to predict other inputs without them."""
+        return {
+            "task": self.task,
+            "num_classes": self.num_classes,
+            "input_scale": self.input_scale,
+            "feature_names": list(self.feature_names),
+            "preparation": None if self.preparation is None else self.preparation.get_config(),
+        }
+
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of all values, shapes, types, the scale and the preparation; the name does
         not enter."""

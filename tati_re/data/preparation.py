@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.data.columns import Columns
+from tati_re.data.columns import Column, Columns
 from tati_re.errors import InputError
 
 STANDARDIZE = ("none", "inputs", "all")
@@ -90,6 +90,31 @@ class Preparation:
     def restored(self, outputs: np.ndarray) -> np.ndarray:
         """Returns outputs of the network in the units of the targets."""
         return outputs if self.target_standard is None else self.target_standard.undone(outputs)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what a manifest holds, so that a run can predict without its data; `from_config` undoes it."""
+        config: dict[str, Any] = {}
+        if self.columns is not None:
+            config["columns"] = [[c.text, c.source, c.function, c.power] for c in self.columns.columns]
+            config["names"] = list(self.columns.names)
+        for name, standard in (("input", self.input_standard), ("target", self.target_standard)):
+            if standard is not None:
+                config[name] = {"mean": standard.mean.tolist(), "deviation": standard.deviation.tolist()}
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Preparation:
+        """Returns the preparation that `get_config` describes."""
+        columns = None
+        if "columns" in config:
+            columns = Columns(tuple(Column(*parts) for parts in config["columns"]), tuple(config["names"]))
+        standards = [
+            Standard(*(np.asarray(config[name][key], np.float64) for key in ("mean", "deviation")))
+            if name in config
+            else None
+            for name in ("input", "target")
+        ]
+        return cls(columns, *standards)
 
     def fingerprint(self) -> bytes:
         """Returns bytes that tell two preparations of the same data apart."""
