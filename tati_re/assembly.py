@@ -19,7 +19,7 @@ from tati_re.models.imported import imported_model, is_code
 from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
-from tati_re.posterior.losses import REGRESSION, SHORT, check_fit, make_loss
+from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.potential import ModelPotential, is_signs
 from tati_re.posterior.priors import Prior, check_prior, make_prior
 
@@ -250,7 +250,7 @@ def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
     """Outputs of a network that is built for this data set and the name of a loss."""
     if dataset.targets.ndim > 1:
         return int(np.prod(dataset.targets.shape[1:]))
-    if dataset.num_classes is None or is_signs(dataset) or loss in ("binary_crossentropy", *REGRESSION, *SHORT):
+    if dataset.num_classes is None or is_signs(dataset) or loss in ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT):
         return 1
     return dataset.num_classes
 

@@ -95,7 +95,11 @@ class Options(BaseModel):
     batch_size: int | None = _data(None, "examples in a mini-batch; none takes all of them at every step", ge=1)
     batch_sampling: Literal["epochs", "replacement"] = _data("epochs", "shuffled epochs, or drawn with replacement")
 
-    model: str | None = _model(None, "a .keras file; without it a network is built from the options below")
+    model: str | None = _model(
+        None,
+        "a .keras file, or a function that makes the model, my_net.py:build or my_module:build; none: a network is "
+        "built from the options below",
+    )
     hidden: list[Units] = _model([], "units of each hidden layer when no model is given")
     activation: str = _model("relu", "activation of the hidden layers, any Keras name")
     output_activation: str = _model("linear", "activation of the last layer, any Keras name")

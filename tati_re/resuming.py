@@ -42,12 +42,19 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
             )
     given = dict(objects)
     if "model" not in given and (folder / "model.keras").exists():
-        given["model"] = stored_model(folder / "model.keras")
+        model = stored_model(folder / "model.keras", options.model)
+        given |= {} if model is None else {"model": model}
     sim = cls.__new__(cls)
     # Where it started is in the checkpoint; the file that said so may be gone.
     start = {"parameters": None, "parameters_step": None}
     built = {"hidden": [], "model": None} if "model" in given else {}
     sim._start(make_options(options, **start, **built), given)
+    if sim._system.flat.tensor_names != said["parameters"]["names"]:
+        raise InputError(
+            "resume: the model is not that of the run.",
+            received=", ".join(sim._system.flat.tensor_names),
+            expected=", ".join(said["parameters"]["names"]),
+        )
     if sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
         raise InputError(
             "resume: the data are not those of the run.",

@@ -34,8 +34,8 @@ class Simulation:
     potential.
 
     Args:
-        model: A Keras 3 model, the path of a `.keras` file, a function in a file (`my_net.py:build`), or `None` for a network of dense layers built from
-            `hidden`.
+        model: A Keras 3 model, the path of a `.keras` file, a function in a file (`my_net.py:build`), or `None` for a
+            network of dense layers built from `hidden`.
         data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
             `.npz` file.
         loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.

@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.engine.storage import replace
 from tati_re.errors import InputError
 from tati_re.models.build import load_model
+from tati_re.models.imported import is_code
 
 
 def save_model(sim, path: Path) -> bool:
@@ -39,11 +40,18 @@ def set_auxiliary(model, values) -> None:
         variable.assign(value)
 
 
-def stored_model(path: Path):
-    """The model of a run folder."""
+def stored_model(path: Path, option: str | None):
+    """The model of a run folder; None where it must be built again by the function that `option` names.
+
+    Args:
+        path: The file.
+        option: The option `model` of the run.
+    """
     try:
         return load_model(path)
     except InputError as error:
+        if is_code(option):
+            return None
         raise InputError(f"resume: {error}", expected="model=..., the object with which the run was started") from None
 
 

@@ -1,0 +1,150 @@
+"""Python code of users, named by an option as `my_module:name` or `my_file.py:name`: found, and called with options."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tati_re.errors import InputError, nearest
+
+
+def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind: str) -> Any:
+    """Returns what a name means.
+
+    A module is one that is installed or lies in the current folder; a file is executed anew each time.
+
+    Args:
+        option: The option, for messages.
+        name: Module or file, a colon, and a name in it.
+        form: How such names look, for messages.
+        known: Whether a value of the module may have been meant, for messages.
+        kind: What is looked for, for messages, such as "a class with init and step".
+
+    Raises:
+        InputError: No colon, no such module or file or name, or a module that cannot be imported.
+    """
+    where, _, what = name.rpartition(":")
+    if not where or not what.isidentifier():
+        first = kind.split()[1]
+        raise InputError(f"{option}: a colon stands between module and {first}.", received=repr(name), expected=form)
+    path = Path(where) if where.endswith(".py") else None
+    folder = Path.cwd() if path is None else path.resolve().parent
+    with importable(folder):
+        module = _module(option, where) if path is None else _file(option, path, form)
+        if not hasattr(module, what):
+            others = [key for key, value in vars(module).items() if known(value)]
+            raise InputError(
+                f"{option}: {where} has no {kind.split()[1]} of this name.{nearest(what, others)}",
+                received=what,
+                expected=", ".join(others) or kind,
+            )
+        return getattr(module, what)
+
+
+def called(option: str, factory: Callable, options: Any, others: Mapping[str, Any] | None = None) -> Any:
+    """Calls a class or function with those options that its signature names.
+
+    A parameter that has the name of an option gets the value of that option, its default in the table of options
+    included. An option that has no value (none) leaves the default of the signature, if there is one. All other
+    parameters keep their own defaults.
+
+    Args:
+        option: The option that named it, for messages.
+        factory: What is called.
+        options: Attributes by the name of the option.
+        others: Values by further names that the signature may have. Default: none.
+
+    Raises:
+        InputError: A parameter without a default is no option, or the call fails.
+    """
+    name = getattr(factory, "__name__", type(factory).__name__)
+    others, arguments = others or {}, {}
+    for parameter in inspect.signature(factory).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        required, known = parameter.default is parameter.empty, _is_option(parameter.name)
+        value = others.get(parameter.name, getattr(options, parameter.name, None) if known else None)
+        if required and not known and parameter.name not in others:
+            where = "in the constructor" if inspect.isclass(factory) else "in the function"
+            also = f", or one of {', '.join(others)}" if others else ""
+            raise InputError(
+                f"{option}: {name} needs {parameter.name}, which is no option.",
+                expected=f"a default for it {where}, or the name of an option such as friction{also}",
+            )
+        if required or value is not None:
+            arguments[parameter.name] = value
+    try:
+        return factory(**arguments)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{option}: {name} cannot be made ({_said(error)}).") from error
+
+
+def _is_option(name: str) -> bool:
+    from tati_re.option_table import OPTIONS
+
+    return name in OPTIONS
+
+
+def _said(error: Exception) -> str:
+    """An exception in one line: its type and message."""
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """The folder comes first where modules are looked for, as it does for a script that lies there."""
+    before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _module(option: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise _failed(option, name, error) from error
+        beside = f", or {name}.py:..." if Path(f"{name}.py").exists() else ""
+        raise InputError(
+            f"{option}: there is no such module.",
+            received=name,
+            expected=f"one that is installed or lies in {Path.cwd()}{beside}",
+        ) from None
+    except Exception as error:
+        raise _failed(option, name, error) from error
+
+
+def _file(option: str, path: Path, form: str) -> ModuleType:
+    if not path.is_file():
+        raise InputError(f"{option}: there is no such file.", received=path, expected=f"such as {form}")
+    full = path.resolve()
+    # A name of its own: a file may be called like a module that is installed.
+    name = f"{full.stem}_{hashlib.sha256(str(full).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, full)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise _failed(option, path, error) from error
+    return module
+
+
+def _failed(option: str, where: object, error: Exception) -> InputError:
+    return InputError(f"{option}: {where} cannot be imported ({_said(error)}).")

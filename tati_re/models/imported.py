@@ -1,0 +1,55 @@
+"""Models that a user's own Python code builds, named as `my_net.py:build` or `my_package.my_module:build`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from tati_re.errors import InputError
+from tati_re.imports import called, found
+from tati_re.models.backend import keras
+
+FORM = "my_net.py:build or my_module:build"
+
+
+def is_code(name: str | None) -> bool:
+    """Whether the option `model` names a function of a module rather than a file."""
+    return name is not None and ":" in name and not name.endswith(".keras")
+
+
+def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
+    """Returns the model that a function makes, or that a module holds.
+
+    The function is called with those of `input_shape` (of one example), `num_outputs`, and the options that its
+    signature names, such as `hidden`, `activation`, `dtype` or `seed`. Keras' own random numbers start from `seed`.
+
+    Args:
+        name: Module or file, a colon, and the name of a function, a class of models, or a model.
+        options: Attributes by the name of the option.
+        input_shape: Of one example of the data.
+        num_outputs: What a network for these data and this loss would have.
+
+    Returns:
+        A `keras.Model`.
+
+    Raises:
+        InputError: No such module, file or function, one that fails, or one that makes no Keras model.
+    """
+
+    def builds(value: Any) -> bool:
+        return inspect.isfunction(value) or isinstance(value, keras.Model)
+
+    made = found("model", name, FORM, builds, "a function that returns a keras.Model")
+    takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
+    if options.hidden and not takes_hidden:
+        raise InputError(
+            f"model: {name} takes no hidden.", received=f"hidden = {options.hidden}", expected="one of the two"
+        )
+    if callable(made) and not isinstance(made, keras.Model):
+        keras.utils.set_random_seed(options.seed % 2**32)
+        made = called("model", made, options, {"input_shape": tuple(input_shape), "num_outputs": int(num_outputs)})
+    if not isinstance(made, keras.Model):
+        raise InputError(
+            f"model: {name} gives no Keras model.", received=type(made).__name__, expected="a function that returns one"
+        )
+    return made

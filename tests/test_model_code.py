@@ -1,0 +1,116 @@
+"""Models that a function in a user's file builds: from the command and in Python, resumed, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tati_re import Simulation
+from tati_re.cli import sample
+from tati_re.models.backend import keras
+
+NET = """
+import keras
+from keras import layers
+
+
+class Doubled(layers.Layer):
+    def call(self, x):
+        return 2 * x
+
+
+def build(input_shape, num_outputs, activation, dtype="float32", width=3, hidden=()):
+    keras.config.floatx()
+    return keras.Sequential(
+        [keras.Input(input_shape), *(layers.Dense(n, activation) for n in (*hidden, width)), layers.Dense(num_outputs)]
+    )
+
+
+def own(input_shape, num_outputs):
+    return keras.Sequential([keras.Input(input_shape), Doubled(), layers.Dense(num_outputs)])
+
+
+def fails():
+    raise KeyError("nothing")
+
+
+def needs(widht):
+    return None
+
+
+def plain():
+    return 3
+
+
+ready = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
+"""
+X = np.random.default_rng(0).normal(size=(6, 2))
+DATA = ["--data", "data.csv", "--test-fraction", "0", "--quiet", "--execution", "graph", "--num-steps", "3"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_net.py").write_text(NET)
+    np.savetxt("data.csv", np.column_stack([X, X[:, 0]]), delimiter=",", header="a,b,y", comments="")
+    return tmp_path
+
+
+def tables(folder: str) -> list[bytes]:
+    from pathlib import Path
+
+    return [(Path(folder) / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")]
+
+
+def test_the_function_gets_options_shapes_and_a_seed():
+    sim = Simulation("my_net.py:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4])
+    assert sim.parameter_names()[0] == "dense/kernel[0,0]"
+    assert [tuple(layer.kernel.shape) for layer in sim._system.model.layers] == [(2, 4), (4, 3), (3, 1)]
+    assert sim._system.model.layers[0].activation is keras.activations.tanh
+    again = Simulation("my_net:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4])
+    np.testing.assert_array_equal(sim.parameters, again.parameters)
+    other = Simulation("my_net:build", (X, X[:, 0]), activation="tanh", seed=6, verbose=0, hidden=[4])
+    assert (sim.parameters != other.parameters).any()
+    assert Simulation("my_net:ready", (X, X[:, 0]), dtype="float64", verbose=0).parameters.dtype == np.float64
+
+
+@pytest.mark.parametrize("name", ["build", "own"])
+def test_the_command_samples_and_resumes_it(folder, name):
+    options = [*DATA, "--trajectory-every", "2", "--record-every", "1", "--model", f"my_net.py:{name}"]
+    assert sample.main([*options, "--num-steps", "5", "--output", "whole"]) == 0
+    assert sample.main([*options, "--output", "parts"]) == 0
+    if name == "build":
+        # The run folder holds all that is needed, unless the file brought classes of its own.
+        (folder / "my_net.py").unlink()
+    assert sample.main(["--resume", "parts", "--num-steps", "5", "--quiet"]) == 0
+    assert tables("whole") == tables("parts")
+    if name == "own":
+        (folder / "my_net.py").write_text(NET.replace("Doubled(), ", "Doubled(), layers.Dense(2), "))
+        assert sample.main(["--resume", "parts", "--num-steps", "6", "--quiet"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "my_net.py:biuld",
+            "my_net.py has no function of this name. Did you mean 'build'? Received: biuld. Expected: ",
+        ),
+        ("my_nets.py:build", "there is no such file. Received: my_nets.py. Expected: such as my_net.py:build or "),
+        ("nowhere:build", "there is no such module. Received: nowhere. Expected: one that is installed or lies in "),
+        ("my_net.py:fails", "fails cannot be made (KeyError: 'nothing')."),
+        ("my_net.py:needs", "needs needs widht, which is no option. Expected: a default for it in the function, or "),
+        ("my_net.py:plain", "my_net.py:plain gives no Keras model. Received: int. Expected: a function that returns"),
+        ("my_net.py:", "a colon stands between module and function. Received: 'my_net.py:'. Expected: my_net.py:build"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_status_2(folder, capsys, name, sentence):
+    assert sample.main([*DATA, "--model", name]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: --model: {sentence}") and said.count("\n") == 1
+    assert not (folder / "runs").exists()
+
+
+def test_hidden_is_for_functions_that_take_it(capsys):
+    assert sample.main([*DATA, "--model", "my_net.py:own", "--hidden", "3"]) == 2
+    assert "takes no hidden" in capsys.readouterr().err
