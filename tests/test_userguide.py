@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import sys
@@ -20,12 +21,9 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
 
 
 def run_command(line: str) -> None:
-    from tati_re.cli import dataset, optimize, sample
-
     program, *arguments = shlex.split(line)
-    commands = {"tati-sample": sample.main, "tati-optimize": optimize.main, "tati-dataset": dataset.main}
-    status = commands[program](arguments)
-    assert status == 0, line
+    command = importlib.import_module(f"tati_re.cli.{program.removeprefix('tati-').replace('-', '_')}")
+    assert command.main(arguments) == 0, line
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])

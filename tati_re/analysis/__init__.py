@@ -1,5 +1,6 @@
 """What a run says: convergence, temperatures, predictions, and a summary in plain text."""
 
+from tati_re.analysis.averages import averages, parameter_averages, trajectory_averages
 from tati_re.analysis.convergence import (
     autocorrelation_time,
     chains_of,
@@ -7,6 +8,9 @@ from tati_re.analysis.convergence import (
     monte_carlo_error,
     r_hat,
 )
+from tati_re.analysis.covariance import Eigenpairs, covariance_eigenpairs, covariance_table, leading_eigenpairs
+from tati_re.analysis.export import to_arviz, write_arviz
+from tati_re.analysis.positions import Positions
 from tati_re.analysis.prediction import (
     Calibration,
     PosteriorAverage,
@@ -29,19 +33,26 @@ from tati_re.analysis.trajectory import Position, stored_positions
 
 __all__ = [
     "Calibration",
+    "Eigenpairs",
     "Position",
+    "Positions",
     "PosteriorAverage",
     "Temperature",
     "accuracy",
     "autocorrelation_time",
+    "averages",
     "calibration",
     "chains_of",
     "configurational_temperature",
+    "covariance_eigenpairs",
+    "covariance_table",
     "effective_sample_size",
     "gaussian_negative_log_likelihood",
     "kinetic_temperature",
+    "leading_eigenpairs",
     "monte_carlo_error",
     "negative_log_likelihood",
+    "parameter_averages",
     "posterior_average",
     "predictive_entropy",
     "r_hat",
@@ -49,4 +60,7 @@ __all__ = [
     "summarize",
     "target_temperature",
     "temperatures",
+    "to_arviz",
+    "trajectory_averages",
+    "write_arviz",
 ]

@@ -50,7 +50,7 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
     return np.stack([part[:shortest] for part in parts])
 
 
-def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean"] = "bulk") -> float:
+def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk") -> float:
     """Effective sample size: how many independent draws would estimate as well as all chains together.
 
     Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner, Rank-normalization, folding, and
@@ -59,7 +59,7 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean"] = "b
     Args:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
         kind: `"bulk"` of the rank-normalised draws, the general measure; `"mean"` of the draws as they are, which
-            belongs to the error of their mean. Default: `"bulk"`.
+            belongs to the error of their mean; `"tail"` of the 5 % and 95 % quantiles, the smaller. Default: `"bulk"`.
 
     Returns:
         Its value; it may exceed the number of draws when they alternate. Not a number (nan) where the draws never
@@ -69,7 +69,10 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean"] = "b
         InputError: Fewer than 4 draws a chain.
     """
     chains = _checked(chains)
-    return float(_array_stats().ess(chains, method=kind)) if _moves(chains) else float("nan")
+    if not _moves(chains):
+        return float("nan")
+    quantiles = {"prob": (0.05, 0.95)} if kind == "tail" else {}
+    return float(_array_stats().ess(chains, method=kind, **quantiles))
 
 
 def r_hat(chains: np.ndarray) -> float:
@@ -137,21 +140,39 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
     Raises:
         InputError: The chain is too short to tell, with the length that would do; or it never changes.
     """
+    tau, needed = autocorrelation_estimate(chains, num_times)
+    if needed:
+        raise InputError(
+            "The chain is too short to tell its autocorrelation time (the estimate so far is "
+            f"{tau:.3g} rows and still grows with the chain); take more steps.",
+            f"{np.atleast_2d(chains).shape[1]:,} rows",
+            f"at least {needed:,} rows, {num_times:g} times the estimate",
+        )
+    return tau
+
+
+def autocorrelation_estimate(chains: np.ndarray, num_times: float = 50.0) -> tuple[float, int]:
+    """What `autocorrelation_time` would say, also of a chain that is too short.
+
+    Args:
+        chains: Draws, shape (chains, draws) or (draws,).
+        num_times: As there. Default: 50.
+
+    Returns:
+        The estimate in rows, which is too small where a chain is too short; and how many rows a chain needs, 0 where
+        it is long enough.
+
+    Raises:
+        InputError: A chain never changes or is not finite.
+    """
     import emcee.autocorr
 
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
-    try:
-        return float(emcee.autocorr.integrated_time(chains.T, tol=num_times)[0])
-    except emcee.autocorr.AutocorrError as error:
-        tau = float(error.tau[0])
-        raise InputError(
-            "The chain is too short to tell its autocorrelation time (the estimate so far is "
-            f"{tau:.3g} rows and still grows with the chain); take more steps.",
-            f"{chains.shape[1]:,} rows",
-            f"at least {int(np.ceil(num_times * tau)):,} rows, {num_times:g} times the estimate",
-        ) from None
+    tau = float(emcee.autocorr.integrated_time(chains.T, tol=0)[0])
+    needed = int(np.ceil(num_times * tau))
+    return tau, needed if needed > chains.shape[1] else 0
 
 
 def _checked(chains: np.ndarray) -> np.ndarray:

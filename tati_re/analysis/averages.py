@@ -1,0 +1,224 @@
+"""Averages of a run with their Monte Carlo errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tati_re.analysis.convergence import (
+    MINIMUM_DRAWS,
+    autocorrelation_estimate,
+    chains_of,
+    effective_sample_size,
+    monte_carlo_error,
+    r_hat,
+)
+from tati_re.analysis.rows import as_run, burnin_of, kept_rows, spacing
+from tati_re.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+LABELS = ("step", "walker", "rung", "replica", "weight")
+"""Columns of run.csv that say where a row belongs and are no observables."""
+
+By = Literal["all", "walker", "rung"]
+
+
+def averages(
+    run: Run | str | os.PathLike[str],
+    observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,
+    by: By = "all",
+    burnin: int | None = None,
+    thin: int = 1,
+) -> pd.DataFrame:
+    """Means of a run's observables, how far they may be off, and how far the run has come for each.
+
+    Rows count with their `weight` where the run has that column (well-tempered ensembles, tempering): the mean is
+    Σwx/Σw, and its error that of the mean of w(x - mean)/mean(w), the first order of a ratio's.
+
+    Args:
+        run: The run, or its folder.
+        observables: Columns of `run.csv`, or functions of its rows that return one number a row. Default: all columns
+            that vary.
+        by: `"all"` walkers at the target's temperature together, each `"walker"`, or each `"rung"` of a ladder.
+            Default: `"all"`.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        thin: Every how many rows are kept. Default: 1.
+
+    Returns:
+        A row for each observable (and walker or rung): `mean`, `error` (standard error of the mean), `std`, `ess_bulk`,
+        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, and in `note` what cannot be told, such as how
+        long a chain must be for its autocorrelation time. With weights, `ess_bulk` and `autocorrelation_steps` are
+        those of the weighted mean, and `ess_tail`, `r_hat` nan.
+
+    Raises:
+        InputError: No such column, no rows past the burn-in, or `by` not known.
+
+    Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
+    """
+    if by not in ("all", "walker", "rung"):
+        raise InputError("by is not known.", by, "all, walker or rung")
+    rows = kept_rows(run, burnin, thin, rung=None if by == "rung" else 0)
+    return averages_of_rows(rows, observables, by)
+
+
+def averages_of_rows(
+    rows: pd.DataFrame,
+    observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,
+    by: By = "all",
+) -> pd.DataFrame:
+    """As `averages`, of rows of `run.csv` that were chosen already."""
+    import pandas as pd
+
+    if isinstance(observables, Mapping):
+        named = {name: np.asarray(function(rows), dtype=np.float64) for name, function in observables.items()}
+        rows = rows.assign(**named)
+    names = list(observables) if observables is not None else _varying(rows)
+    for name in names:
+        if name not in rows.columns:
+            raise InputError(f"The run has no column '{name}'.{nearest(name, rows.columns)}")
+    if by == "rung" and "rung" not in rows.columns:
+        raise InputError("by rung: the run has no temperature ladder.", expected="all or walker")
+    parts = [({}, rows)] if by == "all" else [({by: key}, part) for key, part in rows.groupby(by)]
+    return pd.DataFrame(
+        [{**label, "observable": name, **_average(part, name)} for label, part in parts for name in names]
+    )
+
+
+def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between_rows: float = 1.0) -> dict[str, Any]:
+    """One line of the table of averages.
+
+    Args:
+        chains: Draws `(chains, draws)`.
+        weights: What each counts, same shape. Default: None, all the same.
+        steps_between_rows: The unit of the autocorrelation time. Default: 1.
+
+    Returns:
+        `mean`, `error`, `std`, `ess_bulk`, `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `note`.
+    """
+    chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
+    result: dict[str, Any] = {"mean": float(chains.mean()), "error": np.nan, "std": float(chains.std())}
+    result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
+    result |= {"rows": chains.size, "note": ""}
+    weighted = weights is not None and np.ptp(weights) > 0
+    if weighted:
+        total = weights.sum()
+        # A row without weight may belong to no state at all, and hold no number.
+        values = np.where(weights > 0, chains, 0.0)
+        mean = float((weights * values).sum() / total)
+        variance = float((weights * np.where(weights > 0, (chains - mean) ** 2, 0.0)).sum() / total)
+        result |= {"mean": mean, "std": np.sqrt(variance), "rows": int((weights > 0).sum())}
+        chains = np.where(weights > 0, weights * (values - mean), 0.0) * (weights.size / total)
+    if chains.shape[1] < MINIMUM_DRAWS:
+        return result | {"note": f"fewer than {MINIMUM_DRAWS} rows"}
+    if not np.isfinite(chains).all():
+        return result | {"note": "not all finite"}
+    if np.ptp(chains) == 0:
+        return result | {"note": "never changes"}
+    result["error"] = monte_carlo_error(chains)
+    if weighted:
+        result["ess_bulk"] = variance / result["error"] ** 2
+    else:
+        result |= {kind: effective_sample_size(chains, kind[4:]) for kind in ("ess_bulk", "ess_tail")}
+        if len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS:
+            result["r_hat"] = r_hat(chains)
+    time, note = time_or_note(chains)
+    return result | {"autocorrelation_steps": time * steps_between_rows, "note": note}
+
+
+def time_or_note(chains: np.ndarray) -> tuple[float, str]:
+    """The autocorrelation time in rows; where it cannot be told yet nan, and in words what would be needed."""
+    if (np.ptp(chains, axis=1) == 0).any():
+        return float("nan"), "a chain never changes"
+    time, needed = autocorrelation_estimate(chains)
+    return (float("nan"), f"autocorrelation time: needs {needed:,} rows a chain or more") if needed else (time, "")
+
+
+def parameter_averages(
+    run: Run | str | os.PathLike[str], burnin: int | None = None, thin: int | None = None, walker: int | None = None
+) -> pd.DataFrame:
+    """Mean and standard deviation of each parameter.
+
+    Without `burnin` and `thin` those of every step after the run's burn-in, which a run keeps without a trajectory;
+    with one of them those of the stored positions.
+
+    Args:
+        run: The run, or its folder.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        thin: Every how many stored positions are kept. Default: None, every one.
+        walker: One walker. Default: None, all together.
+
+    Returns:
+        Columns `parameter, mean, std`, a row a parameter.
+
+    Raises:
+        InputError: Nothing was averaged or stored, or no such walker.
+    """
+    import pandas as pd
+
+    from tati_re.analysis.positions import Positions
+
+    run = as_run(run)
+    if burnin is None and thin is None:
+        moments = run.moments
+        if walker is not None and not 0 <= walker < len(moments.mean):
+            raise InputError("There is no such walker.", walker, f"0 to {len(moments.mean) - 1}")
+        mean, variance = moments.pooled() if walker is None else (moments.mean[walker], moments.variance[walker])
+    else:
+        positions = Positions(run, burnin, thin or 1, walker)
+        mean, variance, _ = positions.moments()
+    from tati_re.models.names import parameter_names
+
+    described = run.manifest["parameters"]
+    names = parameter_names(described["names"], [tuple(shape) for shape in described["shapes"]])
+    return pd.DataFrame({"parameter": names, "mean": mean, "std": np.sqrt(variance)})
+
+
+def trajectory_averages(
+    run: Run | str | os.PathLike[str],
+    functions: Mapping[str, Callable[[np.ndarray], Any]],
+    burnin: int | None = None,
+    thin: int = 1,
+) -> pd.DataFrame:
+    """Averages of functions of the parameters over the stored positions, with their Monte Carlo errors.
+
+    Args:
+        run: The run, or its folder.
+        functions: Each takes positions `(n, P)` and returns `(n,)`.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        thin: Every how many stored positions are kept. Default: 1.
+
+    Returns:
+        As `averages`.
+
+    Raises:
+        InputError: No stored positions, or none left.
+    """
+    import pandas as pd
+
+    from tati_re.analysis.positions import Positions
+
+    run = as_run(run)
+    parts = []
+    for block in Positions(run, burnin_of(run, burnin), thin).blocks():
+        columns = {"step": block.step, "walker": block.walker}
+        columns |= {name: np.asarray(function(block.values)) for name, function in functions.items()}
+        parts.append(pd.DataFrame(columns | ({} if block.weight is None else {"weight": block.weight})))
+    return averages_of_rows(pd.concat(parts, ignore_index=True), list(functions))
+
+
+def _varying(rows: pd.DataFrame) -> list[str]:
+    numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
+    return [name for name in numbers if rows[name].nunique(dropna=True) > 1]
+
+
+def _average(rows: pd.DataFrame, name: str) -> dict[str, Any]:
+    chains = chains_of(rows, name, -1)
+    weights = chains_of(rows, "weight", -1) if "weight" in rows.columns else None
+    return average(chains, weights, spacing(rows))

@@ -1,0 +1,315 @@
+"""Covariance of a trajectory: its leading eigenpairs without the P x P matrix, in passes over stored positions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tati_re.analysis.averages import time_or_note
+from tati_re.analysis.positions import Positions
+from tati_re.analysis.rows import as_run
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+DENSE_LIMIT = 1024
+"""Up to so many parameters the matrix is formed, and all its eigenpairs are exact."""
+
+OVERSAMPLING = 10
+"""Directions carried along beyond those asked for."""
+
+Blocks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray | None]]]
+"""Starts a pass: yields positions `(n, P)` and their weights `(n,)`, or None where all count the same."""
+
+
+class Eigenpairs(NamedTuple):
+    """Leading eigenpairs of a covariance.
+
+    Attributes:
+        values: In falling order, `(k,)`.
+        vectors: One a row, orthonormal, `(k, P)`; the largest entry of each is positive.
+        mean: Of the positions, `(P,)`.
+        residuals: Norm of C v - λ v of each, `(k,)`: some eigenvalue of C is no farther away than that.
+        total_variance: Trace of C, the sum of all P eigenvalues.
+        num_rows: Positions behind it.
+        num_passes: How often they were read.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    mean: np.ndarray
+    residuals: np.ndarray
+    total_variance: float
+    num_rows: int
+    num_passes: int
+
+
+def leading_eigenpairs(
+    blocks: Blocks,
+    num_eigenpairs: int = 16,
+    tolerance: float = 1e-3,
+    max_passes: int = 12,
+    seed: int = 0,
+) -> Eigenpairs:
+    """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / ((1 - 1/n) Σ w), by a block Krylov method.
+
+    Rule: the first pass takes the mean, the trace and Y = C Ω for P x l random numbers Ω, l = k + 10. From Q = qr(Y) on
+    each further pass applies C to one block, orthogonalises it against all before, and adds it to the basis; the
+    eigenpairs of C within the basis are those returned. This is subspace iteration that forgets none of its blocks:
+    for spectra without gaps it needs far fewer passes. It ends when the residuals of all k are below `tolerance` times
+    their eigenvalue; an eigenvalue is then closer still, by the residual's square over the gap.
+
+    Cost: 4 n P l operations a pass; memory for l (passes + 2) vectors and a block of positions. With 1,024 parameters
+    or fewer the matrix itself is formed in one pass, and the pairs are exact.
+
+    Reference: N. Halko, P.-G. Martinsson, J. Tropp, SIAM Review 53 (2011), section 4.5; C. Musco, C. Musco, NeurIPS
+    2015, algorithm 2.
+
+    Args:
+        blocks: Starts a pass over the positions.
+        num_eigenpairs: k, at least 1; fewer come back where positions or parameters are fewer.
+        tolerance: Of the residuals, relative to each eigenvalue. Default: 1e-3.
+        max_passes: At least 2. Default: 12.
+        seed: Of the random block. Default: 0.
+
+    Returns:
+        The eigenpairs; look at `residuals` where `max_passes` ended it.
+
+    Raises:
+        InputError: Fewer than two positions, numbers that are not finite, or arguments out of range.
+    """
+    if num_eigenpairs < 1:
+        raise InputError("num_eigenpairs is too small.", num_eigenpairs, "at least 1")
+    if max_passes < 2:
+        raise InputError("max_passes is too small.", max_passes, "at least 2")
+    pass_over = _Passes(blocks)
+    num_parameters = pass_over.num_parameters
+    if num_parameters <= DENSE_LIMIT:
+        product = pass_over.first(np.eye(num_parameters))
+        return _dense(pass_over, 0.5 * (product + product.T), num_eigenpairs)
+    width = min(num_eigenpairs + OVERSAMPLING, num_parameters)
+    start = pass_over.first(np.random.default_rng(seed).standard_normal((num_parameters, width)))
+    wanted = min(num_eigenpairs, pass_over.num_rows - 1)
+    scale = np.linalg.norm(start, axis=0).max()
+    if scale == 0:
+        raise InputError("The positions never change: their covariance is zero.")
+    basis = [_orthonormal(start, scale)]
+    projected = np.zeros((0, 0))
+    while True:
+        product = pass_over(basis[-1])
+        columns = [block.T @ product for block in basis]
+        projected = _bordered(projected, np.concatenate(columns))
+        for _ in range(2):  # the second time takes what rounding left
+            for block in basis:
+                product -= block @ (block.T @ product)
+        values, inner = np.linalg.eigh(projected)
+        values, inner = values[::-1][:wanted], inner[:, ::-1][:, :wanted]
+        following, factor = np.linalg.qr(product)
+        residuals = np.linalg.norm(factor @ inner[-basis[-1].shape[1] :], axis=0)
+        kept = _independent(factor, scale)
+        done = len(values) == wanted and (residuals <= tolerance * values).all()
+        if done or not kept.any() or pass_over.number >= max_passes:
+            break
+        basis.append(_orthonormal(product, scale) if not kept.all() else following)
+    vectors = _signed((np.concatenate(basis, axis=1) @ inner).T)
+    return _result(pass_over, values, vectors, residuals)
+
+
+def covariance_eigenpairs(
+    run: Run | str | os.PathLike[str],
+    num_eigenpairs: int = 16,
+    walker: int | None = None,
+    burnin: int | None = None,
+    thin: int = 1,
+    tolerance: float = 1e-3,
+    max_passes: int = 12,
+) -> Eigenpairs:
+    """Leading eigenpairs of the covariance of a run's stored positions.
+
+    Args:
+        run: The run, or its folder; its trajectory may be larger than the memory.
+        num_eigenpairs: How many. Default: 16.
+        walker: One walker. Default: None, all pooled about their common mean.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        thin: Every how many stored positions of a walker are kept. Default: 1.
+        tolerance: As in `leading_eigenpairs`. Default: 1e-3.
+        max_passes: As there. Default: 12.
+
+    Returns:
+        The eigenpairs.
+
+    Raises:
+        InputError: No positions are stored or left.
+    """
+    positions = Positions(run, burnin, thin, walker)
+    return leading_eigenpairs(_values_of(positions), num_eigenpairs, tolerance, max_passes)
+
+
+def covariance_table(
+    run: Run | str | os.PathLike[str],
+    eigenpairs: Eigenpairs,
+    walker: int | None = None,
+    burnin: int | None = None,
+    thin: int = 1,
+) -> pd.DataFrame:
+    """What each eigenpair means: how wide, how stiff, how slow.
+
+    In a quadratic potential C = T K⁻¹: a direction of large variance is a flat one and the slow one, a direction of
+    small variance a stiff and fast one. (The matrix called C in TATi's equation 21 is half the precision, for which
+    the opposite holds.) The autocorrelation time is measured along each vector, in one more pass.
+
+    Args:
+        run: The run, or its folder.
+        eigenpairs: Of `covariance_eigenpairs`.
+        walker: As there. Default: None, all.
+        burnin: As there. Default: None.
+        thin: As there. Default: 1.
+
+    Returns:
+        Columns `number` (from 1), `eigenvalue`, `share` of the total variance, `curvature` T/λ of a quadratic
+        potential that would show it, `direction` in words, `residual`, `autocorrelation_steps`, and `note`.
+
+    Raises:
+        InputError: No positions are stored or left.
+    """
+    import pandas as pd
+
+    run = as_run(run)
+    times, notes = _times_along(Positions(run, burnin, thin, walker), eigenpairs)
+    values = eigenpairs.values
+    mean = eigenpairs.total_variance / len(eigenpairs.mean)
+    temperature = float(run.manifest.get("temperature", np.nan))
+    with np.errstate(divide="ignore"):
+        curvature = temperature / np.where(values > 0, values, np.nan)
+    return pd.DataFrame(
+        {
+            "number": np.arange(1, len(values) + 1),
+            "eigenvalue": values,
+            "share": values / eigenpairs.total_variance,
+            "curvature": curvature,
+            "direction": [_in_words(value, mean) for value in values],
+            "residual": eigenpairs.residuals,
+            "autocorrelation_steps": times,
+            "note": notes,
+        }
+    )
+
+
+def _in_words(value: float, mean: float) -> str:
+    if value > 1.5 * mean:
+        return "flat, slow"
+    return "stiff, fast" if value < mean / 1.5 else "as the mean direction"
+
+
+def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[float], list[str]]:
+    """Autocorrelation times of the projections on the vectors, in steps."""
+    parts: dict[int, list[np.ndarray]] = {}
+    steps: dict[int, list[np.ndarray]] = {}
+    for block in positions.blocks():
+        along = (block.values - eigenpairs.mean) @ eigenpairs.vectors.T
+        for walker in np.unique(block.walker).tolist():
+            mine = block.walker == walker
+            parts.setdefault(walker, []).append(along[mine])
+            steps.setdefault(walker, []).append(block.step[mine])
+    chains = [np.concatenate(parts[walker]) for walker in sorted(parts)]
+    length = min(len(chain) for chain in chains)
+    if length < 8:
+        return [np.nan] * len(eigenpairs.values), ["fewer than 8 positions a walker"] * len(eigenpairs.values)
+    first = np.concatenate(next(iter(steps.values())))
+    between = (first[-1] - first[0]) / (len(first) - 1)
+    stacked = np.stack([chain[:length] for chain in chains])
+    found = [time_or_note(stacked[:, :, number]) for number in range(stacked.shape[2])]
+    return [time * between for time, _ in found], [note for _, note in found]
+
+
+def _values_of(positions: Positions) -> Blocks:
+    return lambda: ((block.values, block.weight) for block in positions.blocks())
+
+
+class _Passes:
+    """Products of the covariance with blocks of vectors, a pass over the positions each."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks, self.number = blocks, 0
+        first, _ = next(iter(blocks()), (np.zeros((0, 0)), None))
+        if not first.size:
+            raise InputError("There are no positions.")
+        self.num_parameters = first.shape[1]
+        # Deviations from about the mean: where it is far from zero, digits would be lost in differences of squares.
+        self.origin = first.mean(axis=0, dtype=np.float64)
+        self.num_rows, self.total, self.trace = 0, 0.0, 0.0
+        self.shift = np.zeros(self.num_parameters)
+
+    def first(self, matrix: np.ndarray) -> np.ndarray:
+        """C times a matrix, and with it the mean, the trace, and the number of rows."""
+        self.number += 1
+        product, shift, squares = np.zeros_like(matrix), np.zeros(self.num_parameters), 0.0
+        for values, weight in self.blocks():
+            deviation = values - self.origin
+            weighted = deviation if weight is None else deviation * weight[:, None]
+            squares += float(np.einsum("ij,ij->", deviation, weighted))
+            shift += weighted.sum(axis=0)
+            product += weighted.T @ (deviation @ matrix)
+            self.num_rows += len(values)
+            self.total += len(values) if weight is None else float(weight.sum())
+        if not (np.isfinite(squares) and np.isfinite(shift).all()):
+            raise InputError("Some positions are not finite.")
+        if self.num_rows < 2 or self.total <= 0:
+            raise InputError("A covariance needs two positions or more.", f"{self.num_rows}")
+        self.shift = shift / self.total
+        self.divisor = self.total * (1 - 1 / self.num_rows)
+        self.trace = max(0.0, squares - self.total * float(self.shift @ self.shift)) / self.divisor
+        return (product - self.total * np.outer(self.shift, self.shift @ matrix)) / self.divisor
+
+    def __call__(self, matrix: np.ndarray) -> np.ndarray:
+        self.number += 1
+        mean, product = self.origin + self.shift, np.zeros_like(matrix)
+        for values, weight in self.blocks():
+            deviation = values - mean
+            inner = deviation @ matrix
+            product += deviation.T @ (inner if weight is None else inner * weight[:, None])
+        return product / self.divisor
+
+
+def _dense(pass_over: _Passes, matrix: np.ndarray, num_eigenpairs: int) -> Eigenpairs:
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[::-1][:num_eigenpairs], _signed(vectors.T[::-1][:num_eigenpairs])
+    residuals = np.linalg.norm(matrix @ vectors.T - vectors.T * values, axis=0)
+    return _result(pass_over, np.maximum(values, 0.0), vectors, residuals)
+
+
+def _result(pass_over: _Passes, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray) -> Eigenpairs:
+    mean = pass_over.origin + pass_over.shift
+    return Eigenpairs(values, vectors, mean, residuals, pass_over.trace, pass_over.num_rows, pass_over.number)
+
+
+def _bordered(before: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The projected matrix with the columns of one more block; it is symmetric but for rounding."""
+    size, whole = len(before), len(columns)
+    matrix = np.zeros((whole, whole))
+    matrix[:size, :size] = before
+    matrix[:, size:] = columns
+    matrix[size:, :size] = columns[:size].T
+    return 0.5 * (matrix + matrix.T)
+
+
+def _independent(factor: np.ndarray, scale: float) -> np.ndarray:
+    return np.abs(np.diag(factor)) > 1e-12 * scale
+
+
+def _orthonormal(matrix: np.ndarray, scale: float) -> np.ndarray:
+    """Orthonormal columns that span those of the matrix, fewer where it has no full rank."""
+    left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
+    return left[:, singular > 1e-12 * scale]
+
+
+def _signed(vectors: np.ndarray) -> np.ndarray:
+    """Rows with the sign that makes their largest entry positive."""
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
+    return vectors * np.where(largest < 0, -1.0, 1.0)

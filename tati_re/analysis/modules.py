@@ -1,0 +1,157 @@
+"""The modules of `tati-analyse`: each turns a run into tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.averages import averages, parameter_averages
+from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
+from tati_re.analysis.positions import Positions
+from tati_re.analysis.rows import kept_rows, spacing
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from tati_re.engine.run import Run
+
+_SHOWN = ("potential", "loss", "kinetic_energy", "virial")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a user asked of the modules.
+
+    Attributes:
+        burnin: Steps to leave out; None: the run's own burn-in.
+        thin: Every how many rows or positions are kept.
+        by: `all`, `walker` or `rung`.
+        observables: Columns of run.csv; empty: those that vary.
+        num_eigenpairs: Leading ones of the covariance.
+    """
+
+    burnin: int | None = None
+    thin: int = 1
+    by: str = "all"
+    observables: tuple[str, ...] = ()
+    num_eigenpairs: int = 16
+
+
+@dataclass
+class Result:
+    """What a module found.
+
+    Attributes:
+        table: The table.
+        sentences: What to know when reading it.
+        figures: Functions that draw into a path, by file name without ending.
+        arrays: Arrays for an `.npz` file of the module's name.
+    """
+
+    table: pd.DataFrame
+    sentences: list[str] = field(default_factory=list)
+    figures: dict[str, Callable[[Path | None], Figure]] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def _averages(run: Run, choices: Choices) -> Result:
+    names = list(choices.observables) or None
+    table = averages(run, names, choices.by, choices.burnin, choices.thin)
+    rows = kept_rows(run, choices.burnin, choices.thin)
+    drawn = [name for name in (names or _SHOWN) if name in rows.columns]
+    chains = {name: chains_of(rows, name, -1) for name in drawn}
+    chains = {name: values for name, values in chains.items() if np.isfinite(values).all() and values.shape[1] >= 4}
+    result = Result(table)
+    if any((np.ptp(values, axis=1) > 0).all() for values in chains.values()):
+        from tati_re.plotting.autocorrelation import plot_autocorrelation
+
+        result.figures["autocorrelation"] = lambda path: plot_autocorrelation(chains, spacing(rows), path)
+    return result
+
+
+def _parameters(run: Run, choices: Choices) -> Result:
+    thin = choices.thin if choices.thin > 1 else None
+    if choices.by != "walker":
+        return Result(parameter_averages(run, choices.burnin, thin))
+    import pandas as pd
+
+    num_walkers = int(run.manifest["options"]["num_walkers"])
+    tables = [
+        parameter_averages(run, choices.burnin, thin, walker).assign(walker=walker) for walker in range(num_walkers)
+    ]
+    return Result(pd.concat(tables, ignore_index=True)[["walker", "parameter", "mean", "std"]])
+
+
+def _covariance(run: Run, choices: Choices) -> Result:
+    import pandas as pd
+
+    from tati_re.plotting.spectrum import plot_spectrum
+
+    walkers: list[int | None] = [None]
+    if choices.by == "walker":
+        walkers = sorted({int(walker) for block in Positions(run).blocks() for walker in np.unique(block.walker)})
+    tables, arrays = {}, {}
+    for walker in walkers:
+        found = covariance_eigenpairs(run, choices.num_eigenpairs, walker, choices.burnin, choices.thin)
+        name = "all walkers" if walker is None else f"walker {walker}"
+        ending = "" if walker is None else f"_walker_{walker}"
+        tables[name] = covariance_table(run, found, walker, choices.burnin, choices.thin)
+        arrays |= {f"vectors{ending}": found.vectors, f"values{ending}": found.values, f"mean{ending}": found.mean}
+    whole = pd.concat([table.assign(of=name) for name, table in tables.items()], ignore_index=True)
+    whole = whole[["of", *(column for column in whole.columns if column != "of")]]
+    sentences = [
+        f"{found.num_rows:,} positions of {len(found.mean):,} parameters, read {found.num_passes} times. A large "
+        "eigenvalue is a flat and slow direction, a small one a stiff and fast one; in a quadratic potential the "
+        "curvature is T / eigenvalue."
+    ]
+    if found.num_rows <= len(found.mean):
+        sentences.append(
+            "There are fewer positions than parameters: eigenvalues beyond their number are not seen, and the leading "
+            "ones are too large."
+        )
+    return Result(whole, sentences, {"spectrum": lambda path: plot_spectrum(tables, path)}, arrays)
+
+
+MODULES: dict[str, tuple[Callable[[Run, Choices], Result], str]] = {
+    "averages": (_averages, "means of the columns of run.csv, with errors, sample sizes and autocorrelation times"),
+    "parameters": (_parameters, "mean and standard deviation of each parameter"),
+    "covariance": (_covariance, "leading eigenpairs of the covariance of the stored positions, and how slow they are"),
+}
+"""The modules by name, each a function of a run and what was asked, and what it is, in words."""
+
+
+def modules_of(run: Run) -> list[str]:
+    """The modules that a run has data for, those of a first look."""
+    from tati_re.analysis.summary import is_optimization
+
+    names = ["averages"]
+    stored = any((run.folder / name).exists() for name in ("trajectory.csv", "trajectory.h5"))
+    if stored and not is_optimization(run.manifest, run.run_info):
+        names.append("covariance")
+    return names
+
+
+def analyse(run: Run, name: str, choices: Choices | None = None) -> Result:
+    """Runs a module.
+
+    Args:
+        run: The run.
+        name: One of `MODULES`.
+        choices: What to do with it. Default: the defaults.
+
+    Returns:
+        Tables and figures.
+
+    Raises:
+        InputError: No such module, or the run has not what it needs.
+    """
+    if name not in MODULES:
+        raise InputError("There is no such module.", name, ", ".join(MODULES))
+    return MODULES[name][0](run, choices or Choices())

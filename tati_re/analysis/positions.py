@@ -1,0 +1,210 @@
+"""Stored positions of a run in blocks, as many passes as an analysis needs, in bounded memory."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tati_re.analysis.rows import as_run, burnin_of, check_thin
+from tati_re.engine import reading
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    from tati_re.engine.run import Run
+
+BLOCK_BYTES = 1 << 27
+"""Bytes of the float64 values of a block."""
+
+_FIRST = ("step", "walker")
+_BEFORE_PARAMETERS = ("potential", "loss")
+
+
+class Block(NamedTuple):
+    """Some rows of a trajectory.
+
+    Attributes:
+        step: `(n,)`, int64.
+        walker: `(n,)`, int64.
+        potential: `(n,)`.
+        loss: `(n,)`.
+        values: Positions `(n, P)`, or projections on the run's directions, float64.
+        weight: What each row counts, `(n,)`; None where all count the same.
+    """
+
+    step: np.ndarray
+    walker: np.ndarray
+    potential: np.ndarray
+    loss: np.ndarray
+    values: np.ndarray
+    weight: np.ndarray | None
+
+
+class Positions:
+    """The stored positions of a run at the target's temperature, after the burn-in, thinned, walker by choice.
+
+    Args:
+        run: The run, or its folder; of `trajectory.h5` or `trajectory.csv`.
+        burnin: Steps to leave out. Default: None, the run's own burn-in, which is not stored anyway.
+        thin: Every how many stored positions of a walker are kept. Default: 1.
+        walker: One walker. Default: None, all.
+        rung: Of a ladder whose rungs are all stored. Default: 0, the target.
+
+    Raises:
+        InputError: The run stored no trajectory, or a number is out of range.
+
+    Example:
+        >>> sum(len(block.values) for block in Positions("runs/a").blocks())
+    """
+
+    def __init__(
+        self,
+        run: Run | str | os.PathLike[str],
+        burnin: int | None = None,
+        thin: int = 1,
+        walker: int | None = None,
+        rung: int = 0,
+    ) -> None:
+        check_thin(thin)
+        self.run = as_run(run)
+        self.burnin = burnin_of(self.run, burnin)
+        self.thin, self.walker, self.rung = thin, walker, rung
+        folder = self.run.folder
+        if (folder / "trajectory.h5").exists():
+            self._read = self._h5
+            with reading.open_h5(folder / "trajectory.h5") as file:
+                index, columns = reading.h5_columns(file)
+        elif (folder / "trajectory.csv").exists():
+            self._read = self._csv
+            with (folder / "trajectory.csv").open("rb") as file:
+                index, columns = [], _header(file.readline())
+        else:
+            raise InputError(f"The run {folder} has no trajectory.", expected="a run with trajectory_every above 0")
+        self._index, self._columns = index, columns
+        labels = {*_FIRST, *_BEFORE_PARAMETERS, "rung", "replica", "weight"}
+        places = [number for number, name in enumerate(columns) if name not in labels]
+        self.names = [columns[number] for number in places]
+        self._values = slice(places[0], places[-1] + 1) if places else slice(0, 0)
+
+    @property
+    def num_parameters(self) -> int:
+        """P, or the number of directions that the run projected on."""
+        return len(self.names)
+
+    @property
+    def projected(self) -> bool:
+        """Whether the run stored projections instead of parameters."""
+        options = self.run.manifest.get("options", {})
+        return bool(options.get("directions")) or "directions" in self.run.manifest.get("objects", [])
+
+    def blocks(self) -> Iterator[Block]:
+        """Yields the rows that are kept, in the order in which they were written.
+
+        Raises:
+            InputError: No rows are left, or no such walker.
+        """
+        seen: dict[int, int] = {}
+        empty, walkers, last = True, set(), 0
+        for block, rung in self._read():
+            walkers |= set(np.unique(block.walker).tolist())
+            last = max(last, int(block.step.max(initial=0)))
+            chosen = (block.step > self.burnin) & (rung == self.rung)
+            if self.walker is not None:
+                chosen &= block.walker == self.walker
+            if self.thin > 1:
+                chosen &= self._due(block.walker, chosen, seen)
+            if chosen.any():
+                empty = False
+                yield _rows(block, chosen)
+        if empty and self.walker is not None and self.walker not in walkers:
+            raise InputError("There is no such walker in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
+        if empty:
+            raise InputError(
+                f"No positions are left after the burn-in of {self.burnin:,} steps.", f"last step {last:,}"
+            )
+
+    def read(self) -> Block:
+        """Returns all rows that are kept in memory at once, by step and walker."""
+        blocks = list(self.blocks())
+        weights = [block.weight for block in blocks]
+        joined = [np.concatenate(parts) for parts in list(zip(*blocks, strict=True))[:-1]]
+        whole = Block(*joined, None if weights[0] is None else np.concatenate(weights))
+        return _rows(whole, np.lexsort((whole.walker, whole.step)))
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Returns mean `(P,)`, variance `(P,)` (denominator n - 1) and the number of rows, in one pass."""
+        count, mean, squares, rows = 0.0, 0.0, 0.0, 0
+        for block in self.blocks():
+            weight = np.ones(len(block.values)) if block.weight is None else block.weight
+            number = weight.sum()
+            rows += len(weight)
+            if number == 0:
+                continue
+            middle = weight @ block.values / number
+            deviation = block.values - middle
+            squares = squares + weight @ deviation**2 + (middle - mean) ** 2 * count * number / (count + number)
+            mean = mean + (middle - mean) * (number / (count + number))
+            count += number
+        # Weights count relative to their mean: a factor on all of them changes nothing.
+        factor = rows / (rows - 1) / count if rows > 1 else np.nan
+        return mean, squares * factor, rows
+
+    def _due(self, walkers: np.ndarray, chosen: np.ndarray, seen: dict[int, int]) -> np.ndarray:
+        due = np.zeros(len(walkers), bool)
+        for walker in np.unique(walkers[chosen]).tolist():
+            mine = np.flatnonzero(chosen & (walkers == walker))
+            before = seen.get(walker, 0)
+            due[mine[(before + np.arange(len(mine))) % self.thin == 0]] = True
+            seen[walker] = before + len(mine)
+        return due
+
+    def _h5(self) -> Iterator[tuple[Block, np.ndarray]]:
+        with reading.open_h5(self.run.folder / "trajectory.h5") as file:
+            length = reading.h5_length(file)
+            size = _num_rows(len(self._columns))
+            for start in range(0, length, size):
+                stop = min(start + size, length)
+                index = file["index"][start:stop]
+                yield self._block(index, self._index, file["rows"][start:stop].astype(np.float64, copy=False))
+
+    def _csv(self) -> Iterator[tuple[Block, np.ndarray]]:
+        import pandas
+
+        with (self.run.folder / "trajectory.csv").open("rb") as file:
+            file.readline()
+            size = _num_rows(len(self._columns))
+            # A last line without its end is still being written.
+            while lines := [line for line in islice(file, size) if line.endswith(b"\n")]:
+                text = io.BytesIO(b"".join(lines))
+                values = pandas.read_csv(text, header=None, dtype=np.float64).to_numpy()
+                yield self._block(values, self._columns, values)
+
+    def _block(self, index: np.ndarray, names: list[str], rows: np.ndarray) -> tuple[Block, np.ndarray]:
+        def integers(name: str) -> np.ndarray:
+            return index[:, names.index(name)].astype(np.int64)
+
+        potential, loss = (rows[:, self._columns.index(name)] for name in _BEFORE_PARAMETERS)
+        weight = rows[:, self._columns.index("weight")] if "weight" in self._columns else None
+        step, walker = (integers(name) for name in _FIRST)
+        rung = integers("rung") if "rung" in names else np.full(len(rows), self.rung)
+        return Block(step, walker, potential, loss, rows[:, self._values], weight), rung
+
+
+def _rows(block: Block, chosen: np.ndarray) -> Block:
+    if chosen.dtype == bool and chosen.all():
+        return block
+    return Block(*(None if part is None else part[chosen] for part in block))
+
+
+def _num_rows(num_columns: int) -> int:
+    return max(1, BLOCK_BYTES // (8 * num_columns))
+
+
+def _header(line: bytes) -> list[str]:
+    import csv
+
+    return next(csv.reader([line.decode().rstrip("\r\n")]))

@@ -1,0 +1,91 @@
+"""Which rows of a run an analysis looks at: after the burn-in, every so many, of one rung."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+
+def as_run(run: Run | str | os.PathLike[str]) -> Run:
+    """Returns a run, opened where its folder is given."""
+    from tati_re.engine.run import Run
+    from tati_re.engine.run_folder import load
+
+    return run if isinstance(run, Run) else load(run)
+
+
+def burnin_of(run: Run, burnin: int | None) -> int:
+    """Returns the steps to leave out: those asked for, else those of the run's own burn-in (none for a fit).
+
+    Raises:
+        InputError: Less than 0.
+    """
+    if burnin is None:
+        options = run.manifest.get("options", {})
+        return 0 if run.manifest.get("kind") == "fit" else int(options.get("num_burnin_steps") or 0)
+    if burnin < 0:
+        raise InputError("burnin is a number of steps.", burnin, "0 or more")
+    return int(burnin)
+
+
+def kept_rows(
+    run: Run | str | os.PathLike[str], burnin: int | None = None, thin: int = 1, rung: int | None = 0
+) -> pd.DataFrame:
+    """Takes the rows of `run.csv` that count: after the burn-in, every k-th of each walker.
+
+    Args:
+        run: The run, or its folder.
+        burnin: Rows up to and including this step are left out. Default: None, the run's own burn-in.
+        thin: Every how many rows of a walker are kept, at least 1. Default: 1.
+        rung: Of a temperature ladder; 0 is the target, None stands for all rungs. Default: 0.
+
+    Returns:
+        The rows, ordered by step and walker, numbered anew.
+
+    Raises:
+        InputError: No rows are left, no such rung, or numbers out of range.
+    """
+    run = as_run(run)
+    rows = run.run_info
+    return keep(rows, burnin_of(run, burnin), thin, rung)
+
+
+def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None) -> pd.DataFrame:
+    """As `kept_rows`, of a table with the columns `step` and `walker`."""
+    check_thin(thin)
+    kept = rows[rows["step"] > burnin]
+    if rung is not None and "rung" in kept.columns:
+        kept = kept[kept["rung"] == rung]
+        if kept.empty and len(rows):
+            raise InputError("There are no rows of this rung.", rung, f"0 to {int(rows['rung'].max())}")
+    if kept.empty:
+        last = int(rows["step"].max()) if len(rows) else 0
+        raise InputError(f"No rows are left after the burn-in of {burnin:,} steps.", f"last step {last:,}")
+    if thin > 1:
+        places = [name for name in ("walker", "rung") if name in kept.columns]
+        kept = kept[kept.groupby(places).cumcount() % thin == 0]
+    return kept.reset_index(drop=True)
+
+
+def check_thin(thin: int) -> None:
+    """Refuses a thinning below 1."""
+    if thin < 1:
+        raise InputError("thin keeps every k-th row.", thin, "1 or more")
+
+
+def spacing(rows: pd.DataFrame) -> float:
+    """Returns the steps between two rows of one walker at one rung, in the mean; nan for a single row."""
+    one = rows[rows["walker"] == rows["walker"].iloc[0]]
+    if "rung" in one.columns:
+        one = one[one["rung"] == one["rung"].iloc[0]]
+    steps = one["step"].to_numpy(dtype=np.float64)
+    return float((steps[-1] - steps[0]) / (len(steps) - 1)) if len(steps) > 1 else float("nan")

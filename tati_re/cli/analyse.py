@@ -1,0 +1,175 @@
+"""`tati-analyse`: what a run says, as tables and figures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command
+from tati_re.errors import InputError, nearest
+from tati_re.option_flags import flag
+
+if TYPE_CHECKING:
+    from tati_re.analysis.modules import Choices, Result
+    from tati_re.engine.run import Run
+
+WHAT = {
+    "averages": "means with errors, sample sizes, R-hat, autocorrelation times",
+    "parameters": "mean and deviation of each parameter",
+    "covariance": "leading eigenpairs of the covariance, autocorrelation times along them",
+}
+TO = ("csv", "parquet", "arviz")
+BY = ("all", "walker", "rung")
+NUMBERS = {
+    "burnin": (0, "steps to leave out; default: the run's own burn-in"),
+    "thin": (1, "every how many rows and positions are kept; default 1"),
+    "num_eigenpairs": (1, "covariance: how many; default 16"),
+}
+FOLDER = "analysis"
+_MOST_ROWS = 24
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-analyse",
+        usage="tati-analyse RUN [RUN ...] [options]",
+        description="Say what runs found: tables on the screen and, with figures, in the folder analysis of each run.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="modules:\n" + "\n".join(f"  {name:<14} {text}" for name, text in WHAT.items()),
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
+    parser.add_argument("--version", action="version", version=f"tati-analyse {__version__}")
+    text = "modules, see below, or all; default: those of a first look that the run has data for"
+    parser.add_argument("--what", nargs="+", metavar="MODULE", help=text)
+    parser.add_argument("--by", metavar="WORD", help="all walkers together, each walker, or each rung; default all")
+    parser.add_argument("--observables", nargs="+", metavar="NAME", help="columns of run.csv; default those that vary")
+    for name, (_, text) in NUMBERS.items():
+        parser.add_argument(flag(name), dest=name, metavar="N", help=text)
+    parser.add_argument("--to", metavar="FORMAT", help="csv, parquet, or arviz (a NetCDF file); default csv")
+    parser.add_argument("--output", metavar="DIR", help="folder for tables and figures; default RUN/analysis")
+    parser.add_argument("--no-figures", action="store_true", help="tables only")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    return parser
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise InputError(f"{flag(name)} has the wrong type.", text, "an integer") from None
+    if value < NUMBERS[name][0]:
+        raise InputError(f"{flag(name)} is out of range.", text, f"{NUMBERS[name][0]} or more")
+    return value
+
+
+def _one_of(name: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise InputError(f"{flag(name)} is not known.{nearest(value, known)}", value, ", ".join(known))
+    return value
+
+
+def _choices(typed: dict[str, Any]) -> Choices:
+    from tati_re.analysis.modules import Choices
+
+    numbers = {name: _number(name, typed[name]) for name in NUMBERS if name in typed}
+    observables = tuple(typed.get("observables", ()))
+    return Choices(by=_one_of("by", typed.get("by", "all"), BY), observables=observables, **numbers)
+
+
+def _show(name: str, result: Result) -> None:
+    table = result.table
+    shown = table.head(_MOST_ROWS)
+    print(f"\n{name}")
+    for sentence in result.sentences:
+        print(sentence)
+    print(shown.to_string(index=False, float_format=lambda value: f"{value:.5g}", na_rep=""))
+    if len(table) > len(shown):
+        print(f"... {len(table) - len(shown):,} more rows in the file")
+
+
+def _write(name: str, result: Result, folder: Path, to: str, figures: bool) -> list[str]:
+    import numpy as np
+
+    from tati_re.analysis.export import write_table
+
+    written = [write_table(result.table, folder / name, to)]
+    if result.arrays:
+        written.append(folder / f"{name}.npz")
+        np.savez(written[-1], **result.arrays)
+    for drawn, draw in result.figures.items() if figures else ():
+        written.append(folder / f"{drawn}.png")
+        draw(written[-1])
+    return [path.name for path in written]
+
+
+def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> None:
+    from tati_re.analysis.export import write_arviz
+    from tati_re.analysis.modules import analyse, modules_of
+
+    quiet, to = typed.get("quiet", False), typed.get("to", "csv")
+    if not quiet:
+        print(run.summary())
+    names = typed.get("what") or modules_of(run)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be made: {error.strerror}.", expected="--output with another folder"
+        ) from None
+    if to == "arviz":
+        written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name]
+        names = typed.get("what", [])
+    else:
+        written = []
+    for name in names:
+        result = analyse(run, name, choices)
+        if not quiet:
+            _show(name, result)
+        written += _write(name, result, folder, "csv" if to == "arviz" else to, "no_figures" not in typed)
+    if not quiet:
+        print(f"\nwritten to {folder}: {', '.join(written)}")
+
+
+def _body(argv: list[str]) -> None:
+    typed = _parser().parse(argv)
+    if not typed.get("runs"):
+        raise InputError("tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
+    if "all" in typed.get("what", []):
+        typed["what"] = list(WHAT)
+    for name in typed.get("what", []):
+        _one_of("what", name, list(WHAT))
+    _one_of("to", typed.get("to", "csv"), TO)
+    from tati_re.engine.run_folder import load
+
+    choices = _choices(typed)
+    runs = [load(folder) for folder in typed["runs"]]
+    names = [run.folder.resolve().name for run in runs]
+    if "output" in typed and len(set(names)) < len(names):
+        raise InputError("--output: two of the runs have the same name.", ", ".join(names), "runs of different names")
+    for run, name in zip(runs, names, strict=True):
+        folder = run.folder / FOLDER
+        if "output" in typed:
+            folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])
+        _analyse(run, typed, choices, folder)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-analyse`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""How long a run remembers: autocorrelation functions of its observables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate
+from tati_re.errors import InputError
+from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LAGS = 8.0
+"""Autocorrelation times that are shown."""
+
+
+def plot_autocorrelation(
+    chains: Mapping[str, np.ndarray],
+    steps_between_rows: float = 1.0,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draws the autocorrelation function of each observable, with its integrated time in the legend.
+
+    The band is the error of a correlation that is zero: two standard errors, by Bartlett's formula with the sum of the
+    squares of what is drawn.
+
+    Args:
+        chains: Draws `(chains, draws)` by name.
+        steps_between_rows: Unit of the lags. Default: 1.
+        path: PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: No chain that moves, or a path that cannot be written.
+    """
+    shown = {name: values for name, values in chains.items() if _moves(values)}
+    if not shown:
+        raise InputError("No observable changes: there is no autocorrelation to draw.")
+    estimates = {name: autocorrelation_estimate(values) for name, values in shown.items()}
+    longest = max(time for time, _ in estimates.values())
+    figure = new_figure(6.4, 3.4)
+    axes = figure.subplots()
+    for number, (name, values) in enumerate(shown.items()):
+        time, needed = estimates[name]
+        lags = int(min(values.shape[1] - 1, max(10, np.ceil(_LAGS * longest))))
+        function = autocorrelation_function(values, lags)
+        every = max(1, lags // 1000)
+        steps = steps_between_rows * np.arange(lags + 1)
+        color = COLORS[number % len(COLORS)]
+        said = f"{steps_between_rows * time:,.3g} steps" + (" or more: the run is too short to tell" if needed else "")
+        axes.plot(steps[::every], function[::every], color=color, linewidth=1.3, label=f"{name}: {said}")
+        if number == 0:
+            error = 2 * np.sqrt((1 + 2 * np.cumsum(function[1:] ** 2)) / values.size)
+            axes.fill_between(steps[1:], -error, error, color=GREY, alpha=0.2, linewidth=0)
+    axes.axhline(0.0, color=GREY, linewidth=0.8)
+    axes.set_xlabel("lag (steps)")
+    axes.set_ylabel("autocorrelation")
+    axes.set_xlim(0, None)
+    axes.legend(frameon=False, fontsize=8, title="integrated time", title_fontsize=8)
+    plain(axes)
+    save(figure, path)
+    return figure
+
+
+def autocorrelation_function(chains: np.ndarray, num_lags: int) -> np.ndarray:
+    """Returns the mean over the chains of their autocorrelations, each about its own mean, lags 0 to `num_lags`."""
+    chains = np.atleast_2d(chains)
+    deviation = chains - chains.mean(axis=1, keepdims=True)
+    size = 1 << int(2 * chains.shape[1] - 1).bit_length()
+    power = np.abs(np.fft.rfft(deviation, size, axis=1)) ** 2
+    covariance = np.fft.irfft(power, size, axis=1)[:, : num_lags + 1]
+    moving = covariance[:, 0] > 0
+    return (covariance[moving] / covariance[moving, :1]).mean(axis=0)
+
+
+def _moves(chains: np.ndarray) -> bool:
+    return bool(chains.shape[1] >= MINIMUM_DRAWS and np.isfinite(chains).all() and (np.ptp(chains, axis=1) > 0).all())

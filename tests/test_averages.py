@@ -1,0 +1,216 @@
+"""Averages of runs: against an autoregression, weights, walkers, rungs, and the command that shows them."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.signal import lfilter
+
+from tati_re.analysis.averages import average, averages, parameter_averages, trajectory_averages
+from tati_re.analysis.positions import Positions
+from tati_re.cli import analyse
+from tati_re.errors import InputError
+from tati_re.plotting.autocorrelation import autocorrelation_function, plot_autocorrelation
+from tests.made_runs import made_run
+
+PHI, TAU = 0.9, 19.0
+
+
+def autoregression(chains, draws, seed, phi=PHI):
+    generator = np.random.default_rng(seed)
+    noise = np.sqrt(1 - phi**2) * generator.standard_normal((chains, draws))
+    start = phi * generator.standard_normal((chains, 1))
+    return lfilter([1.0], [1.0, -phi], noise, axis=1, zi=start)[0]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("averages") / "run"
+    potential = 5.0 + autoregression(4, 20_000, 1)
+    still = np.ones((4, 20_000))
+    positions = autoregression(8, 20_000, 3).reshape(4, 2, 20_000).transpose(0, 2, 1)
+    return made_run(folder, {"potential": potential, "loss": potential**2, "still": still}, positions, burnin=1000)
+
+
+def test_mean_error_and_time_of_an_autoregression(run):
+    table = averages(run).set_index("observable")
+    assert list(table.index) == ["potential", "loss"], "what never varies says nothing"
+    row = table.loc["potential"]
+    assert row["rows"] == 4 * 19_900
+    error = np.sqrt(TAU / row["rows"])
+    assert row["error"] == pytest.approx(error, rel=0.1)
+    assert abs(row["mean"] - 5.0) < 5.5 * error
+    assert row["autocorrelation_steps"] == pytest.approx(10 * TAU, rel=0.15), "in steps, one row each 10"
+    assert row["ess_bulk"] == pytest.approx(row["rows"] / TAU, rel=0.15)
+    assert 0 < row["ess_tail"] < row["rows"]
+    assert row["r_hat"] < 1.01 and row["note"] == ""
+
+
+def test_autocorrelation_time_within_five_percent():
+    line = average(autoregression(8, 100_000, 2))
+    assert line["autocorrelation_steps"] == pytest.approx(TAU, rel=0.05)
+    wrong = average(autoregression(8, 100_000, 2, phi=0.95))
+    assert abs(wrong["autocorrelation_steps"] / TAU - 1) > 0.5, "another series has another time"
+
+
+def test_errors_cover_the_truth():
+    """z of 200 means of 4 chains has deviation 1: within 0.8 to 1.2 but for 7e-5."""
+    lines = [average(autoregression(4, 1500, seed)) for seed in range(200)]
+    z = np.array([line["mean"] / line["error"] for line in lines])
+    assert 0.8 < z.std() < 1.2
+    naive = np.array([line["mean"] / (line["std"] / np.sqrt(line["rows"])) for line in lines])
+    assert naive.std() > 3, "errors without correlations would be caught"
+
+
+def test_short_chains_say_how_long_they_must_be():
+    line = average(autoregression(2, 300, 1))
+    assert np.isnan(line["autocorrelation_steps"])
+    assert line["note"].startswith("autocorrelation time: needs ") and "rows a chain" in line["note"]
+    assert average(np.ones((2, 50)))["note"] == "never changes"
+    assert average(np.ones((2, 3)))["note"] == "fewer than 4 rows"
+
+
+def test_weights_turn_a_biased_law_into_the_target():
+    """Draws of N(1, 1) with weight exp(-x + 1/2) are draws of N(0, 1): mean 0, variance 1."""
+    z = []
+    for seed in range(100):
+        draws = 1.0 + np.random.default_rng(seed).standard_normal((4, 500))
+        line = average(draws, 7.0 * np.exp(0.5 - draws))
+        z.append(line["mean"] / line["error"])
+        if seed == 0:
+            assert line["std"] == pytest.approx(1.0, abs=0.15)
+            assert np.isnan(line["r_hat"])
+    assert abs(np.mean(z)) < 5.5 / np.sqrt(100) and 0.7 < np.std(z) < 1.4
+    equal = average(draws, np.full(draws.shape, 2.0))
+    assert equal == average(draws), "equal weights are none"
+
+
+def test_rows_without_weight_count_for_nothing():
+    draws = np.random.default_rng(1).standard_normal((2, 400))
+    weights = (np.arange(400) % 2 == 0) * np.ones((2, 1))
+    spoiled = np.where(weights > 0, draws, np.nan)
+    assert average(spoiled, weights)["mean"] == pytest.approx(draws[:, ::2].mean())
+
+
+def test_by_walker_burnin_and_thin(run):
+    table = averages(run, ["potential"], by="walker", burnin=100_000, thin=5)
+    assert table["walker"].tolist() == [0, 1, 2, 3]
+    rows = run.run_info
+    one = rows[(rows["walker"] == 2) & (rows["step"] > 100_000)]["potential"].to_numpy()[::5]
+    assert table["mean"][2] == pytest.approx(one.mean())
+    assert table["rows"][2] == len(one) == 2000
+    own = averages(run, {"half": lambda rows: rows["potential"] / 2})
+    assert own["mean"][0] == pytest.approx(rows[rows["step"] > 1000]["potential"].mean() / 2)
+
+
+def test_by_rung(tmp_path):
+    values = np.random.default_rng(1).standard_normal((3, 2, 100)) + np.array([0.0, 10.0, 20.0])[:, None, None]
+    step, rung, walker = np.meshgrid(np.arange(1, 101), np.arange(3), np.arange(2), indexing="ij")
+    run = made_run(tmp_path / "run", {"potential": np.zeros((1, 2))})
+    columns = {"step": step.ravel(), "walker": walker.ravel(), "potential": values.transpose(2, 0, 1).ravel()}
+    pd.DataFrame(columns | {"rung": rung.ravel()}).to_csv(run.folder / "run.csv", index=False)
+    table = averages(run, ["potential"], by="rung")
+    assert table["rung"].tolist() == [0, 1, 2]
+    np.testing.assert_allclose(table["mean"], values.mean(axis=(1, 2)))
+    assert averages(run, ["potential"])["mean"][0] == pytest.approx(values[0].mean()), "the target alone"
+
+
+def test_averages_over_stored_positions(run):
+    table = parameter_averages(run, thin=10)
+    assert table["parameter"].tolist() == ["dense/kernel[0]", "dense/kernel[1]"]
+    stored = Positions(run, thin=10).read().values
+    assert len(stored) == 4 * 1990
+    np.testing.assert_allclose(table["mean"], stored.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(table["std"], stored.std(axis=0, ddof=1))
+    square = trajectory_averages(run, {"radius": lambda positions: (positions**2).sum(axis=1)})
+    assert abs(square["mean"][0] - 2.0) < 5.5 * square["error"][0]
+
+
+def test_positions_in_blocks(run, monkeypatch):
+    whole = Positions(run, thin=7, walker=1).read()
+    monkeypatch.setattr("tati_re.analysis.positions.BLOCK_BYTES", 8 * 6 * 1000)
+    pieces = list(Positions(run, thin=7, walker=1).blocks())
+    assert len(pieces) > 50
+    np.testing.assert_array_equal(np.concatenate([piece.values for piece in pieces]), whole.values)
+    assert set(whole.walker) == {1} and (np.diff(whole.step) == 70).all()
+    with pytest.raises(InputError, match="no such walker"):
+        Positions(run, walker=9).read()
+    with pytest.raises(InputError, match="No positions are left"):
+        Positions(run, burnin=10**7).read()
+
+
+def test_bad_input(run):
+    with pytest.raises(InputError, match=r"no column 'potentil'\. Did you mean 'potential'"):
+        averages(run, ["potentil"])
+    with pytest.raises(InputError, match="no temperature ladder"):
+        averages(run, by="rung")
+    with pytest.raises(InputError, match="thin keeps every k-th row"):
+        averages(run, thin=0)
+    with pytest.raises(InputError, match="No rows are left after the burn-in"):
+        averages(run, burnin=10**7)
+
+
+def test_autocorrelation_function_and_its_figure(tmp_path):
+    series = autoregression(8, 50_000, 5)
+    function = autocorrelation_function(series, 10)
+    np.testing.assert_allclose(function, PHI ** np.arange(11), atol=0.02)
+    figure = plot_autocorrelation({"x": series, "still": np.ones((2, 9))}, 10.0, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    words = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert len(words) == 1 and words[0].startswith("x: 1") and words[0].endswith(" steps")
+    short = plot_autocorrelation({"x": series[:, :200]}).axes[0].get_legend().get_texts()[0].get_text()
+    assert short.endswith("or more: the run is too short to tell")
+
+
+def test_the_command(run, tmp_path, capsys):
+    assert analyse.main([str(run.folder), "--output", str(tmp_path / "out"), "--num-eigenpairs", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "ess_bulk" in shown and "flat, slow" not in shown and "written to" in shown
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"averages.csv", "autocorrelation.png", "covariance.csv", "covariance.npz", "spectrum.png"}
+    table = pd.read_csv(tmp_path / "out" / "averages.csv")
+    np.testing.assert_allclose(table["mean"], averages(run)["mean"])
+    arguments = [str(run.folder), "--what", "parameters", "--by", "walker", "--quiet", "--no-figures", "--thin", "2"]
+    assert analyse.main([*arguments, "--output", str(tmp_path / "more")]) == 0
+    assert capsys.readouterr().out == ""
+    assert len(pd.read_csv(tmp_path / "more" / "parameters.csv")) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "tati-analyse needs a run folder"),
+        (["{run}", "--what", "averges"], "--what is not known. Did you mean 'averages'?"),
+        (["{run}", "--thin", "0"], "--thin is out of range"),
+        (["{run}", "--burnin", "x"], "--burnin has the wrong type"),
+        (["{run}", "--to", "excel"], "--to is not known"),
+        (["{run}", "--by", "day"], "--by is not known"),
+        (["{run}x"], "There is no run folder"),
+        (["{run}", "{run}", "--output", "o"], "two of the runs have the same name"),
+    ],
+)
+def test_the_command_refuses_in_one_line(run, arguments, sentence, capsys):
+    assert analyse.main([argument.format(run=run.folder) for argument in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and sentence in captured.err
+
+
+def test_help_is_quick():
+    program = "import json, sys\nfrom tati_re.cli.analyse import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n"
+    program += (
+        "    print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules} & {'tensorflow', 'pandas', 'numpy'})))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+    assert "modules:" in done.stdout
+
+
+def test_analysis_does_not_load_tensorflow(run):
+    program = (
+        f"import sys\nfrom tati_re.cli.analyse import main\nmain([{str(run.folder)!r}, '--quiet', '--no-figures'])\n"
+    )
+    program += "sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
