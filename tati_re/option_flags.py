@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import types
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from tati_re.patterns import is_table
+from tati_re.patterns import toml as inline_table
 from tati_re.stages import METAVAR, Stage, toml
 
 _METAVARS = {str: "TEXT", int: "N", float: "X"}
@@ -33,6 +35,12 @@ def _bounds(metadata: Iterable[Any]) -> str:
 
 def _words(annotation: Any, metadata: Iterable[Any]) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if is_table(metadata):
+        # One table says what the values of all of them are.
+        plain = [part for part in arguments if get_origin(part) is not dict]
+        return " or ".join(_words(part, ()) for part in plain) + ", or a table of pattern = value"
+    if origin is Annotated:
+        return _words(arguments[0], [c for m in arguments[1:] for c in getattr(m, "metadata", [m])])
     if origin is Literal:
         names = [f"'{value}'" if isinstance(value, str) else str(value) for value in arguments]
         return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " or " + names[-1]
@@ -100,6 +108,13 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
         )
         return
     names = choices(field)
+    if is_table(field.metadata):
+        kind = "NAME" if names else "X"
+        shown = (f"{kind}|PATTERN={kind}",) * 2
+        group.add_argument(
+            flag(name), dest=name, nargs="+", action=_OneOrMore, metavar=shown, default=argparse.SUPPRESS, help=text
+        )
+        return
     if list[str] in get_args(field.annotation):
         group.add_argument(
             flag(name), dest=name, nargs="+", action=_OneOrMore, metavar="TEXT", default=argparse.SUPPRESS, help=text
@@ -118,6 +133,8 @@ def toml_line(name: str, value: Any) -> str:
     """Returns `name = value` as TOML, or a comment where the option is not set, since TOML has no none."""
     if value is None:
         return f"# {name} is not set"
+    if isinstance(value, Mapping):
+        return f"{name} = {inline_table(value)}"
     if isinstance(value, list):
         if value and isinstance(value[0], Stage):
             return f"{name} = {toml(value)}"

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from tati_re.patterns import by_pattern
+from tati_re.patterns import by_pattern
 from tati_re.stages import ALL, FORM, Stage
 
 GROUPS = {
@@ -27,6 +28,10 @@ OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
 
 Units = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(gt=0)]
+Positive = by_pattern(Annotated[float, Field(gt=0)])
+NotNegative = by_pattern(Annotated[float, Field(ge=0)])
+Wall = by_pattern(float | None)
+PriorName = by_pattern(Literal["gaussian", "laplace", "student_t", "box", "none"])
 Positive = by_pattern(Annotated[float, Field(gt=0)])
 NotNegative = by_pattern(Annotated[float, Field(ge=0)])
 Wall = by_pattern(float | None)

@@ -250,4 +250,4 @@ def _nothing_confines(manifest: dict[str, Any]) -> bool:
 
 
 def _has_walls(manifest: dict[str, Any]) -> bool:
-    return manifest.get("prior", {}).get("prior") == "box"
+    return bool(manifest.get("prior_walled", manifest.get("prior", {}).get("prior") == "box"))

@@ -1,0 +1,106 @@
+"""Options with one value for all parameters, or a table of patterns and values: `1 */bias=10`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BeforeValidator
+
+from tati_re.errors import InputError, nearest
+
+ALL = "*"
+
+
+class _Table(BeforeValidator):
+    """Marks an option that may be a table, and reads what was typed."""
+
+
+def by_pattern(kind: Any) -> Any:
+    """The type of an option that is of some kind, or a table of pattern -> value of that kind."""
+    return Annotated[kind | dict[str, _without_none(kind)], _Table(_read)]
+
+
+def is_table(metadata: Sequence[Any]) -> bool:
+    """Whether an option with these annotations may be a table."""
+    return any(isinstance(each, _Table) for each in metadata)
+
+
+def _without_none(kind: Any) -> Any:
+    parts = [part for part in get_args(kind) if part is not type(None)]
+    return parts[0] if type(None) in get_args(kind) and get_origin(kind) is not Annotated else kind
+
+
+def _read(given: Any) -> Any:
+    """`["1", "*/bias=10"]` as a table; a value without a pattern stands for all; anything else as it is."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        return given
+    if not any("=" in text for text in texts):
+        return given if len(texts) != 1 else texts[0]
+    table = {}
+    for text in texts:
+        pattern, equals, value = text.rpartition("=")
+        table[pattern if equals else ALL] = value
+    return table
+
+
+def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> list:
+    """The value of an option for each tensor: a value for all, or a table of patterns, of which the last that matches
+    counts; where none does, the option's default.
+
+    A pattern is a tensor's name or the end of it after a slash, with `*` and `?` as in file names: `*/bias`, `bias`,
+    `dense_1/*`.
+
+    Args:
+        option: Its name.
+        value: A value, or a mapping of patterns to values.
+        default: The option's default.
+        names: Of the tensors.
+
+    Returns:
+        One value for each tensor.
+
+    Raises:
+        InputError: A pattern matches no tensor.
+
+    Example:
+        >>> by_tensor("prior_std", {"bias": 10.0}, 1.0, ["dense/kernel", "dense/bias"])
+        [1.0, 10.0]
+    """
+    if not isinstance(value, Mapping):
+        return [value] * len(names)
+    found = [default] * len(names)
+    for pattern, own in value.items():
+        hits = [i for i, name in enumerate(names) if matches(pattern, name)]
+        if not hits:
+            raise InputError(
+                f"{option}: no tensor of the model matches the pattern.{nearest(pattern, names)}",
+                received=repr(pattern),
+                expected=f"a pattern for {', '.join(names[:4])}{', ...' if len(names) > 4 else ''}",
+            )
+        for i in hits:
+            found[i] = own
+    return found
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern means a tensor."""
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}")
+
+
+def in_words(value: Any) -> str | None:
+    """A table in words: `1, 10 for */bias`; `None` for a value that is none."""
+    if not isinstance(value, Mapping):
+        return None
+    shown = {p: f"{own:g}" if isinstance(own, float) else str(own) for p, own in value.items()}
+    return ", ".join(own if pattern == ALL else f"{own} for {pattern}" for pattern, own in shown.items())
+
+
+def toml(table: Mapping[str, Any]) -> str:
+    """A table as TOML, inline, so that other options may follow it."""
+    import tomli_w
+
+    entries = [tomli_w.dumps({pattern: value}).strip() for pattern, value in table.items()]
+    return f"{{ {', '.join(entries)} }}"

@@ -1,0 +1,165 @@
+"""What a prior is, and the widths that its parameters have."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.models.backend import tf
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """What a prior is; positions have shape `(walkers, parameters)`.
+
+    A prior with walls, at which `confine` reflects, says so by `walled = True`.
+
+    Attributes:
+        proper: The prior can be normalised, so that it confines U in every direction.
+    """
+
+    proper: bool
+
+    def log_prob(self, position) -> tf.Tensor:
+        """log prior density, `(walkers,)`, float64, normalisation included."""
+
+    def gradient(self, position) -> tf.Tensor | None:
+        """∇V = -∇ log prior where it is finite, `(walkers, parameters)`; `None` where it vanishes everywhere."""
+
+    def confine(self, position, momentum):
+        """Reflects position and momentum (or `None`) at the walls."""
+
+    def sample(self, shape: tuple[int, int], seed: int):
+        """Independent draws from the prior, numpy, `(walkers, parameters)`."""
+
+    def from_normal(self, normal) -> tf.Tensor:
+        """Draws from the prior, made of standard normal numbers of the same shape."""
+
+    def get_config(self) -> dict: ...
+
+    def __str__(self) -> str: ...
+
+
+class ScaleFamily:
+    """Independent laws of one shape, θ_i = s_i x with x of a standard law; families name `option`, `what`, `constant`.
+
+    Attributes:
+        scale: s, a float, or `(parameters,)`, float64.
+        num_parameters: P, or `None` where one number stands for all.
+    """
+
+    proper = True
+    walled = False
+    name: str
+    option: str
+    what: str
+    constant: float
+
+    def __init__(self, scale, fan_in=None, words: str | None = None) -> None:
+        self.width = Width(self.option, self.what, scale, fan_in, words)
+        self.scale, self.num_parameters = self.width.values, self.width.num_parameters
+
+    def log_prob(self, position) -> tf.Tensor:
+        standard = self.standard_potential(tf.cast(position, tf.float64) / self.scale)
+        return -tf.reduce_sum(standard, axis=-1) - self.width.sum_of_logarithms(self.constant, position)
+
+    def gradient(self, position) -> tf.Tensor | None:
+        inverse = tf.constant(1 / self.scale, position.dtype)
+        return inverse * self.standard_gradient(position * inverse)
+
+    def confine(self, position, momentum):
+        return position, momentum
+
+    def sample(self, shape: tuple[int, int], seed: int):
+        return self.scale * self.standard_draws(generator(seed), shape)
+
+    def from_normal(self, normal) -> tf.Tensor:
+        return tf.constant(self.scale, normal.dtype) * self.standard_from_normal(normal)
+
+    def get_config(self) -> dict:
+        return {"prior": self.name, **self.width.config()}
+
+    def standard_potential(self, x) -> tf.Tensor:
+        """-log of the standard density without its constant, entry by entry, float64."""
+        raise NotImplementedError
+
+    def standard_gradient(self, x) -> tf.Tensor:
+        """Its slope, in the type of x."""
+        raise NotImplementedError
+
+    def standard_draws(self, generator, shape) -> np.ndarray:
+        raise NotImplementedError
+
+    def standard_from_normal(self, normal) -> tf.Tensor:
+        """x with the same part of the standard law below it as the normal number has."""
+        raise NotImplementedError
+
+    def quantile(self, score: np.ndarray) -> np.ndarray:
+        """The same for numpy arrays."""
+        raise NotImplementedError
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        """The normal number that belongs to x: undoes `quantile`."""
+        raise NotImplementedError
+
+
+class Width:
+    """A number above 0 for each parameter, or one for all of them.
+
+    Args:
+        option: Its name, for sentences.
+        what: What it is, in words.
+        given: A number, or `(parameters,)`.
+        fan_in: k of each parameter: the values are given/sqrt(k). Default: none.
+        words: How it is described. Default: by the numbers.
+
+    Attributes:
+        values: A float, or `(parameters,)`, float64.
+        num_parameters: P, or `None` where one number stands for all.
+    """
+
+    def __init__(self, option: str, what: str, given, fan_in=None, words: str | None = None) -> None:
+        self.option, self.given, self.fan_in = option, np.asarray(given, np.float64), fan_in is not None
+        self.words = words
+        wrong = f"{option}: not {what}."
+        if self.given.ndim > 1:
+            raise InputError(wrong, f"shape {self.given.shape}", "a number, or one for each parameter")
+        if not (self.given.size and np.all((self.given > 0) & np.isfinite(self.given))):
+            found = self.given.tolist() if self.given.ndim == 0 else f"{self.given.min(initial=np.inf)} among them"
+            raise InputError(wrong, received=found, expected="a finite number above 0")
+        values = self.given if fan_in is None else self.given / np.sqrt(np.asarray(fan_in, np.float64))
+        self.num_parameters = None if values.ndim == 0 else len(values)
+        self.values = float(values) if values.ndim == 0 else values
+
+    def sum_of_logarithms(self, factor: float, position) -> float:
+        """Sum over the parameters of log(factor value)."""
+        if self.num_parameters is None:
+            return position.shape[-1] * math.log(factor * self.values)
+        return float(np.sum(np.log(factor * self.values)))
+
+    def config(self) -> dict:
+        """One number, or the least and the greatest of one a parameter, and how they are scaled."""
+        number = float(self.given) if self.given.ndim == 0 else [float(self.given.min()), float(self.given.max())]
+        return {self.option: number, **({"prior_scaling": "fan_in"} if self.fan_in else {})}
+
+    def __str__(self) -> str:
+        scaled = "/sqrt(k), k = fan-in + 1 of its layer" if self.fan_in else ""
+        if self.words is not None:
+            return f"({self.words}){scaled}" if scaled else self.words
+        if self.given.ndim == 0:
+            return f"{self.given:g}{scaled}"
+        return f"of its own for each parameter, {self.values.min():g} to {self.values.max():g}"
+
+    def both_sides(self) -> str:
+        """The lower and the upper wall."""
+        if self.given.ndim:
+            return f"bounds {self}"
+        return f"-{self.given:g}{'/sqrt(k)' if self.fan_in else ''} and {self}"
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Random numbers of `sample`."""
+    return np.random.default_rng([seed, 0x5052])

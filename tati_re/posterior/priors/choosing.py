@@ -1,0 +1,142 @@
+"""From options to the prior of a model: by name, width and walls, for all parameters or by pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.models.fan_in import fan_in_plus_one
+from tati_re.option_table import OPTIONS
+from tati_re.patterns import by_tensor, in_words
+from tati_re.posterior.priors.base import Prior
+from tati_re.posterior.priors.families import Flat, Gaussian, Laplace, StudentT
+from tati_re.posterior.priors.product import Product
+from tati_re.posterior.priors.soft import SoftWalls
+from tati_re.posterior.priors.walls import Box, HardWalls
+
+FAMILIES = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT, "box": Box}
+_USED = {
+    "prior_std": {"gaussian"},
+    "prior_scale": {"laplace", "student_t"},
+    "prior_degrees": {"student_t"},
+    "prior_bound": {"box"},
+}
+"""The families that an option of the prior is about."""
+_TABLES = ("prior", *_USED)
+_WALLS = ("lower_wall", "upper_wall", "prior_lower_boundary", "prior_upper_boundary", "prior_factor", "prior_power")
+
+
+class _Chosen(NamedTuple):
+    """What the options say about one tensor; no wall is `None`."""
+
+    prior: str
+    prior_std: float
+    prior_scale: float
+    prior_degrees: float
+    prior_bound: float
+    lower_wall: float | None
+    upper_wall: float | None
+    prior_lower_boundary: float | None
+    prior_upper_boundary: float | None
+    prior_factor: float
+    prior_power: float
+
+    @property
+    def kind(self) -> tuple:
+        """What is one object for neighbouring tensors: widths and walls may differ inside of it."""
+        soft = self.prior_lower_boundary is not None or self.prior_upper_boundary is not None
+        hard = self.lower_wall is not None or self.upper_wall is not None
+        return self.prior, self.prior_degrees if self.prior == "student_t" else None, soft, hard
+
+
+def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Prior:
+    """The prior that options name.
+
+    Args:
+        options: `prior`, `prior_std`, `prior_scale`, `prior_degrees`, `prior_bound`, `prior_scaling`, and the walls.
+        names: Of the model's tensors, such as `dense/kernel`.
+        shapes: Theirs, in the order of the flat vector.
+
+    Raises:
+        InputError: A pattern matches no tensor, there is nothing to scale, or walls that are none.
+    """
+    sizes = [math.prod(shape) for shape in shapes]
+    columns = {
+        name: by_tensor(name, getattr(options, name), OPTIONS[name].default, names) for name in (*_TABLES, *_WALLS)
+    }
+    chosen = [_Chosen(**{name: column[i] for name, column in columns.items()}) for i in range(len(names))]
+    fans = None
+    if options.prior_scaling == "fan_in":
+        if all(each.prior == "none" for each in chosen):
+            raise InputError("prior_scaling: there is no prior to scale.", "prior none", "prior gaussian or box")
+        fans = np.split(fan_in_plus_one(names, shapes), np.cumsum(sizes)[:-1])
+    runs: list[list[int]] = []
+    for i, each in enumerate(chosen):
+        if runs and chosen[runs[-1][0]].kind == each.kind:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    parts = [
+        _one(
+            [chosen[i] for i in run],
+            [sizes[i] for i in run],
+            None if fans is None else np.concatenate([fans[i] for i in run]),
+            options,
+        )
+        for run in runs
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return Product(parts, [sum(sizes[i] for i in run) for run in runs], [[names[i] for i in run] for run in runs])
+
+
+def _one(chosen: Sequence[_Chosen], sizes: Sequence[int], fan_in, options) -> Prior:
+    """The prior of neighbouring tensors that have one kind of it."""
+
+    def of(name: str, absent: float | None = None):
+        values = [absent if getattr(each, name) is None else getattr(each, name) for each in chosen]
+        return values[0] if len(set(values)) == 1 else np.repeat(values, sizes)
+
+    family, degrees, soft, hard = chosen[0].kind
+    if family == "none":
+        prior: Any = Flat()
+    else:
+        option = FAMILIES[family].option
+        words = in_words(getattr(options, option)) if np.ndim(of(option)) else None
+        also = {} if degrees is None else {"degrees": degrees}
+        prior = FAMILIES[family](of(option), fan_in=fan_in, words=words, **also)
+    if soft:
+        ends = of("prior_lower_boundary", -math.inf), of("prior_upper_boundary", math.inf)
+        prior = SoftWalls(prior, of("prior_factor"), of("prior_power"), *ends)
+    if hard:
+        if soft:
+            raise InputError(
+                "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other.",
+                received="lower_wall or upper_wall beside them",
+                expected="one kind of walls for a parameter",
+            )
+        prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))
+    return prior
+
+
+def unused_prior_options(options) -> list[str]:
+    """Options of the prior that were given and that no parameter uses."""
+    families = set(options.prior.values()) | {"gaussian"} if isinstance(options.prior, Mapping) else {options.prior}
+    unused = [name for name, used in _USED.items() if name in options.explicit and not used & families]
+    soft = options.prior_lower_boundary is not None or options.prior_upper_boundary is not None
+    return unused + [n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft]
+
+
+def check_prior(prior: Prior, num_parameters: int) -> None:
+    """Refuses a prior with one number a parameter that was made for another model.
+
+    Raises:
+        InputError: It has another number of parameters.
+    """
+    has = getattr(prior, "num_parameters", None)
+    if has not in (None, num_parameters):
+        raise InputError("prior: made for another number of parameters.", received=has, expected=num_parameters)

@@ -1,0 +1,205 @@
+"""Priors without walls: Gaussian, Laplace, Student-t, and none."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.models.backend import tf
+from tati_re.posterior.priors.base import ScaleFamily
+from tati_re.posterior.priors.quantiles import NormalMap
+
+
+class Gaussian(ScaleFamily):
+    """Independent Gaussians N(0, s_i²), V = sum of θ_i²/(2 s_i²) + log(s_i sqrt(2π)).
+
+    Args:
+        std: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
+        fan_in: k of each parameter, `(parameters,)`: s_i = std/sqrt(k_i). Default: none.
+        words: How the widths are described. Default: by the numbers.
+
+    Raises:
+        InputError: A standard deviation is not above 0.
+
+    Example:
+        >>> str(Gaussian(2.0))
+        'a Gaussian of standard deviation 2'
+    """
+
+    name, option, what = "gaussian", "prior_std", "a standard deviation"
+    constant = math.sqrt(2 * math.pi)
+
+    def __init__(self, std=1.0, fan_in=None, words: str | None = None) -> None:
+        super().__init__(std, fan_in, words)
+        self.std = self.scale
+
+    def standard_potential(self, x):
+        return tf.square(x) / 2
+
+    def gradient(self, position) -> tf.Tensor:
+        return position * tf.constant(1 / self.scale**2, position.dtype)
+
+    def standard_draws(self, generator, shape):
+        return generator.standard_normal(shape)
+
+    def standard_from_normal(self, normal):
+        return normal
+
+    def quantile(self, score):
+        return score
+
+    def score(self, x):
+        return x
+
+    def __str__(self) -> str:
+        return f"a Gaussian of standard deviation {self.width}"
+
+
+class Laplace(ScaleFamily):
+    """Independent Laplace laws, V = sum of abs(θ_i)/b_i + log(2 b_i).
+
+    The variance is 2 b². The slope jumps at 0: schemes with a Metropolis test stay exact, splittings keep their order
+    elsewhere and see a kink of height 2/b there, so that hω counts less than h/b beside the width of the posterior.
+
+    Args:
+        scale: b, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
+        fan_in: k of each parameter, `(parameters,)`: b_i = scale/sqrt(k_i). Default: none.
+        words: How the scales are described. Default: by the numbers.
+
+    Raises:
+        InputError: A scale is not above 0.
+
+    Example:
+        >>> str(Laplace(0.5))
+        'a Laplace law of scale 0.5'
+    """
+
+    name, option, what, constant = "laplace", "prior_scale", "a scale", 2.0
+
+    def __init__(self, scale=1.0, fan_in=None, words: str | None = None) -> None:
+        super().__init__(scale, fan_in, words)
+
+    def standard_potential(self, x):
+        return tf.abs(x)
+
+    def standard_gradient(self, x):
+        return tf.sign(x)
+
+    def standard_draws(self, generator, shape):
+        return generator.laplace(size=shape)
+
+    def standard_from_normal(self, normal):
+        tail = tf.math.erfc(tf.abs(normal) * tf.constant(math.sqrt(0.5), normal.dtype))
+        return -tf.sign(normal) * tf.math.log(tf.maximum(tail, tf.constant(1e-37, normal.dtype)))
+
+    def quantile(self, score):
+        from scipy.special import log_ndtr
+
+        return np.sign(score) * -(log_ndtr(-np.abs(score)) + math.log(2))
+
+    def score(self, x):
+        from scipy.special import ndtri_exp
+
+        return -np.sign(x) * ndtri_exp(-np.abs(x) - math.log(2))
+
+    def __str__(self) -> str:
+        return f"a Laplace law of scale {self.width}"
+
+
+class StudentT(ScaleFamily):
+    """Independent Student-t laws, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a constant.
+
+    The variance is s² ν/(ν - 2) for ν above 2, else infinite; ν = 1 is the Cauchy law. At the temperature T the prior
+    by itself, exp(-V/T), can be normalised while T is below ν + 1.
+
+    Args:
+        scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
+        degrees: ν, degrees of freedom, above 0. Default: 3.
+        fan_in: k of each parameter, `(parameters,)`: s_i = scale/sqrt(k_i). Default: none.
+        words: How the scales are described. Default: by the numbers.
+
+    Raises:
+        InputError: A scale or ν is not above 0.
+
+    Example:
+        >>> str(StudentT(0.5, 4.0))
+        'a Student-t law of 4 degrees of freedom and scale 0.5'
+    """
+
+    name, option, what = "student_t", "prior_scale", "a scale"
+
+    def __init__(self, scale=1.0, degrees: float = 3.0, fan_in=None, words: str | None = None) -> None:
+        if not (degrees > 0 and math.isfinite(degrees)):
+            raise InputError("prior_degrees: no degrees of freedom.", degrees, "a finite number above 0")
+        super().__init__(scale, fan_in, words)
+        self.degrees = nu = float(degrees)
+        self.constant = math.exp(math.lgamma(nu / 2) - math.lgamma((nu + 1) / 2)) * math.sqrt(nu * math.pi)
+        self._map: NormalMap | None = None
+
+    def standard_potential(self, x):
+        return (self.degrees + 1) / 2 * tf.math.log1p(tf.square(x) / self.degrees)
+
+    def standard_gradient(self, x):
+        return (self.degrees + 1) * x / (self.degrees + tf.square(x))
+
+    def standard_draws(self, generator, shape):
+        return generator.standard_t(self.degrees, shape)
+
+    def standard_from_normal(self, normal):
+        if self._map is None:
+            # Interpolated in asinh x, which grows no faster than the logarithm of the tails.
+            self._map = NormalMap(np.arcsinh(self.quantile(NormalMap.nodes))[None])
+        return tf.cast(tf.sinh(self._map(normal)), normal.dtype)
+
+    def quantile(self, score):
+        from scipy.special import ndtr, stdtrit
+
+        return np.sign(score) * -stdtrit(self.degrees, ndtr(-np.abs(score)))
+
+    def score(self, x):
+        from scipy.special import ndtri, stdtr
+
+        return -np.sign(x) * ndtri(stdtr(self.degrees, -np.abs(x)))
+
+    def get_config(self) -> dict:
+        return {**super().get_config(), "prior_degrees": self.degrees}
+
+    def __str__(self) -> str:
+        return f"a Student-t law of {self.degrees:g} degrees of freedom and scale {self.width}"
+
+
+class Flat:
+    """No prior: V = 0. Improper, so that directions in which the loss is flat have no equilibrium.
+
+    Example:
+        >>> Flat().proper
+        False
+    """
+
+    name = "none"
+    proper = False
+    walled = False
+    num_parameters = None
+
+    def log_prob(self, position) -> tf.Tensor:
+        return tf.zeros(position.shape[:1], tf.float64)
+
+    def gradient(self, position) -> None:
+        return None
+
+    def confine(self, position, momentum):
+        return position, momentum
+
+    def sample(self, shape: tuple[int, int], seed: int):
+        raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="gaussian or box")
+
+    def from_normal(self, normal) -> tf.Tensor:
+        return self.sample(normal.shape, 0)
+
+    def get_config(self) -> dict:
+        return {"prior": "none"}
+
+    def __str__(self) -> str:
+        return "none"

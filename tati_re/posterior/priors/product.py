@@ -1,0 +1,88 @@
+"""Different priors for different parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tati_re.models.backend import tf
+
+_NAMED = 3
+
+
+class Product:
+    """Independent priors of consecutive runs of parameters.
+
+    Args:
+        parts: The prior of each run.
+        sizes: How many parameters each run has.
+        names: What each run is called, names of tensors. Default: none.
+
+    Example:
+        >>> str(Product([Gaussian(1.0), Flat()], [2, 1], [["dense/kernel"], ["dense/bias"]]))
+        'a Gaussian of standard deviation 1 (dense/kernel); none (dense/bias)'
+    """
+
+    name = "product"
+
+    def __init__(self, parts: Sequence, sizes: Sequence[int], names: Sequence[Sequence[str]] = ()) -> None:
+        self.parts, self.sizes = list(parts), [int(size) for size in sizes]
+        self.names = [list(run) for run in names] or [[f"part {i}"] for i in range(len(self.parts))]
+        self.proper = all(part.proper for part in self.parts)
+        self.walled = any(getattr(part, "walled", False) for part in self.parts)
+        self.num_parameters = sum(self.sizes)
+
+    @property
+    def unconfined(self) -> list[str]:
+        """Names of what no prior confines."""
+        return [n for part, run in zip(self.parts, self.names, strict=True) if not part.proper for n in run]
+
+    def _pieces(self, values):
+        return zip(self.parts, tf.split(values, self.sizes, axis=1), strict=True)
+
+    def log_prob(self, position) -> tf.Tensor:
+        return tf.add_n([part.log_prob(piece) for part, piece in self._pieces(position)])
+
+    def gradient(self, position):
+        slopes = [(part.gradient(piece), piece) for part, piece in self._pieces(position)]
+        if all(slope is None for slope, _ in slopes):
+            return None
+        return tf.concat([tf.zeros_like(piece) if slope is None else slope for slope, piece in slopes], axis=1)
+
+    def confine(self, position, momentum):
+        if not self.walled:
+            return position, momentum
+        momenta = [None] * len(self.parts) if momentum is None else tf.split(momentum, self.sizes, axis=1)
+        moved = [part.confine(piece, p) for (part, piece), p in zip(self._pieces(position), momenta, strict=True)]
+        turned = None if momentum is None else tf.concat([p for _, p in moved], axis=1)
+        return tf.concat([piece for piece, _ in moved], axis=1), turned
+
+    def sample(self, shape: tuple[int, int], seed: int):
+        seeds = np.random.SeedSequence([seed, 0x5052]).generate_state(len(self.parts))
+        parts = zip(self.parts, self.sizes, seeds, strict=True)
+        return np.concatenate([part.sample((shape[0], size), int(s)) for part, size, s in parts], axis=1)
+
+    def from_normal(self, normal) -> tf.Tensor:
+        return tf.concat([part.from_normal(piece) for part, piece in self._pieces(normal)], axis=1)
+
+    def get_config(self) -> dict:
+        return {"prior": "product", "parts": {said: self._config(said) for said in self._grouped()}}
+
+    def _config(self, said: str) -> dict:
+        part = next(part for part in self.parts if str(part) == said)
+        return {**part.get_config(), "parameters": self._grouped()[said]}
+
+    def _grouped(self) -> dict[str, list[str]]:
+        groups: dict[str, list[str]] = {}
+        for part, run in zip(self.parts, self.names, strict=True):
+            groups.setdefault(str(part), []).extend(run)
+        return groups
+
+    def __str__(self) -> str:
+        return "; ".join(f"{said} ({_some(names)})" for said, names in self._grouped().items())
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
