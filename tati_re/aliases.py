@@ -338,6 +338,10 @@ def translated(values: Mapping[str, Any], known: Collection[str], spell: Callabl
     return Translated(result, tati, typed)
 
 
+_OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prior_scaling"}
+"""Options beside which a prior is meant; TATi's own walls need none."""
+
+
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
     """What follows from TATi's names beside what was given: its law, and the leapfrog steps of a time.
 
@@ -349,7 +353,7 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
     more: dict[str, Any] = {}
     if values.get("potential") is None and any(name in tati for name in LAW):
         more["potential"] = "mean_loss"
-        if values.get("prior") is None and not any(name.startswith("prior_") for name in values):
+        if values.get("prior") is None and not values.keys() & _OF_A_PRIOR:
             more["prior"] = _PRIOR_OF_LAW
     if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
         size = values.get("step_size", step_size)

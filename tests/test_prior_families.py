@@ -13,6 +13,7 @@ from tati_re import InputError, Simulation, priors
 from tati_re.models.backend import tf
 from tati_re.options import make_options, options_from_flags, read_toml, to_toml
 from tati_re.patterns import by_tensor, in_words
+from tati_re.posterior.priors.choosing import unconfined
 
 SCALES = np.array([0.4, 1.0, 2.5])
 NORMAL = tf.constant(np.random.default_rng(5).standard_normal((20_000, 3)))
@@ -274,3 +275,24 @@ def test_what_is_no_prior_is_refused(options, sentence):
     with pytest.raises(InputError) as caught:
         Simulation(**{**SMALL, **options}).sample()
     assert sentence in str(caught.value)
+
+
+def test_what_nothing_confines_is_said():
+    """A wall on one side, a force of strength 0 and a prior of some tensors leave directions free."""
+    bias = ["dense/bias", "dense_1/bias"]
+
+    def said(**options) -> str:
+        sim = Simulation(**SMALL, **options)
+        return " ".join(sim._system.potential(sim.options).notices())
+
+    for free in (
+        {},
+        {"lower_wall": 0.0},
+        {"prior_lower_boundary": 0.0, "prior_upper_boundary": 1.0, "prior_factor": 0.0},
+    ):
+        assert "Nothing confines U: without a prior" in said(prior="none", **free)
+    for held in ({"lower_wall": -9.0, "upper_wall": 9.0}, {"prior_lower_boundary": 0.0, "prior_upper_boundary": 0.0}):
+        assert "confines" not in said(prior="none", **held)
+    assert f"Nothing confines U along {', '.join(bias)}: " in said(prior={"bias": "none"})
+    assert unconfined(priors.Flat(), ["k", *bias], ["k", *bias]) is None
+    assert "along dense/bias, dense_1/bias" in unconfined(priors.Flat(), ["k", *bias], ["k"])

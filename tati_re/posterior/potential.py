@@ -21,6 +21,7 @@ from tati_re.posterior.example_variance import (
 from tati_re.posterior.function import combine, no_clock, part_of_rung
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
+from tati_re.posterior.priors.choosing import unconfined
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 from tati_re.samplers.functions import rows, with_rows
 from tati_re.samplers.protocol import Clock, Energy, Rung
@@ -410,10 +411,8 @@ class ModelPotential:
     def notices(self) -> list[str]:
         """Sentences that a user should read before the run."""
         said = []
-        if not self.prior.proper and self.flat.regularizer is None:
-            said.append(
-                "Nothing confines U: without a prior, directions in which the loss is flat have no equilibrium."
-            )
+        if sentence := unconfined(self.prior, self.flat.tensor_names, self.flat.regularized):
+            said.append(sentence)
         if self.convention == "posterior" and not self.loss.likelihood:
             implied = self.loss.implied_noise(int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1)
             said.append(

@@ -131,6 +131,22 @@ def unused_prior_options(options) -> list[str]:
     return unused + [n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft]
 
 
+def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -> str | None:
+    """A sentence about parameters that neither the prior nor a weight regulariser of the model confines.
+
+    Args:
+        prior: The prior of all tensors.
+        names: Of the tensors.
+        regularized: Names of those with a regulariser.
+    """
+    free = [] if prior.proper else [n for n in getattr(prior, "unconfined", names) if n not in regularized]
+    if not free:
+        return None
+    where = "Nothing confines U" if len(free) == len(names) else f"Nothing confines U along {', '.join(free[:4])}"
+    more = f" and {len(free) - 4} more" if 4 < len(free) < len(names) else ""
+    return f"{where}{more}: without a prior, directions in which the loss is flat have no equilibrium."
+
+
 def check_prior(prior: Prior, num_parameters: int) -> None:
     """Refuses a prior with one number a parameter that was made for another model.
 
