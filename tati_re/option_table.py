@@ -10,7 +10,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from tati_re.patterns import by_pattern
-from tati_re.patterns import by_pattern
 from tati_re.stages import ALL, FORM, Stage
 
 GROUPS = {
@@ -28,10 +27,6 @@ OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
 
 Units = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(gt=0)]
-Positive = by_pattern(Annotated[float, Field(gt=0)])
-NotNegative = by_pattern(Annotated[float, Field(ge=0)])
-Wall = by_pattern(float | None)
-PriorName = by_pattern(Literal["gaussian", "laplace", "student_t", "box", "none"])
 Positive = by_pattern(Annotated[float, Field(gt=0)])
 NotNegative = by_pattern(Annotated[float, Field(ge=0)])
 Wall = by_pattern(float | None)
@@ -343,6 +338,9 @@ class Options(BaseModel):
         ge=0,
     )
     trajectory_every: int = _run(100, "a row of the trajectory at each such step; 0 stores no trajectory", ge=0)
+    group_temperatures: bool = _run(
+        False, "columns of run.csv with the kinetic energy and the virial of each tensor, for tati-analyse"
+    )
     trajectory_format: Literal["auto", "csv", "h5"] = _run("auto", "auto stores more than 1,000 parameters as h5")
     directions: str | None = _run(
         None, "a .npy, .npz or .csv file of row vectors: the trajectory stores projections c0, c1, ... on them"

@@ -186,6 +186,13 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
     return run.finish(driver, carry, holder)
 
 
+def _groups_of(sim, options: Options) -> dict[str, int]:
+    """The tensors whose temperatures are recorded, with their sizes; none without `group_temperatures`."""
+    flat = sim._system.flat
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in flat.shapes]
+    return dict(zip(flat.tensor_names, sizes, strict=True)) if options.group_temperatures else {}
+
+
 class Running:
     """What a run needs, put together."""
 
@@ -196,7 +203,7 @@ class Running:
         self.potential, self.directions, self.folder, self.progress = potential, directions, folder, progress
         self.execution = execution or sim._system.execution(options)
         own = objects.get("observables")
-        self.observables = Observables(method, potential.metric_name, own, options.full_every)
+        self.observables = Observables(method, potential.metric_name, own, options.full_every, _groups_of(sim, options))
         if kind == "fit" and options.stages:
             self.stages = planned(options)
             parts = [sim._system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
@@ -366,11 +373,7 @@ class Running:
             "prior": self.potential.prior.get_config(),
             "prior_proper": self.potential.prior.proper,
             "prior_walled": getattr(self.potential.prior, "walled", False),
-            "parameters": {
-                "num": flat.num_parameters,
-                "names": flat.tensor_names,
-                "shapes": [list(shape) for shape in flat.shapes],
-            },
+            "parameters": flat.described(),
             "dataset": {
                 "name": self.sim.dataset.name,
                 "fingerprint": self.sim.dataset.fingerprint(),

@@ -20,6 +20,13 @@ ALWAYS = (
 )
 FULL = ("full_loss", "full_potential")
 AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
+OF_GROUPS = ("kinetic_energy", "virial")
+"""What `groups` are recorded for."""
+
+
+def group_column(name: str, group: str) -> str:
+    """Returns the column of run.csv with an observable of one tensor: `kinetic_energy(dense/kernel)`."""
+    return f"{name}({group})"
 
 
 class Observables:
@@ -30,22 +37,30 @@ class Observables:
         metric_name: "accuracy" for classifiers, else `None`.
         extra: The user's own: functions of the parameters `(walkers, parameters)` that return `(walkers,)`.
         full_every: Loss and potential on all data at each such step; 0: never.
+        groups: Sizes of the tensors, by name and in order, whose kinetic energies and virials are recorded too.
     """
 
     def __init__(
-        self, method, metric_name: str | None, extra: Mapping[str, Callable] | None = None, full_every: int = 0
+        self,
+        method,
+        metric_name: str | None,
+        extra: Mapping[str, Callable] | None = None,
+        full_every: int = 0,
+        groups: Mapping[str, int] | None = None,
     ) -> None:
         self.method, self.full_every = method, full_every
         self.metric_name = metric_name
         self.extra = dict(extra or {})
+        self.groups = dict(groups or {})
         conditional = [metric_name] if metric_name else []
         if method.metropolis:
             conditional.append("acceptance")
         conditional += getattr(method, "shown", ())
         conditional += FULL if full_every else ()
-        self.columns = [*ALWAYS, *conditional, *self.extra, *getattr(method, "label_names", ())]
+        of_groups = [group_column(name, group) for name in OF_GROUPS for group in self.groups]
+        self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *getattr(method, "label_names", ())]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
-        clash = set(self.extra) & {*ALWAYS, *conditional, "step", "walker"}
+        clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, "step", "walker"}
         if clash:
             raise InputError(
                 "observables: a name is taken by a column of run.csv.",
@@ -66,10 +81,11 @@ class Observables:
         gradient = tf.cast(state.gradient, tf.float64)
         undefined = tf.fill(tf.shape(state.potential), tf.constant(float("nan"), tf.float64))
         if self.method.has_momentum:
-            momentum_square = tf.reduce_sum(tf.square(tf.cast(state.momentum, tf.float64)), axis=-1)
+            squares = tf.square(tf.cast(state.momentum, tf.float64))
+            momentum_square = tf.reduce_sum(squares, axis=-1)
             kinetic, momentum_norm = 0.5 * momentum_square, tf.sqrt(momentum_square)
         else:
-            kinetic, momentum_norm = undefined, undefined
+            squares, kinetic, momentum_norm = None, undefined, undefined
         values = [
             getattr(state, "temperature", state.rung.temperature),
             getattr(state, "step_size", state.rung.step_size * getattr(state, "step_factor", 1.0)),
@@ -89,6 +105,7 @@ class Observables:
         if self.full_every:
             values += self._full(state.position, evaluate, undefined)
         values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
+        values += self._of_groups(squares, undefined) + self._of_groups(position * gradient, undefined)
         values.extend(labels)
         return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
 
@@ -103,6 +120,13 @@ class Observables:
 
         due = tf.equal(evaluate.clock.step % self.full_every, 0)
         return tf.cond(due, computed, lambda: [undefined, undefined])
+
+    def _of_groups(self, products, undefined) -> list:
+        """Half the sum of the products of each group; nan where there are none."""
+        if products is None or not self.groups:
+            return [undefined] * len(self.groups)
+        parts = tf.split(products, list(self.groups.values()), axis=-1)
+        return [0.5 * tf.reduce_sum(part, axis=-1) for part in parts]
 
     def check(self, position: tf.TensorSpec) -> None:
         """Traces the user's own functions once, so that a bad one is refused before any work starts."""
