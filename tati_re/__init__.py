@@ -14,15 +14,28 @@ from tati_re.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
     from tati_re import samplers, testing
+    from tati_re.analysis.predicting import predict
     from tati_re.engine.run_folder import load
     from tati_re.posterior import priors
     from tati_re.simulation import Simulation
 
-__all__ = ["InputError", "SamplingError", "Simulation", "__version__", "help", "load", "priors", "samplers", "testing"]
+__all__ = [
+    "InputError",
+    "SamplingError",
+    "Simulation",
+    "__version__",
+    "help",
+    "load",
+    "predict",
+    "priors",
+    "samplers",
+    "testing",
+]
 
 _LAZY = {
     "Simulation": ("tati_re.simulation", "Simulation"),
     "load": ("tati_re.engine.run_folder", "load"),
+    "predict": ("tati_re.analysis.predicting", "predict"),
     "priors": ("tati_re.posterior.priors", None),
     "samplers": ("tati_re.samplers", None),
     "testing": ("tati_re.testing", None),

@@ -168,6 +168,25 @@ class Run:
         with storing(path):
             model.save(path)
 
+    def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
+        """Predicts with the average over the posterior draws that the run stored.
+
+        Args:
+            inputs: `(n, ...)`, as in the data set. Default: the test part of the run's data.
+            labels: Right labels or values. Default: none; of the test part its own.
+            **options: `interval`, `rung`, `burnin`, `thin`, `model`, as :func:`tati_re.predict` has them.
+
+        Returns:
+            A :class:`~tati_re.analysis.predictions.ClassPrediction` or
+            :class:`~tati_re.analysis.predictions.RegressionPrediction`.
+
+        Raises:
+            InputError: The run stored no draws, or inputs or labels that do not fit.
+        """
+        from tati_re.analysis.predicting import predict
+
+        return predict(self, inputs, labels, **options)
+
     def summary(self) -> Any:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
         from tati_re.analysis.summary import summarize

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,13 +15,16 @@ from tati_re.analysis.prediction import (
     class_probabilities,
     predictive_entropy,
 )
+from tati_re.analysis.scores import auroc
 from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MARKERS = ("o", "s")
+    from tati_re.analysis.predictions import ClassPrediction
+
+_MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def plot_calibration(
@@ -69,11 +73,71 @@ def plot_calibration(
     return figure
 
 
-def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], names: tuple[str, str]) -> None:
+def plot_classes(
+    predictions: Mapping[str, ClassPrediction],
+    outside: Mapping[str, ClassPrediction] | None = None,
+    path: str | os.PathLike[str] | None = None,
+    num_bins: int = 10,
+) -> Figure:
+    """Draws how far several predictions of the same labelled inputs can be believed.
+
+    Left: their reliability, with the examples per bin. Right: the predictive entropy of each, of right and wrong
+    predictions; with predictions of other inputs, of both, and how well the entropy tells them apart.
+
+    Args:
+        predictions: By name, with labels.
+        outside: Of inputs unlike those of the training, by the same names. Default: none.
+        path: PNG file to write. Default: None, no file.
+        num_bins: Bins of the confidence. Default: 10.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: No labels, or a path that cannot be written.
+    """
+    names = list(predictions)
+    figure = new_figure(9.0, max(4.8, 1.7 * len(names)))
+    left, right = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
+    left, right = left.subgridspec(2, 1, height_ratios=[3, 1]), right.subgridspec(len(names), 1)
+    reliability = figure.add_subplot(left[0])
+    counts = figure.add_subplot(left[1], sharex=reliability)
+    _draw_reliability(reliability, counts, [predictions[name].calibration(num_bins) for name in names], names)
+    panels: list[Axes] = []
+    for number, name in enumerate(names):
+        first = panels[0] if panels else None
+        panel = figure.add_subplot(right[number], sharex=first, sharey=first)
+        panels.append(panel)
+        one = predictions[name]
+        if outside is None:
+            _draw_entropy(panel, one.probabilities, one.labels, name)
+        else:
+            _draw_apart(panel, one, outside[name], name)
+        panel.tick_params(labelbottom=number == len(names) - 1)
+    panels[-1].set_xlabel("predictive entropy (nats)")
+    for axes in (reliability, counts, *panels):
+        plain(axes)
+    save(figure, path)
+    return figure
+
+
+def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, name: str) -> None:
+    edges = np.linspace(0.0, np.log(inside.probabilities.shape[1]), 31)
+    for one, word, color, filled in ((inside, "test", COLORS[0], True), (outside, "other inputs", COLORS[1], False)):
+        heights = np.histogram(np.clip(one.entropy, 0, edges[-1]), edges)[0] / len(one.entropy)
+        style = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
+        axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({len(one.entropy)})", **style)
+    area = auroc(inside.entropy, outside.entropy)
+    axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10)
+    axes.set_ylabel("part of inputs")
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
+
+
+def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], names: Sequence[str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--")
-    width = (results[0].edges[1] - results[0].edges[0]) * 0.4
+    width = (results[0].edges[1] - results[0].edges[0]) * 0.8 / len(results)
     first = 1.0
     for number, (result, name) in enumerate(zip(results, names, strict=True)):
         filled = result.count > 0
@@ -81,12 +145,12 @@ def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], name
         low, high = _wilson(result.accuracy[filled], result.count[filled])
         errors = np.maximum([result.accuracy[filled] - low, high - result.accuracy[filled]], 0)
         axes.errorbar(
-            result.confidence[filled], result.accuracy[filled], yerr=errors, color=COLORS[number],
-            marker=_MARKERS[number], markersize=5, linewidth=0.8, elinewidth=1.2,
+            result.confidence[filled], result.accuracy[filled], yerr=errors, color=COLORS[number % len(COLORS)],
+            marker=_MARKERS[number % len(_MARKERS)], markersize=5, linewidth=0.8, elinewidth=1.2,
             label=f"{name}, calibration error {result.error:.3f}",
         )  # fmt: skip
-        middle = 0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5) * width
-        counts.bar(middle, result.count, width=width, color=COLORS[number])
+        middle = 0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(results) - 1)) * width
+        counts.bar(middle, result.count, width=width, color=COLORS[number % len(COLORS)])
     axes.set_ylabel("part predicted right")
     axes.set_xlim(max(0.0, first - 0.03), 1.03)
     axes.set_ylim(-0.03, 1.05)

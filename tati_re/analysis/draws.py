@@ -1,0 +1,89 @@
+"""Stored positions as draws of one temperature that predictions are averaged over: weighted, in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.positions import Positions
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    from tati_re.engine.run import Run
+
+
+class Draws:
+    """The rows of a run's trajectory that are draws of one rung of its ladder and have a weight.
+
+    Args:
+        run: The run, as `tati_re.load(folder)` returns it.
+        rung: Of the ladder, counted from the target, 0. Default: 0.
+        burnin: Steps to leave out. Default: None, the run's own burn-in, which is not stored anyway.
+        thin: Each so many of the stored positions of a walker. Default: 1, all.
+
+    Attributes:
+        step: Of each draw, `(draws,)`.
+        walker: Likewise.
+        weight: What a draw counts in averages, above 0; 1 where the run has no weights.
+        loss: The column `loss` of the trajectory: on the step's mini-batch.
+
+    Raises:
+        InputError: The run stored no trajectory, projections instead of parameters, or no draw of this rung.
+    """
+
+    def __init__(self, run: Run, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
+        if run.manifest.get("kind") == "fit":
+            raise InputError(f"{run.folder} is the run of an optimizer.", expected="a run that sampled")
+        self._positions = Positions(run, burnin, thin, rung=rung)
+        if self._positions.projected:
+            raise InputError(f"The run {run.folder} stored projections, not parameters.")
+        found = []
+        for block in self._positions.blocks():
+            weight = np.ones(len(block.step)) if block.weight is None else block.weight
+            kept = weight > 0
+            found.append((block.step[kept], block.walker[kept], weight[kept], block.loss[kept]))
+        self.step, self.walker, self.weight, self.loss = (np.concatenate(part) for part in zip(*found, strict=True))
+        if not len(self.step):
+            raise InputError(f"No stored position of {run.folder} has a weight at rung {rung}.")
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields the number of the first draw of a block and its parameters, `(up to most, parameters)`."""
+        done = 0
+        for block in self._positions.blocks():
+            values = block.values if block.weight is None else block.values[block.weight > 0]
+            for first in range(0, len(values), most):
+                part = values[first : first + most]
+                yield done + first, part
+            done += len(values)
+
+
+class Members:
+    """Fixed vectors of parameters in place of draws: an optimum, or the members of an ensemble.
+
+    Args:
+        vectors: `(members, P)`, or `(P,)`.
+        walkers: Number of the walker of each, for its moving statistics. Default: 0.
+    """
+
+    def __init__(self, vectors: np.ndarray, walkers: np.ndarray | None = None) -> None:
+        self._vectors = np.atleast_2d(vectors)
+        count = len(self._vectors)
+        self.walker = np.zeros(count, np.int64) if walkers is None else np.asarray(walkers)
+        self.step, self.weight = np.zeros(count, np.int64), np.ones(count)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def first(self) -> Members:
+        """The first of them alone."""
+        return Members(self._vectors[:1], self.walker[:1])
+
+    def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
+        """As `Draws.blocks`."""
+        for first in range(0, len(self), most):
+            yield first, self._vectors[first : first + most]

@@ -1,0 +1,102 @@
+"""Inputs to predict, from a file: with labels or without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.data.contents import Contents
+from tati_re.data.loading import load_data
+from tati_re.data.sources import TABLES, Reading, read_source
+from tati_re.data.tables import Choice
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    from tati_re.engine.run import Run
+
+NOISE = "noise"
+"""In place of a file of other inputs: uniform random numbers, each input within the range that it has."""
+
+
+def read_inputs(source: str, run: Run) -> tuple[np.ndarray, np.ndarray | None]:
+    """Reads inputs as those that a run was trained on, and their labels where the file has them.
+
+    Of a table the columns are taken that the run's inputs have by name; labels are the run's `label_columns`, else all
+    that start with `label`, else the only column that is left. A `.npy` file, and an NPZ file of one array, hold
+    inputs. Of files and sets with a test part that part is taken.
+
+    Args:
+        source: A file, or the name of a built-in set.
+        run: The run.
+
+    Returns:
+        Inputs `(n, ...)`, and labels or None.
+
+    Raises:
+        InputError: A file that cannot be read, or that lacks a column.
+    """
+    path, options = Path(source).expanduser(), run.manifest.get("options", {})
+    if path.suffix == ".npy" and path.is_file():
+        return _array(path), None
+    if path.suffix in TABLES and path.is_file():
+        return _from_table(path, run)
+    if path.suffix == ".npz" and path.is_file():
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                if len(file.files) == 1:
+                    return file[file.files[0]], None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read as an NPZ file.", str(error).split("\n")[0]) from None
+    if not path.exists() and not path.suffix:
+        dataset = load_data(source, seed=options.get("seed", 0))
+        if dataset.test_inputs is None:
+            return dataset.inputs, dataset.targets
+        return dataset.test_inputs, dataset.test_targets
+    contents = read_source(source, Reading(data_keys=options.get("data_keys") or None))[0]
+    return contents.test if contents.test else (contents.inputs, contents.targets)
+
+
+def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Uniform random numbers, as many, each entry within the range that it has among the inputs.
+
+    An entry that never varies gets the range of all of them.
+    """
+    values = np.asarray(inputs, np.float64)
+    low, high = values.min(axis=0), values.max(axis=0)
+    still = high <= low
+    low, high = np.where(still, values.min(), low), np.where(still, values.max(), high)
+    drawn = np.random.default_rng(seed).uniform(low, high, values.shape)
+    whole = np.asarray(inputs).dtype.kind in "bui"
+    return (np.round(drawn) if whole else drawn).astype(np.asarray(inputs).dtype)
+
+
+def _array(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as an array of numbers.", str(error).split("\n")[0]) from None
+
+
+def _from_table(path: Path, run: Run) -> tuple[np.ndarray, np.ndarray | None]:
+    header, read = TABLES[path.suffix]
+    names = list(header(path))
+    wanted = run.manifest["dataset"].get("feature_names") or names[: _num_columns(run)]
+    for name in wanted:
+        if name not in names:
+            raise InputError(f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
+    rest = [name for name in names if name not in wanted]
+    given = run.manifest["options"].get("label_columns", [])
+    labels = [name for name in given if name in rest] or [n for n in rest if n.lower().startswith("label")]
+    labels = labels or (rest if len(rest) == 1 else [])
+    contents: Contents = read(path, names, Choice(tuple(wanted), tuple(labels)))
+    if not labels:
+        return contents.inputs, None
+    targets = contents.targets
+    return contents.inputs, targets[:, 0] if targets.shape[1] == 1 else targets
+
+
+def _num_columns(run: Run) -> int:
+    shapes = run.manifest["parameters"]["shapes"]
+    return int(shapes[0][0]) if shapes and len(shapes[0]) > 1 else 1

@@ -1,0 +1,167 @@
+"""The network of a run folder, ready to predict with any of its parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.data.preparation import Preparation
+from tati_re.engine import checkpoint
+from tati_re.errors import InputError
+from tati_re.posterior.predictive import Predictive
+
+if TYPE_CHECKING:
+    from tati_re.engine.run import Run
+
+_BLOCK_VALUES = 16_000_000
+"""Numbers of the widest layer that are computed at once."""
+
+
+class Network:
+    """A run's model as a function of parameters and inputs, with what happens to inputs before it and outputs after.
+
+    Args:
+        run: The run, as `tati_re.load(folder)` returns it.
+        model: The Keras model, where the folder could not hold it. Default: that of the folder.
+
+    Attributes:
+        predictive: What the outputs predict.
+        num_parameters: P.
+
+    Raises:
+        InputError: The folder has no model or checkpoint, or was written before runs recorded how data are prepared.
+    """
+
+    def __init__(self, run: Run, model: Any = None) -> None:
+        from tati_re.models.build import load_model
+        from tati_re.models.flat import FlatModel
+        from tati_re.models.inspect import input_shape_of, output_shape_of
+        from tati_re.models.precision import in_precision
+
+        manifest = run.manifest
+        if "task" not in manifest["dataset"]:
+            raise InputError(f"The manifest of {run.folder} does not say what its data are.", expected="a newer run")
+        if model is None and not (run.folder / "model.keras").exists():
+            raise InputError(f"The run {run.folder} holds no model.", expected="model=..., the object it was made with")
+        self._folder = run.folder
+        model = load_model(run.folder / "model.keras") if model is None else model
+        self.flat = FlatModel(
+            in_precision(model, manifest["options"].get("dtype", "float32")), manifest["options"].get("fix_parameters")
+        )
+        self.num_parameters = self.flat.num_parameters
+        if self.num_parameters != manifest["parameters"]["num"]:
+            expected = f"{manifest['parameters']['num']} parameters"
+            raise InputError("The model is not that of the run.", f"{self.num_parameters} parameters", expected)
+        self._wanted = input_shape_of(self.flat.model)[1:]
+        data = manifest["dataset"]
+        self._scale = float(data.get("input_scale", 1.0))
+        self.preparation = Preparation.from_config(data["preparation"]) if "preparation" in data else None
+        standard = None if self.preparation is None else self.preparation.target_standard
+        around = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
+        num_outputs = int(np.prod([n or 1 for n in output_shape_of(self.flat.model)[1:]], dtype=int))
+        loss, num_classes = manifest["loss"], data.get("num_classes")
+        self.predictive = Predictive(
+            loss, data["task"], num_classes, num_outputs, *around, per_example=_named_loss(loss)
+        )
+        self.auxiliary: list[np.ndarray] = []
+        if self.flat.auxiliary:
+            arrays, _, _ = checkpoint.load(run.folder)
+            self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
+        self._vectorized = self.flat.vectorizable and not self.flat.auxiliary
+        self._width = max([num_outputs, *(shape[-1] for shape in self.flat.shapes if shape)])
+        self._compiled: Any = None
+
+    def prepared(self, inputs: np.ndarray) -> np.ndarray:
+        """Inputs as the network takes them, from inputs as in the data set, `(n, ...)`."""
+        from tati_re.assembly import fit_inputs
+
+        values = np.asarray(inputs)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.dtype.kind not in "buif" or not np.isfinite(values).all():
+            raise InputError("The inputs to predict are not finite numbers.", f"type {values.dtype}", "finite numbers")
+        if self.preparation is not None:
+            values = self.preparation.inputs(values, self._scale)
+        elif self._scale != 1.0 and values.dtype == np.uint8:
+            values = values.astype(np.float32) * np.float32(self._scale)
+        return fit_inputs(values, self._wanted).astype(self.flat.input_dtype)
+
+    def prepared_targets(self, targets: np.ndarray) -> np.ndarray:
+        """Targets as the network's outputs are compared with them."""
+        return targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
+
+    def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+        """Outputs of the network for several vectors of parameters.
+
+        Args:
+            parameters: `(draws, P)`.
+            walkers: Whose moving statistics each draw has, `(draws,)`.
+            inputs: As `prepared` gives them, `(n, ...)`.
+
+        Returns:
+            `(draws, n, outputs)`, in the model's number type.
+        """
+        call, parts = self._call(), []
+        rows = max(1, min(len(inputs), 8192))
+        most = max(1, _BLOCK_VALUES // (rows * self._width)) if self._vectorized else 1
+        for start in range(0, len(inputs), rows):
+            pieces = []
+            for first in range(0, len(parameters), most):
+                vectors = np.asarray(parameters[first : first + most], self.flat.dtype)
+                extra = [a[walkers[first] % len(a)] for a in self.auxiliary]
+                pieces.append(call(vectors, extra, inputs[start : start + rows]).numpy())
+            parts.append(np.concatenate(pieces))
+        found = np.concatenate(parts, axis=1)
+        if found.ndim > 3 and self.predictive.kind == "classification":
+            raise InputError("Classes of sequences cannot be averaged.", f"outputs of shape {found.shape[2:]}")
+        return found.reshape(*found.shape[:2], -1)
+
+    def final_positions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the run's walkers are now, `(walkers, P)`, and their numbers."""
+        arrays, _, _ = checkpoint.load(self._folder)
+        positions = np.asarray(arrays["state/position/0"])
+        return positions, np.arange(len(positions))
+
+    def _call(self) -> Any:
+        if self._compiled is None:
+            from tati_re.models.backend import tf
+            from tati_re.posterior.walkers import map_walkers
+
+            flat, how = self.flat, "vectorized" if self._vectorized else "looped"
+
+            def outputs(vectors, extra, x):
+                def one(weights, auxiliary, inputs, _):
+                    return flat.call(weights, auxiliary, inputs)[0]
+
+                if how == "looped":
+                    return one(flat.split_one(vectors[0]), extra, x, x)[None]
+                return map_walkers(how, one, flat.split(vectors), (), x, x, True)
+
+            auxiliary = [tf.TensorSpec(np.shape(value), tf.as_dtype(value.dtype)) for value in flat.auxiliary]
+            x = tf.TensorSpec((None, *self._wanted), tf.as_dtype(flat.input_dtype))
+            vectors = tf.TensorSpec((None, flat.num_parameters), tf.as_dtype(flat.dtype))
+            function = tf.function(outputs, (vectors, auxiliary, x), autograph=False)
+            concrete = function.get_concrete_function()
+
+            def call(vectors, auxiliary, x):
+                return concrete(tf.constant(vectors), [tf.constant(value) for value in auxiliary], tf.constant(x))
+
+            self._compiled = call
+        return self._compiled
+
+
+def _named_loss(loss: dict[str, Any]) -> Any:
+    """A Keras loss that has only a name, as a function of arrays; None for those that need no help."""
+    from tati_re.posterior.losses import CLASSIFICATION, REGRESSION, Loss
+
+    name = loss["loss"]
+    if name in (*CLASSIFICATION, *REGRESSION):
+        return None
+    from tati_re.models.backend import keras, tf
+
+    try:
+        function = keras.losses.get(name)
+    except ValueError:
+        return None
+    one = Loss(name, function=getattr(function, "call", function))
+    return lambda targets, outputs: one.per_example(tf.constant(targets), tf.constant(outputs)).numpy()

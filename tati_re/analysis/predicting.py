@@ -1,0 +1,244 @@
+"""Posterior predictions of runs: every input, averaged over every draw, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.analysis.draws import Draws, Members
+from tati_re.analysis.network import Network
+from tati_re.analysis.predictions import ClassPrediction, Prediction, RegressionPrediction, labels_of_classes
+from tati_re.analysis.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
+from tati_re.errors import InputError
+from tati_re.posterior.predictive import CLASSES, entropy_of, log_mean_exp
+
+if TYPE_CHECKING:
+    from tati_re.engine.run import Run
+
+MEMORY_VALUES = 32_000_000
+"""Predictions (draws times inputs times columns) that are in memory at once; more inputs are predicted part by part,
+each part with all draws, so that nothing is approximated."""
+
+_BLOCK_DRAWS = 512
+
+
+def predict(
+    runs: Run | Sequence[Run],
+    inputs: Any = None,
+    labels: Any = None,
+    *,
+    interval: float = 0.9,
+    rung: int = 0,
+    burnin: int | None = None,
+    thin: int = 1,
+    model: Any = None,
+) -> ClassPrediction | RegressionPrediction:
+    """Posterior predictions: the average over the draws that runs stored, with intervals and scores.
+
+    Targets p(y|x) = E[p(y|x, θ)] under the law that the run sampled: of a run with weights the weighted average, on a
+    ladder that of one rung. Of runs of an optimizer, the place where each walker arrived is a draw: that of one walker
+    is the optimum, those of several are an ensemble. Probabilities are averaged, never logits. The draws are read from
+    the disk block by block.
+
+    Args:
+        runs: A run, or several whose draws count alike.
+        inputs: `(n, ...)`, as in the data set, before any scaling. Default: those of the test part of the run's data.
+        labels: Right labels or values, `(n,)` or `(n, outputs)`, in the units of the data. Default: none; of the test
+            part those that it has.
+        interval: Probability inside of the central intervals, in 0..1. Default: 0.9.
+        rung: Of a ladder whose rungs are all stored. Default: 0, the target.
+        burnin: Steps to leave out. Default: the run's own burn-in.
+        thin: Every how many stored positions of a walker are taken. Default: 1.
+        model: The Keras model where the folders hold none. Default: theirs.
+
+    Returns:
+        A `ClassPrediction` or a `RegressionPrediction`. Where a run stored no trajectory but kept averages of its test
+        part (`stream_predictions`), those.
+
+    Raises:
+        InputError: Inputs or labels that do not fit, runs that predict different things, or no draws.
+    """
+    runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
+    if not runs:
+        raise InputError("There are no runs to predict with.")
+    if not 0 < interval < 1:
+        raise InputError("interval is out of range.", interval, "a number between 0 and 1")
+    if inputs is None:
+        if labels is not None:
+            raise InputError("labels without inputs.", expected="predict(inputs, labels)")
+        if len(runs) == 1 and not _stored(runs[0]) and runs[0].manifest["options"].get("stream_predictions"):
+            from tati_re.analysis.streamed import streamed_prediction
+
+            return streamed_prediction(runs[0], interval)
+        inputs, labels = test_part(runs[0])
+    sources = [source_of(run, rung, burnin, thin, model) for run in runs]
+    return average(sources, inputs, labels, interval)
+
+
+def source_of(
+    run: Run, rung: int = 0, burnin: int | None = None, thin: int = 1, model: Any = None
+) -> tuple[Network, Draws | Members]:
+    """The network of a run and the parameters to predict with: its draws, or where an optimizer arrived."""
+    network = Network(run, model)
+    if run.manifest.get("kind") == "fit":
+        return network, Members(*network.final_positions())
+    return network, Draws(run, rung, burnin, thin)
+
+
+def test_part(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and labels of the test part of a run's data, read again as the run read them.
+
+    Raises:
+        InputError: The data were given in Python, changed since, or have no test part.
+    """
+    from tati_re.data import dataset_from_options
+    from tati_re.options import make_options
+
+    manifest = run.manifest
+    if {"data", "test_data"} & set(manifest.get("objects", [])):
+        raise InputError("The run's data were given in Python.", expected="the inputs to predict")
+    known = {name: manifest["options"][name] for name in manifest["given"] if name in manifest["options"]}
+    dataset = dataset_from_options(make_options({**known, "verbose": 0}))
+    if dataset.fingerprint() != manifest["dataset"]["fingerprint"]:
+        raise InputError(
+            "The data are not those of the run.", dataset.name, f"{manifest['dataset']['name']}, unchanged"
+        )
+    if dataset.test_inputs is None:
+        raise InputError("The run's data have no test part.", expected="inputs to predict")
+    return dataset.test_inputs, dataset.test_targets
+
+
+def average(
+    sources: Sequence[tuple[Network, Draws | Members]], inputs: Any, labels: Any = None, interval: float = 0.9
+) -> ClassPrediction | RegressionPrediction:
+    """The average over all draws of several networks; see `predict`."""
+    first = sources[0][0].predictive
+    for network, _ in sources[1:]:
+        other = network.predictive
+        if (other.kind, other.num_columns) != (first.kind, first.num_columns):
+            received = f"{first.kind} of {first.num_columns} and {other.kind} of {other.num_columns} columns"
+            raise InputError("The runs predict different things.", received)
+    inputs = np.asarray(inputs)
+    if labels is not None:
+        labels = np.asarray(labels)
+        if len(labels) != len(inputs):
+            raise InputError("Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal")
+        if first.kind == CLASSES:
+            class_labels = labels_of_classes(labels, first.num_columns)
+        elif labels.size != len(inputs) * first.num_columns:
+            raise InputError("The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})")
+    prepared = [network.prepared(inputs) for network, _ in sources]
+    num_draws = sum(len(draws) for _, draws in sources)
+    rows = max(1, MEMORY_VALUES // (num_draws * max(first.num_columns, first.num_outputs)))
+    parts = []
+    for start in range(0, len(inputs), rows):
+        part = slice(start, start + rows)
+        these = [x[part] for x in prepared]
+        outputs = [_outputs(*source, x) for source, x in zip(sources, these, strict=True)]
+        parts.append(_Part(sources, outputs, None if labels is None else labels[part], interval))
+    weight = np.concatenate([draws.weight for _, draws in sources])
+    shared: dict[str, Any] = {
+        "num_draws": num_draws,
+        "effective_draws": float(weight.sum() ** 2 / (weight**2).sum()),
+        "level": interval,
+        "walker": np.concatenate([draws.walker for _, draws in sources]),
+        "weight": weight,
+        "draw_losses": _over_examples(parts, "losses", len(inputs)),
+    }
+    if first.kind == CLASSES:
+        names = ("probabilities", "std", "lower", "upper", "expected_entropy")
+        values = np.array([-1, 1]) if first.task == "signs" else np.arange(first.num_columns)
+        return ClassPrediction(
+            **shared,
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+            labels=None if labels is None else class_labels,
+            class_values=values,
+            draw_accuracy=_over_examples(parts, "right", len(inputs)),
+        )
+    names = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
+    maybe = ("noise_std", "log_density", "crps", "pit")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    joined |= {
+        name: None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
+        for name in maybe
+    }
+    targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
+    return RegressionPrediction(**shared, **joined, targets=targets)
+
+
+class _Part:
+    """Predictions of some of the inputs, by all draws."""
+
+    def __init__(self, sources, outputs: list[np.ndarray], labels: np.ndarray | None, level: float) -> None:
+        weight = np.concatenate([draws.weight for _, draws in sources])
+        self._share, self._weight = weight / weight.sum(), weight
+        self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
+        self.losses = self.right = None
+        if labels is not None:
+            pairs = zip(sources, outputs, strict=True)
+            self.losses = np.concatenate(
+                [
+                    network.predictive.losses(f, network.prepared_targets(labels)).sum(axis=1)
+                    for (network, _), f in pairs
+                ]
+            )
+        predictive = [network.predictive for network, _ in sources]
+        (self._classes if predictive[0].kind == CLASSES else self._values)(predictive, outputs, labels, level)
+
+    def _classes(self, predictive, outputs, labels, level: float) -> None:
+        logs = np.concatenate([one.log_probabilities(f) for one, f in zip(predictive, outputs, strict=True)])
+        self.expected_entropy = np.tensordot(self._share, entropy_of(logs), 1)
+        p = np.exp(logs, out=logs)
+        self.probabilities = np.tensordot(self._share, p, 1)
+        self.std = np.sqrt(np.tensordot(self._share, (p - self.probabilities) ** 2, 1))
+        self.lower, self.upper = weighted_quantiles(p, self._weight, self._ends)
+        if labels is not None:
+            right = labels_of_classes(labels, p.shape[-1])
+            self.right = (p.argmax(axis=-1) == right).sum(axis=1)
+
+    def _values(self, predictive, outputs, labels, level: float) -> None:
+        pairs = list(zip(predictive, outputs, strict=True))
+        values = np.concatenate([one.restored(f) for one, f in pairs])
+        self.mean = np.tensordot(self._share, values, 1)
+        self.parameter_std = np.sqrt(np.tensordot(self._share, (values - self.mean) ** 2, 1))
+        self.mean_lower, self.mean_upper = weighted_quantiles(values, self._weight, self._ends)
+        self.noise_std = self.log_density = self.crps = self.pit = None
+        self.lower, self.upper = self.mean_lower, self.mean_upper
+        if any(one.noise_std is None for one in predictive):
+            return
+        noise = np.concatenate([np.broadcast_to(one.noise_std, (len(f), values.shape[-1])) for one, f in pairs])
+        self.noise_std = np.broadcast_to(np.sqrt(self._share @ noise**2), self.mean.shape)
+        columns = range(values.shape[-1])
+        ends = [mixture_interval(values[..., k], noise[:, k, None], self._weight, level) for k in columns]
+        self.lower, self.upper = (np.stack(part, axis=1) for part in zip(*ends, strict=True))
+        if labels is not None:
+            y = np.asarray(labels, np.float64).reshape(len(labels), -1)
+            densities = np.concatenate([one.log_densities(f, y) for one, f in pairs])
+            self.log_density = log_mean_exp(densities, self._weight)
+            scores = [crps(y[:, k], values[..., k], noise[:, k, None], self._weight) for k in columns]
+            self.crps = np.stack(scores, axis=1)
+            below = [mixture_cdf(y[:, k], values[..., k], noise[:, k, None], self._weight) for k in columns]
+            self.pit = np.stack(below, axis=1)
+
+
+def _outputs(network: Network, draws: Draws | Members, inputs: np.ndarray) -> np.ndarray:
+    """Of all draws, `(draws, n, outputs)`, float64."""
+    found = np.empty((len(draws), len(inputs), network.predictive.num_outputs))
+    for first, vectors in draws.blocks(_BLOCK_DRAWS):
+        here = slice(first, first + len(vectors))
+        found[here] = network.outputs(vectors, draws.walker[here], inputs)
+    return found
+
+
+def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:
+    values = [getattr(part, name) for part in parts]
+    return None if values[0] is None else np.sum(values, axis=0) / count
+
+
+def _stored(run: Run) -> bool:
+    return any((run.folder / f"trajectory.{end}").exists() for end in ("csv", "h5"))
+
+
+__all__ = ["Prediction", "average", "predict", "source_of", "test_part"]

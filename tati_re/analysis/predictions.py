@@ -1,0 +1,253 @@
+"""What a posterior average says about each input, and how well it did."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from tati_re.analysis.prediction import (
+    Calibration,
+    accuracy,
+    calibration,
+    class_labels,
+    negative_log_likelihood,
+    predictive_entropy,
+)
+from tati_re.analysis.scores import brier_score
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What both kinds of predictions have.
+
+    Attributes:
+        num_draws: Vectors of parameters that were averaged over.
+        effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
+        level: Probability inside of the intervals.
+        draw_losses: Mean loss over the examples of each draw, `(draws,)`, as the column `loss` of a run has it; None
+            without labels, and of averages that were kept while sampling.
+        walker: Of each draw, `(draws,)`, or None.
+        weight: Likewise.
+    """
+
+    num_draws: int
+    effective_draws: float
+    level: float
+    draw_losses: np.ndarray | None
+    walker: np.ndarray | None
+    weight: np.ndarray | None
+
+    kind: ClassVar[str] = ""
+
+    def frame(self) -> pd.DataFrame:
+        """One row an input."""
+        raise NotImplementedError
+
+    def scores(self) -> dict[str, float]:
+        """The scores of these predictions by name; empty without labels."""
+        raise NotImplementedError
+
+    def uncertainty(self) -> dict[str, np.ndarray]:
+        """Scores of each input that should be larger for inputs unlike those of the training, `(n,)` each."""
+        raise NotImplementedError
+
+    def write_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes `frame()`.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        from tati_re.engine.storage import write_whole
+
+        write_whole(path, self.frame().to_csv(index=False, lineterminator="\n").encode())
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPrediction(Prediction):
+    """Class probabilities averaged over the posterior.
+
+    The entropy H(E p) of the averaged probabilities is the sum of E H(p), what is left when the parameters are known
+    (aleatoric), and of the mutual information between label and parameters, what they do not agree about (epistemic).
+
+    Attributes:
+        probabilities: Posterior average, `(n, classes)`.
+        std: Standard deviation of the probabilities over the draws, likewise.
+        lower: Lower end of the central interval of the probabilities over the draws, likewise; None for averages that
+            were kept while sampling.
+        upper: Its upper end.
+        expected_entropy: E H(p), in nats, `(n,)`.
+        labels: Right classes, `(n,)`, counted from 0, or None.
+        class_values: What the classes are called: 0, 1, ..., or -1 and 1.
+        draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
+    """
+
+    probabilities: np.ndarray
+    std: np.ndarray
+    lower: np.ndarray | None
+    upper: np.ndarray | None
+    expected_entropy: np.ndarray
+    labels: np.ndarray | None
+    class_values: np.ndarray
+    draw_accuracy: np.ndarray | None
+
+    kind: ClassVar[str] = "classification"
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """Entropy of the averaged probabilities, in nats, `(n,)`."""
+        return predictive_entropy(self.probabilities)
+
+    @property
+    def mutual_information(self) -> np.ndarray:
+        """Entropy less expected entropy, in nats, `(n,)`; 0 where the difference is rounding."""
+        difference = self.entropy - self.expected_entropy
+        return np.where(difference < _ROUNDING, 0.0, difference)
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The most probable class of each input, as the data call it, `(n,)`."""
+        return self.class_values[self.probabilities.argmax(axis=1)]
+
+    def calibration(self, num_bins: int = 15) -> Calibration:
+        """Reliability bins and expected calibration error.
+
+        Raises:
+            InputError: There are no labels.
+        """
+        return calibration(self.probabilities, _known(self.labels), num_bins)
+
+    def scores(self) -> dict[str, float]:
+        if self.labels is None:
+            return {}
+        p, labels = self.probabilities, self.labels
+        return {
+            "accuracy": accuracy(p, labels),
+            "negative_log_likelihood": negative_log_likelihood(p, labels),
+            "brier_score": brier_score(p, labels),
+            "calibration_error": self.calibration().error,
+        }
+
+    def uncertainty(self) -> dict[str, np.ndarray]:
+        return {"entropy": self.entropy, "mutual_information": self.mutual_information}
+
+    def frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        best = self.probabilities.argmax(axis=1)
+        rows = np.arange(len(best))
+        columns = {"input": rows}
+        if self.labels is not None:
+            columns["label"] = self.class_values[self.labels]
+        columns |= {"predicted": self.predicted, "probability": self.probabilities[rows, best]}
+        if self.lower is not None:
+            columns |= {"lower": self.lower[rows, best], "upper": self.upper[rows, best]}
+        columns |= {"entropy": self.entropy, "expected_entropy": self.expected_entropy}
+        columns["mutual_information"] = self.mutual_information
+        for k, name in enumerate(self.class_values):
+            columns[f"p[{name}]"] = self.probabilities[:, k]
+        return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionPrediction(Prediction):
+    """Values with their spread, in the units of the data: a mixture of normals, one for each draw of the parameters.
+
+    Attributes:
+        mean: Posterior average, `(n, outputs)`.
+        parameter_std: Standard deviation of the network's values over the draws, likewise.
+        noise_std: Standard deviation of the noise, likewise; None where the loss says nothing of it.
+        mean_lower: Lower end of the central interval of the network's values over the draws, likewise.
+        mean_upper: Its upper end.
+        lower: Lower end of the central interval of a new observation; that of the values where no noise is known.
+        upper: Its upper end.
+        targets: What came true, `(n, outputs)`, or None.
+        log_density: Log density of the targets of an example, all outputs together, `(n,)`; None without targets or
+            noise.
+        crps: Continuous ranked probability score, `(n, outputs)`, or None.
+        pit: Probability below each target, `(n, outputs)`: uniform where the predictions are calibrated; or None.
+    """
+
+    mean: np.ndarray
+    parameter_std: np.ndarray
+    noise_std: np.ndarray | None
+    mean_lower: np.ndarray
+    mean_upper: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    targets: np.ndarray | None
+    log_density: np.ndarray | None
+    crps: np.ndarray | None
+    pit: np.ndarray | None
+
+    kind: ClassVar[str] = "regression"
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of a new observation: noise and parameters together, `(n, outputs)`."""
+        return self.parameter_std if self.noise_std is None else np.hypot(self.parameter_std, self.noise_std)
+
+    @property
+    def coverage(self) -> float:
+        """Part of the targets inside of their intervals.
+
+        Raises:
+            InputError: There are no targets.
+        """
+        y = _known(self.targets)
+        return float(((self.lower <= y) & (y <= self.upper)).mean())
+
+    def scores(self) -> dict[str, float]:
+        if self.targets is None:
+            return {}
+        found = {"rmse": float(np.sqrt(((self.targets - self.mean) ** 2).mean()))}
+        if self.log_density is not None:
+            found["negative_log_likelihood"] = float(-self.log_density.mean())
+        if self.crps is not None:
+            found["crps"] = float(self.crps.mean())
+        return found | {"coverage": self.coverage, "interval_width": float((self.upper - self.lower).mean())}
+
+    def uncertainty(self) -> dict[str, np.ndarray]:
+        names = {"std": self.std, "parameter_std": self.parameter_std}
+        return {name: np.sqrt((values**2).sum(axis=1)) for name, values in names.items()}
+
+    def frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        columns: dict[str, np.ndarray] = {"input": np.arange(len(self.mean))}
+        names = ("targets", "mean", "std", "noise_std", "parameter_std", "lower", "upper", "mean_lower", "mean_upper")
+        for k in range(self.mean.shape[1]):
+            end = f"[{k}]" if self.mean.shape[1] > 1 else ""
+            for name in names:
+                if (values := getattr(self, name)) is not None:
+                    columns[("target" if name == "targets" else name) + end] = values[:, k]
+        if self.log_density is not None:
+            columns["log_density"] = self.log_density
+        return pd.DataFrame(columns)
+
+
+def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
+    """The scores of several predictions of the same inputs, one row each: `predictor, draws`, and the scores."""
+    import pandas as pd
+
+    rows = [{"predictor": name, "draws": one.num_draws, **one.scores()} for name, one in predictions.items()]
+    return pd.DataFrame(rows)
+
+
+def labels_of_classes(labels: np.ndarray | None, num_classes: int) -> np.ndarray | None:
+    """Labels counted from 0, or None."""
+    return None if labels is None else class_labels(labels, num_classes)
+
+
+def _known(labels: np.ndarray | None) -> np.ndarray:
+    if labels is None:
+        raise InputError("There are no labels to compare with.", expected="predict(inputs, labels)")
+    return labels

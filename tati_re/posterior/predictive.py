@@ -1,0 +1,198 @@
+"""What a network's outputs predict under its loss: class probabilities, or a mean with Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+from tati_re.errors import InputError
+
+CLASSES, VALUES = "classification", "regression"
+"""The two kinds of predictions."""
+
+
+class Predictive:
+    """Turns outputs into predictions, by the likelihood that the loss stands for.
+
+    For classes the probability of class c given outputs f is proportional to exp(-loss(c, f)) over the classes that
+    there are: the softmax or sigmoid of a cross-entropy; for -1 and +1 under Gaussian noise of variance s² the sigmoid
+    of 2f/s², and likewise for 0 and 1 and for one-hot rows. For a regression the predicted values are N(f, s²), s the
+    noise of `gaussian`; the mean squared error over k outputs stands for s² = k/2.
+
+    Args:
+        loss: Name, `from_logits` and `noise_std`, as `Loss.get_config` gives them.
+        task: Of the data set: "classification", "signs", "one_hot" or "regression".
+        num_classes: Of the data set; None for a regression.
+        num_outputs: Of the network.
+        deviation: Standard deviation that targets were divided by, `()` or `(outputs,)`. Default: 1.
+        mean: What was subtracted before, likewise. Default: 0.
+        per_example: Loss of labels `(n, ...)` and outputs `(n, outputs)`, `(n,)`; needed where the name is none of
+            those above.
+
+    Attributes:
+        kind: `CLASSES` or `VALUES`.
+        num_columns: Columns of a prediction: classes, or outputs.
+        noise_std: Noise of a predicted value in the units of the targets, `(outputs,)`; None where the loss says
+            nothing of it.
+
+    Raises:
+        InputError: A loss without a name and without a function.
+    """
+
+    def __init__(
+        self,
+        loss: Mapping[str, Any],
+        task: str,
+        num_classes: int | None,
+        num_outputs: int,
+        deviation: np.ndarray | float = 1.0,
+        mean: np.ndarray | float = 0.0,
+        per_example: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        self.loss, self.task, self.num_outputs = dict(loss), task, int(num_outputs)
+        self.name, self.from_logits = str(loss["loss"]), bool(loss.get("from_logits", True))
+        self._per_example, self._mean, self._deviation = per_example, np.asarray(mean), np.asarray(deviation)
+        values_of_classes = task == "classification" and self.name != "sparse_categorical_crossentropy"
+        by_value = values_of_classes and (num_classes or 0) > 2
+        self.kind = VALUES if task == "regression" or by_value else CLASSES
+        known = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
+        if self.kind == CLASSES and per_example is None and self.name not in (*known, *_ERRORS):
+            raise InputError(
+                "The run's loss was an object: what its outputs predict is not known.",
+                self.name,
+                "a cross-entropy, gaussian or another loss by its name",
+            )
+        self.num_columns = self.num_outputs if self.kind == VALUES else int(num_classes or 2)
+        self._codes = self._class_codes()
+
+    def _class_codes(self) -> np.ndarray | None:
+        """The labels of all classes as the loss takes them, `(classes, outputs)`."""
+        if self.kind == VALUES or self.name == "sparse_categorical_crossentropy":
+            return None
+        if self.task == "one_hot":
+            return np.eye(self.num_columns)
+        signs = self.task == "signs" and self.name != "binary_crossentropy"
+        return np.array([[-1.0 if signs else 0.0], [1.0]])
+
+    @property
+    def noise_std(self) -> np.ndarray | None:
+        return self.noise_of(None)
+
+    def noise_of(self, noise_std: np.ndarray | None) -> np.ndarray | None:
+        """Noise of predicted values in the units of the targets, `(outputs,)`, or `(draws, outputs)` of draws that
+        bring their own `noise_std`, `(draws,)`; None where the loss says nothing of it."""
+        if self.kind == CLASSES or self.name not in ("gaussian", "mean_squared_error"):
+            return None
+        own = math.sqrt(self.num_outputs / 2) if self.name == "mean_squared_error" else self.loss["noise_std"]
+        noise = np.asarray(own if noise_std is None else noise_std, np.float64)
+        return noise[..., None] * np.broadcast_to(self._deviation, (self.num_outputs,))
+
+    def restored(self, outputs: np.ndarray) -> np.ndarray:
+        """Outputs in the units of the targets, float64."""
+        return np.asarray(outputs, np.float64) * self._deviation + self._mean
+
+    def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Log probabilities of the classes.
+
+        Args:
+            outputs: `(..., outputs)`.
+
+        Returns:
+            `(..., classes)`, float64.
+        """
+        f = np.asarray(outputs, np.float64)
+        if self.name in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
+            if self.from_logits:
+                return log_softmax(f, axis=-1)
+            with np.errstate(divide="ignore"):
+                return np.log(f) - np.log(f.sum(axis=-1, keepdims=True))
+        if self.name == "binary_crossentropy":
+            with np.errstate(divide="ignore"):
+                logits = f if self.from_logits else np.log(f) - np.log1p(-f)
+            if f.shape[-1] > 1:
+                return log_softmax(logits, axis=-1)
+            return np.concatenate([-np.logaddexp(0, logits), -np.logaddexp(0, -logits)], axis=-1)
+        return log_softmax(-np.stack([self._loss(code, f) for code in self._codes], axis=-1), axis=-1)
+
+    def losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """The loss of each example, in the units of the network, as the column `loss` of a run has it.
+
+        Args:
+            outputs: `(..., n, outputs)`.
+            targets: `(n,)` or `(n, outputs)`, as the network was trained on them.
+
+        Returns:
+            `(..., n)`, float64.
+        """
+        if self.name == "sparse_categorical_crossentropy":
+            chosen = np.asarray(targets).reshape(-1).astype(np.int64)
+            chosen = (chosen + 1) // 2 if self.task == "signs" else chosen
+            values = self.log_probabilities(outputs)
+            return -np.take_along_axis(values, np.broadcast_to(chosen[:, None], (*values.shape[:-1], 1)), -1)[..., 0]
+        targets = np.asarray(targets, np.float64).reshape(len(targets), -1)
+        if self.name == "binary_crossentropy":
+            targets = (targets + 1) / 2 if self.task == "signs" else targets
+            f = np.asarray(outputs, np.float64)
+            with np.errstate(divide="ignore"):
+                logits = f if self.from_logits else np.log(f) - np.log1p(-f)
+            return (np.logaddexp(0, logits) - targets * logits).sum(axis=-1)
+        if self.name == "categorical_crossentropy":
+            values = self.log_probabilities(outputs)
+            return -np.sum(np.where(targets > 0, targets * np.where(targets > 0, values, 0.0), 0.0), axis=-1)
+        return self._loss(targets, np.asarray(outputs, np.float64))
+
+    def _loss(self, targets: np.ndarray, f: np.ndarray) -> np.ndarray:
+        if self.name in _ERRORS:
+            return _ERRORS[self.name](targets - f, self.loss)
+        if self._per_example is None:
+            raise InputError("The run's loss was an object, which its folder does not hold.", self.name)
+        flat = f.reshape(-1, f.shape[-1])
+        labels = np.broadcast_to(targets, f.shape).reshape(flat.shape)
+        return np.asarray(self._per_example(labels, flat), np.float64).reshape(f.shape[:-1])
+
+    def log_densities(
+        self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """Log density of targets under N(f, s²), in the units of the targets, all outputs of an example together.
+
+        Args:
+            outputs: `(draws, n, outputs)`, of the network.
+            targets: `(n,)` or `(n, outputs)`, in the units of the data.
+            noise_std: Of each draw, `(draws,)`, in the network's units. Default: that of the loss.
+
+        Returns:
+            `(draws, n)`, float64; None where the loss says nothing of the noise.
+        """
+        noise = self.noise_of(noise_std)
+        if noise is None:
+            return None
+        noise = noise[:, None] if noise.ndim == 2 else noise
+        away = (np.asarray(targets, np.float64).reshape(len(targets), -1) - self.restored(outputs)) / noise
+        return (-0.5 * away**2 - np.log(noise) - 0.5 * math.log(2 * math.pi)).sum(axis=-1)
+
+
+_ERRORS: dict[str, Callable] = {
+    "gaussian": lambda d, loss: (
+        d**2 / (2 * loss["noise_std"] ** 2) + math.log(loss["noise_std"] * math.sqrt(2 * math.pi))
+    ).sum(axis=-1),
+    "mean_squared_error": lambda d, loss: (d**2).mean(axis=-1),
+    "mean_absolute_error": lambda d, loss: np.abs(d).mean(axis=-1),
+}
+"""Losses of differences between targets and outputs, summed or averaged over the outputs."""
+
+
+def entropy_of(log_probabilities: np.ndarray) -> np.ndarray:
+    """-sum p log p over the last axis, in nats."""
+    values = np.maximum(log_probabilities, -1e300)
+    return -np.sum(np.exp(values) * values, axis=-1)
+
+
+def log_mean_exp(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """log of the weighted mean of exp(values) over the first axis."""
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(weights / weights.sum())
+    return logsumexp(values + log_weights.reshape(-1, *[1] * (values.ndim - 1)), axis=0)
