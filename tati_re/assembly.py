@@ -20,6 +20,7 @@ from tati_re.models.inspect import input_shape_of, layers_of, output_activation_
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
+from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential, is_signs
 from tati_re.posterior.priors import Prior, check_prior, make_prior
 
@@ -38,6 +39,7 @@ FIXED = (
     "activation",
     "output_activation",
     "use_bias",
+    "fix_parameters",
     "dtype",
     "num_walkers",
     "parameters",
@@ -141,6 +143,7 @@ class System:
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
+        check_noise(options, loss, self.flat)
         batches = self.batches(options, options.batch_size, copies=copies)
         prior = self.prior(options, objects)
         return ModelPotential(
@@ -164,11 +167,13 @@ class System:
             InputError: It was made for another number of parameters, there is none to scale, or a pattern matches
                 nothing.
         """
+        noisy = getattr(self.flat, "samples_noise", False)
+        flat = self.flat.inside if noisy else self.flat
         prior = (objects or {}).get("prior")
         if prior is None:
-            return make_prior(options, self.flat.tensor_names, self.flat.shapes)
-        check_prior(prior, self.flat.num_parameters)
-        return prior
+            prior = make_prior(options, flat.tensor_names, flat.shapes)
+        check_prior(prior, flat.num_parameters)
+        return with_noise_prior(prior, options, self.flat, self.examples.targets) if noisy else prior
 
     def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
         """The mini-batches of a stage under these options.
@@ -243,14 +248,19 @@ def assemble(options: Options, model=None, data=None, test_data=None) -> System:
         model = in_precision(model, options.dtype)
     ready = fitted_shape(dataset, model)
     check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
-    return System(ready if dataset is read else read, model, FlatModel(model), ready)
+    flat = with_noise(FlatModel(model, options.fix_parameters), options, ready.targets)
+    return System(ready if dataset is read else read, model, flat, ready)
 
 
 def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
     """Outputs of a network that is built for this data set and the name of a loss."""
     if dataset.targets.ndim > 1:
         return int(np.prod(dataset.targets.shape[1:]))
-    if dataset.num_classes is None or is_signs(dataset) or loss in ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT):
+    if (
+        dataset.num_classes is None
+        or is_signs(dataset)
+        or loss in ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT)
+    ):
         return 1
     return dataset.num_classes
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tati_re._version import __version__
+from tati_re.aliases import ALIASES
+from tati_re.cli.completion import PrintCompletion
 from tati_re.errors import InputError, SamplingError, nearest
 from tati_re.option_flags import flag
 from tati_re.options import OPTIONS, add_arguments
@@ -21,7 +23,16 @@ INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are `InputError`, with the nearest flag for one that is not known."""
+    """An argparse parser whose complaints are `InputError`, with the nearest flag for one that is not known.
+
+    Every command that has one can print what shells need to complete it (`--print-completion`).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._of_tati: set[str] = set()
+        text = "print what bash or zsh need to complete this command"
+        self.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion, help=text)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
@@ -39,6 +50,8 @@ class Parser(argparse.ArgumentParser):
             InputError: A flag that is not known, a value that is missing, or a stray argument.
         """
         known, left = self.parse_known_args(_negatives_joined(argv))
+        if (count := vars(known).pop("v", None)) is not None:
+            vars(known).setdefault("verbose", str(min(count, 2)))
         if left:
             name = left[0].split("=")[0]
             if not name.startswith("-"):
@@ -50,8 +63,27 @@ class Parser(argparse.ArgumentParser):
         """Returns which flag was meant: one that begins so, or the nearest; none for an option of another command."""
         if name in map(flag, OPTIONS) and name not in self._option_string_actions:
             return ""
-        longer = [known for known in self._option_string_actions if known.startswith(name) and name != "--"]
-        return f" Did you mean '{longer[0]}'?" if longer else nearest(name, self._option_string_actions)
+        flags = [known for known in self._option_string_actions if known not in self._of_tati]
+        longer = [known for known in flags if known.startswith(name) and name != "--"]
+        return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
+
+    def add_names_of_tati(self, groups: Iterable[str]) -> None:
+        """Adds the flags of TATi, which are not shown: `--step_width`, `--batch_size`, also with dashes.
+
+        Args:
+            groups: The groups of options in TATi (:mod:`tati_re.aliases`) that the command has.
+        """
+        for name, alias in ALIASES.items():
+            if alias.group not in groups:
+                continue
+            flags = [text for text in (f"--{name}", flag(name)) if text not in self._option_string_actions]
+            same = self._option_string_actions.get(flag(name))
+            many = {"nargs": "+"} if alias.many else {}
+            if same is not None:
+                many = {} if same.nargs is None else {"nargs": same.nargs, "action": type(same)}
+            if flags:
+                self._of_tati |= set(flags)
+                self.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **many)
 
 
 def _is_number(text: str) -> bool:
@@ -93,11 +125,14 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("--version", action="version", version=f"{prog} {__version__}")
+    parser.add_argument("--version", "-V", action="version", version=f"{prog} {__version__}")
+    parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
     parser.add_argument("--print-config", action="store_true", help="print the options as TOML, as they would be used")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors, the same as --verbose 0")
     add_arguments(parser, groups, leave_out)
+    of_tati = {"data": "data", "posterior": "prior", "model": "model", "run": "common", "training": "train"}
+    parser.add_names_of_tati({of_tati.get(group, group) for group in groups})
     return parser
 
 

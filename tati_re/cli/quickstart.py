@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tati_re._version import __version__
 from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
 from tati_re.errors import InputError
 
@@ -68,6 +69,7 @@ def _parser() -> Parser:
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
+    parser.add_argument("--version", action="version", version=f"quickstart {__version__}")
     steps = f"sampling steps, the first fifth is burn-in; default {NUM_STEPS:,}"
     parser.add_argument("--num-steps", type=int, metavar="N", help=steps)
     parser.add_argument("--output", metavar="DIR", help="run folder, new or empty; default runs/quickstart-1, -2, ...")

@@ -11,6 +11,8 @@ from tati_re.models.backend import keras, tf
 
 CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
 REGRESSION = ("gaussian", "mean_squared_error", "mean_absolute_error")
+MARGIN = ("hinge", "squared_hinge")
+"""Losses of one output that is compared with the labels' sign."""
 SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
 
 
@@ -22,7 +24,7 @@ class Loss:
             `mean_squared_error`,
             `mean_absolute_error`, or the name of any other Keras loss.
         from_logits: Whether the cross-entropies take logits.
-        noise_std: Standard deviation of the noise that `gaussian` assumes.
+        noise_std: Standard deviation of the noise that `gaussian` assumes; "sampled" where it is a parameter.
         function: A Keras loss, in place of a known name.
 
     Attributes:
@@ -30,14 +32,17 @@ class Loss:
         words: What the loss assumes about the data, for the start of a run.
     """
 
-    def __init__(self, name: str, from_logits: bool = True, noise_std: float = 1.0, function=None) -> None:
+    def __init__(self, name: str, from_logits: bool = True, noise_std: float | str = 1.0, function=None) -> None:
         self.name = name
         self.from_logits = from_logits
-        self.noise_std = float(noise_std)
+        self.samples_noise = noise_std == "sampled"
+        self.noise_std = "sampled" if self.samples_noise else float(noise_std)
         self._function = function
         self.likelihood = name in (*CLASSIFICATION, "gaussian")
         self.words = {
-            "gaussian": f"Gaussian noise of standard deviation {noise_std:g}",
+            "gaussian": "Gaussian noise of a standard deviation that is sampled"
+            if self.samples_noise
+            else f"Gaussian noise of standard deviation {noise_std:g}",
             "mean_squared_error": "the mean squared error",
             "mean_absolute_error": "the mean absolute error",
         }.get(
@@ -47,8 +52,9 @@ class Loss:
             else name,
         )
 
-    def per_example(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        """The loss of each example, `(n,)`, from targets `(n, ...)` and outputs `(n, ...)`."""
+    def per_example(self, targets: tf.Tensor, outputs: tf.Tensor, log_noise=None) -> tf.Tensor:
+        """The loss of each example, `(n,)`, from targets `(n, ...)` and outputs `(n, ...)`; `log_noise` is log σ of
+        noise that is sampled, a scalar."""
         if self.name == "sparse_categorical_crossentropy":
             values = self._sparse(targets, outputs)
         elif self.name == "categorical_crossentropy":
@@ -56,8 +62,13 @@ class Loss:
         elif self.name == "binary_crossentropy":
             values = self._binary(targets, outputs)
         elif self.name == "gaussian":
-            constant = math.log(self.noise_std * math.sqrt(2 * math.pi))
-            values = tf.reduce_sum(tf.square((targets - outputs) / self.noise_std) / 2 + constant, axis=-1)
+            constant = 0.5 * math.log(2 * math.pi)
+            if self.samples_noise:
+                scaled = (targets - outputs) * tf.exp(-log_noise)
+                values = tf.reduce_sum(tf.square(scaled) / 2 + (log_noise + constant), axis=-1)
+            else:
+                constant += math.log(self.noise_std)
+                values = tf.reduce_sum(tf.square((targets - outputs) / self.noise_std) / 2 + constant, axis=-1)
         elif self.name == "mean_squared_error":
             values = tf.reduce_mean(tf.square(targets - outputs), axis=-1)
         elif self.name == "mean_absolute_error":
@@ -100,7 +111,7 @@ class Loss:
         elif self.name == "binary_crossentropy":
             boundary = 0.0 if self.from_logits else 0.5
             right = tf.reduce_all(tf.equal(outputs > boundary, targets > 0.5), axis=-1)
-        elif signs:
+        elif self.name in MARGIN or signs:
             right = tf.reduce_all(tf.equal(outputs > 0, targets > 0), axis=-1)
         elif outputs.shape[-1] == 1:
             right = tf.reduce_all(tf.equal(outputs > 0.5, targets > 0.5), axis=-1)
@@ -170,6 +181,8 @@ def make_loss(
         else:
             name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
     name = SHORT.get(name, name)
+    if name == "softmax_cross_entropy":
+        name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
     if function is None and name not in (*CLASSIFICATION, *REGRESSION):
         try:
             function = keras.losses.get(name)
@@ -213,7 +226,9 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
             received="one column",
             expected="sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes",
         )
-    if loss.name in (*CLASSIFICATION, *REGRESSION) and tuple(output_shape) != tuple(target_shape):
+    if loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity") and tuple(output_shape) != tuple(
+        target_shape
+    ):
         raise InputError(
             f"loss: the model's outputs do not fit the labels under {loss.name}.",
             received=f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}",
