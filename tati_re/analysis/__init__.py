@@ -10,6 +10,7 @@ from tati_re.analysis.convergence import (
 )
 from tati_re.analysis.covariance import Eigenpairs, covariance_eigenpairs, covariance_table, leading_eigenpairs
 from tati_re.analysis.export import to_arviz, write_arviz
+from tati_re.analysis.group_temperatures import group_temperatures
 from tati_re.analysis.positions import Positions
 from tati_re.analysis.prediction import (
     Calibration,
@@ -48,6 +49,7 @@ __all__ = [
     "covariance_table",
     "effective_sample_size",
     "gaussian_negative_log_likelihood",
+    "group_temperatures",
     "kinetic_temperature",
     "leading_eigenpairs",
     "monte_carlo_error",

@@ -12,6 +12,7 @@ import numpy as np
 from tati_re.analysis.averages import averages, parameter_averages
 from tati_re.analysis.convergence import chains_of
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
+from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
 from tati_re.analysis.positions import Positions
 from tati_re.analysis.rows import kept_rows, spacing
 from tati_re.errors import InputError
@@ -35,6 +36,7 @@ class Choices:
         by: `all`, `walker` or `rung`.
         observables: Columns of run.csv; empty: those that vary.
         num_eigenpairs: Leading ones of the covariance.
+        groups: Of the temperatures: each `tensor`, `layer` or `kind` (kernels, biases).
     """
 
     burnin: int | None = None
@@ -42,6 +44,7 @@ class Choices:
     by: str = "all"
     observables: tuple[str, ...] = ()
     num_eigenpairs: int = 16
+    groups: str = "tensor"
 
 
 @dataclass
@@ -119,10 +122,19 @@ def _covariance(run: Run, choices: Choices) -> Result:
     return Result(whole, sentences, {"spectrum": lambda path: plot_spectrum(tables, path)}, arrays)
 
 
+def _temperatures(run: Run, choices: Choices) -> Result:
+    from tati_re.plotting.group_temperatures import plot_group_temperatures
+
+    table = group_temperatures(run, choices.groups, choices.burnin, choices.thin)
+    figures = {"temperatures": lambda path: plot_group_temperatures(table, path)}
+    return Result(table, group_sentences(table) or ["All groups lie within their bands."], figures)
+
+
 MODULES: dict[str, tuple[Callable[[Run, Choices], Result], str]] = {
     "averages": (_averages, "means of the columns of run.csv, with errors, sample sizes and autocorrelation times"),
     "parameters": (_parameters, "mean and standard deviation of each parameter"),
     "covariance": (_covariance, "leading eigenpairs of the covariance of the stored positions, and how slow they are"),
+    "temperatures": (_temperatures, "kinetic and configurational temperature of each group of parameters"),
 }
 """The modules by name, each a function of a run and what was asked, and what it is, in words."""
 
@@ -135,6 +147,8 @@ def modules_of(run: Run) -> list[str]:
     stored = any((run.folder / name).exists() for name in ("trajectory.csv", "trajectory.h5"))
     if stored and not is_optimization(run.manifest, run.run_info):
         names.append("covariance")
+    if any(name.startswith("kinetic_energy(") for name in run.run_info.columns):
+        names.append("temperatures")
     return names
 
 

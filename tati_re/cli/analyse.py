@@ -21,9 +21,10 @@ WHAT = {
     "averages": "means with errors, sample sizes, R-hat, autocorrelation times",
     "parameters": "mean and deviation of each parameter",
     "covariance": "leading eigenpairs of the covariance, autocorrelation times along them",
+    "temperatures": "kinetic and configurational temperature of each tensor, layer or kind, with their bands",
 }
 TO = ("csv", "parquet", "arviz")
-BY = ("all", "walker", "rung")
+WORDS = {"by": ("all", "walker", "rung"), "groups": ("tensor", "layer", "kind")}
 NUMBERS = {
     "burnin": (0, "steps to leave out; default: the run's own burn-in"),
     "thin": (1, "every how many rows and positions are kept; default 1"),
@@ -51,6 +52,7 @@ def _parser() -> Parser:
     parser.add_argument("--observables", nargs="+", metavar="NAME", help="columns of run.csv; default those that vary")
     for name, (_, text) in NUMBERS.items():
         parser.add_argument(flag(name), dest=name, metavar="N", help=text)
+    parser.add_argument("--groups", metavar="WORD", help="temperatures: of each tensor, layer or kind; default tensor")
     parser.add_argument("--to", metavar="FORMAT", help="csv, parquet, or arviz (a NetCDF file); default csv")
     parser.add_argument("--output", metavar="DIR", help="folder for tables and figures; default RUN/analysis")
     parser.add_argument("--no-figures", action="store_true", help="tables only")
@@ -79,7 +81,8 @@ def _choices(typed: dict[str, Any]) -> Choices:
 
     numbers = {name: _number(name, typed[name]) for name in NUMBERS if name in typed}
     observables = tuple(typed.get("observables", ()))
-    return Choices(by=_one_of("by", typed.get("by", "all"), BY), observables=observables, **numbers)
+    words = {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
+    return Choices(observables=observables, **words, **numbers)
 
 
 def _show(name: str, result: Result) -> None:

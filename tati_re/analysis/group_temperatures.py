@@ -1,0 +1,164 @@
+"""Temperatures of groups of parameters: which layer is off."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error
+from tati_re.analysis.rows import as_run, kept_rows
+from tati_re.analysis.temperature import BAND_WIDTH, target_temperature
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+TAIL = 5e-5
+"""Probability of a value beyond each end of a band: those of `BAND_WIDTH` standard errors of a normal law."""
+
+_COLUMN = re.compile(r"^(kinetic_energy|virial)\((.+)\)$")
+_KINDS = {"kinetic_energy": "kinetic", "virial": "configurational"}
+
+By = Literal["tensor", "layer", "kind"]
+
+
+def group_temperatures(
+    run: Run | str | os.PathLike[str], by: By = "tensor", burnin: int | None = None, thin: int = 1
+) -> pd.DataFrame:
+    """Kinetic and configurational temperature of each group of parameters, and the band where it should lie.
+
+    Targets T for each group g alone: p_g'p_g/T follows a chi-square law with P_g degrees of freedom, whatever the
+    potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T where U confines the group and has no walls. A
+    mean of n independent rows lies within the quantiles of T χ²(n P_g)/(n P_g), which are not symmetric for a group of
+    a few parameters; n is the effective sample size of the group's kinetic energy. The scheme's own bias is no part of
+    the band: BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer for
+    which the step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats.
+
+    Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks really?, ICML 2020,
+    section 4 and appendix I, with means of correlated rows in place of single rows.
+
+    Args:
+        run: The run, or its folder, recorded with `group_temperatures=True`.
+        by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a `"kind"` (`kernel`).
+            Default: `"tensor"`.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        thin: Every how many rows are kept. Default: 1.
+
+    Returns:
+        Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower, upper, rows`
+        (effective), `verdict` (inside, above or below), first the groups in the model's order, then `all`.
+
+    Raises:
+        InputError: The run did not record groups, has rows of several temperatures, or too few.
+    """
+    import pandas as pd
+
+    if by not in ("tensor", "layer", "kind"):
+        raise InputError("by is not known.", by, "tensor, layer or kind")
+    run = as_run(run)
+    rows = kept_rows(run, burnin, thin)
+    sizes = _sizes(run)
+    found = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
+    if not found:
+        raise InputError(
+            "The run recorded no temperatures of groups.",
+            expected="a run with group_temperatures (--group-temperatures)",
+        )
+    if rows.groupby("walker").size().min() < MINIMUM_DRAWS:
+        raise InputError(f"Fewer than {MINIMUM_DRAWS} rows of each walker are left.", len(rows))
+    target = target_temperature(rows, -1)
+    lines = []
+    for column, kind in _KINDS.items():
+        tensors = [match[2] for match in found if match[1] == column]
+        groups: dict[str, list[str]] = {}
+        for tensor in tensors:
+            groups.setdefault(_group(tensor, by), []).append(tensor)
+        if len(groups) > 1:
+            groups["all"] = tensors
+        for group, members in groups.items():
+            energies = sum(rows[f"{column}({tensor})"] for tensor in members)
+            if energies.isna().all():
+                continue
+            number = sum(sizes[tensor] for tensor in members)
+            line = _line(rows.assign(energies=energies), kind, number, target)
+            lines.append({"group": group, "parameters": number} | line)
+    return pd.DataFrame(lines)
+
+
+def _line(rows: pd.DataFrame, kind: str, number: int, target: float) -> dict:
+    chains = 2.0 * chains_of(rows, "energies", -1) / number
+    mean, size = float(chains.mean()), effective_sample_size(chains, "mean")
+    if kind == "kinetic":
+        lower, upper = chi_square_band(number, size, target)
+    else:
+        half = BAND_WIDTH * monte_carlo_error(chains)
+        lower, upper = target - half, target + half
+    verdict = "above" if mean > upper else "below" if mean < lower else "inside"
+    if not np.isfinite(lower):
+        verdict = "never changes"
+    return {
+        "temperature": kind,
+        "mean": mean,
+        "target": target,
+        "lower": lower,
+        "upper": upper,
+        "rows": size,
+        "verdict": verdict,
+    }
+
+
+def chi_square_band(num_parameters: int, num_rows: float, temperature: float = 1.0) -> tuple[float, float]:
+    """Where the mean kinetic temperature of independent rows lies but for once in 10,000 times.
+
+    Args:
+        num_parameters: Of the group, P.
+        num_rows: Independent rows n.
+        temperature: T. Default: 1.
+
+    Returns:
+        The quantiles 0.00005 and 0.99995 of T χ²(n P)/(n P).
+    """
+    from scipy.stats import chi2
+
+    freedom = num_parameters * num_rows
+    if not np.isfinite(freedom):
+        return float("nan"), float("nan")
+    lower, upper = chi2.ppf([TAIL, 1 - TAIL], freedom) * (temperature / freedom)
+    return float(lower), float(upper)
+
+
+def group_sentences(table: pd.DataFrame) -> list[str]:
+    """What a table of group temperatures says is off, with advice, a sentence each; empty when all is well."""
+    sentences = []
+    off = table[(table["group"] != "all") & table["verdict"].isin(("above", "below"))]
+    for (kind, verdict), part in off.groupby(["temperature", "verdict"], sort=False):
+        names = ", ".join(f"{row['group']} ({row['mean']:.3g})" for row in part.head(5).to_dict("records"))
+        more = f" and {len(part) - 5} more" if len(part) > 5 else ""
+        advice = {
+            ("kinetic", "above"): "gradient noise heats them: larger batches, smaller steps or more friction",
+            ("kinetic", "below"): "the step is large for their stiffest direction: smaller steps",
+            ("configurational", "above"): "not in equilibrium yet, or heated by gradient noise: more burn-in, "
+            "larger batches",
+            ("configurational", "below"): "not in equilibrium yet: more burn-in",
+        }[kind, verdict]
+        sentences.append(f"The {kind} temperature is {verdict} its band in {names}{more}; {advice}.")
+    return sentences
+
+
+def _sizes(run: Run) -> dict[str, int]:
+    described = run.manifest.get("parameters", {})
+    shapes = described.get("shapes", [])
+    return {
+        name: int(np.prod(shape, dtype=np.int64))
+        for name, shape in zip(described.get("names", []), shapes, strict=True)
+    }
+
+
+def _group(tensor: str, by: By) -> str:
+    layer, _, kind = tensor.rpartition("/")
+    return {"tensor": tensor, "layer": layer or tensor, "kind": kind}[by]

@@ -1,0 +1,55 @@
+"""Temperatures of groups of parameters with their bands."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.plotting.figure import COLORS, DARK, new_figure, plain, save
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
+
+
+def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draws the temperature of each group as a point, in the band where it should lie.
+
+    Args:
+        table: Of `analysis.group_temperatures`.
+        path: PNG file to write. Default: None, no file.
+
+    Returns:
+        The figure, a panel for each kind of temperature.
+
+    Raises:
+        InputError: An empty table, or a path that cannot be written.
+    """
+    if table.empty:
+        raise InputError("There are no temperatures to draw.")
+    kinds = list(dict.fromkeys(table["temperature"]))
+    most = int(table.groupby("temperature").size().max())
+    figure = new_figure(7.2, 1.1 + 0.26 * most)
+    panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    groups = list(dict.fromkeys(table["group"]))
+    for axes, kind in zip(panels, kinds, strict=True):
+        axes.use_sticky_edges = False
+        part = table[table["temperature"] == kind]
+        places = np.array([groups.index(group) for group in part["group"]])
+        axes.barh(places, part["upper"] - part["lower"], left=part["lower"], height=0.62, color=COLORS[4], alpha=0.35)
+        for inside, color, marker in ((True, COLORS[0], "o"), (False, COLORS[1], "D")):
+            chosen = ((part["verdict"] == "inside") == inside).to_numpy()
+            axes.plot(part["mean"][chosen], places[chosen], marker, color=color, markersize=5, linestyle="none")
+        axes.axvline(part["target"].iloc[0], color=DARK, linewidth=0.8, linestyle="--")
+        axes.set_xlabel(f"{kind} temperature {_FORMULAS[kind]}")
+        plain(axes)
+    panels[0].set_yticks(range(len(groups)), groups)
+    panels[0].set_ylim(len(groups) - 0.4, -0.6)
+    figure.suptitle("band: once in 10,000 outside; diamonds lie outside", fontsize=8, color=DARK, x=0.99, ha="right")
+    save(figure, path)
+    return figure
