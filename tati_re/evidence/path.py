@@ -1,0 +1,116 @@
+"""The path from a reference to the posterior, as potentials that the samplers take.
+
+Point λ samples exp(-u), u = (1 - λ) V_q + λ (L + V), with V_q = -log q of the reference. With the prior as the
+reference that is λ L + V, which every potential of a model is; :class:`SpringsPotential` is the path from springs at a
+minimum. In both, `Energy.loss` times `scale` is E = -log(f/q), and `drawn_from_prior` draws from the reference.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tati_re.evidence.quadratic import Springs
+from tati_re.models.backend import tf
+from tati_re.samplers.protocol import Energy, Rung
+
+
+class SpringsPotential:
+    """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q.
+
+    Args:
+        potential: Of the posterior (:class:`tati_re.posterior.potential.ModelPotential`), L + V.
+        springs: The reference.
+    """
+
+    batches = None
+    metric_name = None
+    scale = 1.0
+
+    def __init__(self, potential, springs: Springs) -> None:
+        self.posterior, self.springs = potential, springs
+        self.num_walkers, self.num_parameters, self.dtype = (
+            potential.num_walkers,
+            potential.num_parameters,
+            potential.dtype,
+        )
+        self.num_examples, self.auxiliary = potential.num_examples, potential.auxiliary
+        self.stiffness = 1.0 / springs.std**2
+        self.log_normalisation = springs.log_normalisation
+
+    def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock=None) -> SpringsEvaluate:
+        """The path as a step sees it."""
+        ones = Rung(*(tf.ones_like(values) for values in rung))
+        return SpringsEvaluate(self, self.posterior.bind(ones, None, auxiliary, clock), rung)
+
+    def log_reference(self, position):
+        """log q, `(walkers,)`, float64, and its gradient's negative, the force of the springs."""
+        away = tf.cast(position, tf.float64) - self.springs.centre
+        force = self.stiffness * away
+        return -0.5 * tf.reduce_sum(force * away, axis=-1) - self.log_normalisation, tf.cast(force, position.dtype)
+
+
+class SpringsEvaluate:
+    """A :class:`SpringsPotential` bound to the walkers' points of the path; always on all data."""
+
+    scale = 1.0
+    exact = True
+
+    def __init__(self, path: SpringsPotential, posterior, rung: Rung) -> None:
+        self.path, self.posterior, self.rung = path, posterior, rung
+        self.clock, self.num_examples = posterior.clock, posterior.num_examples
+
+    @property
+    def auxiliary(self) -> tuple:
+        return self.posterior.auxiliary
+
+    def full(self, position) -> Energy:
+        """u and its gradient; `loss` is E and `log_prior` is log q."""
+        energy = self.posterior.full(position)
+        log_q, pull = self.path.log_reference(position)
+        weight = self.rung.likelihood_weight
+        difference = energy.potential + log_q
+        mixed = tf.cast(weight, position.dtype)[:, None]
+        gradient = mixed * energy.gradient + (1 - mixed) * pull
+        return Energy(weight * difference - log_q, gradient, difference, log_q)
+
+    __call__ = full
+
+    def mean_loss(self, position):
+        """E, without a gradient."""
+        loss = self.posterior.scale * self.posterior.mean_loss(position)
+        return loss - self.posterior.log_prior(position) + self.path.log_reference(position)[0]
+
+    def log_prior(self, position):
+        """log q."""
+        return self.path.log_reference(position)[0]
+
+    def gradient_variance(self, position):
+        return tf.zeros_like(position)
+
+    def drawn_from_prior(self, normal):
+        """Draws from the springs."""
+        springs, drawn = self.path.springs, tf.cast(normal, tf.float64)
+        if (edges := springs.cut_edges()) is not None:
+            low, high = edges
+            inside = low + (high - low) * 0.5 * tf.math.erfc(-drawn * math.sqrt(0.5))
+            drawn = tf.math.ndtri(tf.clip_by_value(inside, 1e-300, 1 - 1e-16))
+        drawn = springs.centre + springs.std * drawn
+        if springs.bound is not None:
+            drawn = tf.clip_by_value(drawn, -springs.bound, springs.bound)
+        return tf.cast(drawn, normal.dtype)
+
+    def at(self, rung: Rung) -> SpringsEvaluate:
+        return SpringsEvaluate(self.path, self.posterior, rung)
+
+    def confine(self, position, momentum):
+        return self.posterior.confine(position, momentum)
+
+
+def drawn_from_reference(potential, num: int, seed: int) -> np.ndarray:
+    """Independent draws from the reference of a path, `(num, parameters)`."""
+    if isinstance(potential, SpringsPotential):
+        normal = np.random.default_rng([seed, 0x4556]).standard_normal((num, potential.num_parameters))
+        return potential.springs.from_normal(normal)
+    return np.asarray(potential.prior.sample((num, potential.num_parameters), seed), np.float64)

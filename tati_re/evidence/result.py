@@ -1,0 +1,162 @@
+"""What an estimate of log Z says about itself, methods side by side, and models side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+NAMES = {
+    "thermodynamic_integration": "thermodynamic integration",
+    "frenkel_ladd": "Frenkel-Ladd integration",
+    "stepping_stone": "stepping stone",
+    "mbar": "MBAR",
+    "smc": "sequential Monte Carlo",
+}
+DISAGREEMENT = 3.0
+"""How many standard errors of their difference two estimates may be apart before it is said."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """An estimate of log Z, Z the integral of likelihood times prior.
+
+    Attributes:
+        log_z: In nats.
+        error: Its standard error, from autocorrelation and repeats.
+        method: How it was made, a key of `NAMES`.
+        curve: The curve it integrated, a pandas DataFrame: `path` rises from 0 at the reference (the prior, or springs
+            at a minimum) to 1 at the posterior.
+        repeats: What each independent walker or population says by itself.
+        notes: Sentences that a reader should see.
+        settings: How long and where: counts of draws, walkers and gradients, seconds, the rule.
+    """
+
+    log_z: float
+    error: float
+    method: str
+    curve: Any
+    repeats: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Evidence(log_z={self.log_z:.6g}, error={self.error:.2g}, method={self.method!r})"
+
+    def summary(self) -> str:
+        """The estimate and its notes, in words."""
+        lines = [f"log Z = {value_and_error(self.log_z, self.error)} by {NAMES[self.method]}"]
+        if said := ", ".join(f"{name} {_short(value)}" for name, value in self.settings.items()):
+            lines.append(said)
+        return "\n".join([*lines, *self.notes])
+
+    def plot(self, path=None):
+        """Draws the curve; see :func:`tati_re.plotting.evidence.plot_evidence`."""
+        from tati_re.plotting.evidence import plot_evidence
+
+        return plot_evidence([self], path)
+
+
+class Evidences(Sequence):
+    """Estimates of one log Z by several methods.
+
+    Attributes:
+        disagreements: A sentence for each two that are more than 3 standard errors of their difference apart.
+    """
+
+    def __init__(self, estimates: Sequence[Evidence]) -> None:
+        self._estimates = list(estimates)
+
+    def __getitem__(self, key) -> Evidence:
+        """By number, or by the name of the method."""
+        if isinstance(key, str):
+            return next(each for each in self._estimates if each.method == key)
+        return self._estimates[key]
+
+    def __len__(self) -> int:
+        return len(self._estimates)
+
+    @property
+    def table(self):
+        """A row for each method: log_z, error, gradients for one walker on all data, seconds."""
+        import pandas as pd
+
+        columns = ("gradients", "seconds")
+        rows = [
+            (each.method, each.log_z, each.error, *(each.settings.get(name, math.nan) for name in columns))
+            for each in self._estimates
+        ]
+        return pd.DataFrame(rows, columns=["method", "log_z", "error", *columns])
+
+    @property
+    def disagreements(self) -> list[str]:
+        found = []
+        for one, other in combinations(self._estimates, 2):
+            error = math.hypot(one.error, other.error)
+            apart = abs(one.log_z - other.log_z)
+            if not apart <= DISAGREEMENT * error:
+                times = f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
+                found.append(
+                    f"{NAMES[one.method]} and {NAMES[other.method]} disagree: {one.log_z:.6g} and {other.log_z:.6g} "
+                    f"are {apart:.3g} apart, {times}: at least one of them has not come to equilibrium, or its points are "
+                    "too far apart."
+                )
+        return found
+
+    def summary(self) -> str:
+        """The table, what disagrees, and the notes of each."""
+        wide = max(len(NAMES[each.method]) for each in self._estimates)
+        lines = [
+            f"{NAMES[each.method]:{wide}}  log Z = {value_and_error(each.log_z, each.error)}"
+            for each in self._estimates
+        ]
+        notes = dict.fromkeys(note for each in self._estimates for note in each.notes)
+        return "\n".join([*lines, *self.disagreements, *notes])
+
+    def __repr__(self) -> str:
+        return f"Evidences({', '.join(map(repr, self._estimates))})"
+
+
+def bayes_factors(estimates: Mapping[str, Evidence]):
+    """Models side by side on the same data, the best first.
+
+    Args:
+        estimates: One estimate for each model by name.
+
+    Returns:
+        A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best,
+        `factor_error` of that, and `probability` where all models are equally probable beforehand.
+    """
+    import pandas as pd
+
+    names = sorted(estimates, key=lambda name: -estimates[name].log_z)
+    best = estimates[names[0]]
+    log_z = np.array([estimates[name].log_z for name in names])
+    shares = np.exp(log_z - log_z[0])
+    errors = [0.0, *(math.hypot(estimates[name].error, best.error) for name in names[1:])]
+    return pd.DataFrame(
+        {
+            "model": names,
+            "log_z": log_z,
+            "error": [estimates[name].error for name in names],
+            "log_bayes_factor": log_z - log_z[0],
+            "factor_error": errors,
+            "probability": shares / shares.sum(),
+        }
+    )
+
+
+def value_and_error(value: float, error: float) -> str:
+    """Both with two digits of the error: `-18.075 ± 0.012`."""
+    if not (math.isfinite(error) and error > 0):
+        return f"{value:.6g} (error not known)"
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:,.{digits}f} ± {error:.{digits}f}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
