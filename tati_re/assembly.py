@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tati_re.aliases import check_dimensions
-from tati_re.batch_norm import check_model
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.errors import InputError
 from tati_re.models.backend import keras
@@ -121,12 +120,9 @@ class System:
             fitting: With that behaviour on all data too.
 
         Raises:
-            InputError: The loss does not fit model and labels, the batch is larger than the data, or training behaviour
-                is more than batch normalisation where it is not asked for by a fit.
+            InputError: The loss does not fit model and labels, or the batch is larger than the data.
         """
         objects, copies = objects or {}, copies or options.num_walkers
-        if training and not fitting:
-            check_model(self.flat)
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         loss = make_loss(

@@ -53,11 +53,12 @@ def check_method(options, flat, method, copies: int) -> None:
         copies: Walkers at all temperatures.
 
     Raises:
-        InputError: A method that weighs energies of all data, corrects gradients by them, or needs gradients of single
+        InputError: The model is not of the kind, or a method that weighs energies of all data, corrects gradients by them, or needs gradients of single
             examples.
     """
     if options.batch_norm != "batch":
         return
+    check_model(flat)
     if method.full_batch:
         raise InputError(
             f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed.",

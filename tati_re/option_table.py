@@ -122,7 +122,7 @@ class Options(BaseModel):
     from_logits: Literal["auto"] | bool = _posterior(
         "auto", "the outputs are logits; auto looks at the last activation"
     )
-    noise_std: Literal["sampled"] | Annotated[float, Field(gt=0)] = _posterior(
+    noise_std: Annotated[float, Field(gt=0)] | Literal["sampled"] = _posterior(
         1.0, "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter"
     )
     noise_prior: Literal["half_normal", "inverse_gamma", "log_normal"] = _posterior(

@@ -14,7 +14,7 @@ import numpy as np
 
 from tati_re.engine import checkpoint, manifest, reading
 from tati_re.errors import InputError, nearest
-from tati_re.models.names import parameter_names
+from tati_re.models.names import described_names
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"
 _WEIGHTS, _BIASES = re.compile(r"w(?:eight)?(\d+)"), re.compile(r"b(?:ias)?(\d+)")
@@ -85,7 +85,7 @@ def _folder(folder: Path, step: int | None, names: list[str]) -> StoredParameter
     said = manifest.read(folder)
     stored = said.get("parameters", {})
     if "names" in stored:
-        _check_names(folder, parameter_names(stored["names"], stored["shapes"]), names)
+        _check_names(folder, described_names(stored), names)
     walkers = said.get("options", {}).get("num_walkers", 1)
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)

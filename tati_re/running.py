@@ -36,6 +36,7 @@ from tati_re.samplers.importing import checked, made
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
 from tati_re.stages import Planned, check_num_steps, check_stages, planned
 from tati_re.stored import read_directions, save_model
+from tati_re.streaming import check_stream, prediction_averages
 
 SCHEMA_VERSION = 1
 _H5_FROM = 1_000
@@ -58,6 +59,7 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
             expected="some hundred, and fewer than num_steps",
         )
     method = exchanging(sampler, sim, options, objects)
+    check_stream(options, sim.dataset, method)
     check_starts(options, objects.get("starts"), sim._position.shape, getattr(method, "num_rungs", 1))
     copies = getattr(method, "num_replicas", options.num_walkers)
     batch_norm.check_method(options, sim._system.flat, method, copies)
@@ -202,7 +204,7 @@ class Running:
         self.sim, self.options, self.objects, self.kind, self.method = sim, options, objects, kind, method
         self.potential, self.directions, self.folder, self.progress = potential, directions, folder, progress
         self.execution = execution or sim._system.execution(options)
-        own = objects.get("observables")
+        own = {**potential.columns, **(objects.get("observables") or {})}
         self.observables = Observables(method, potential.metric_name, own, options.full_every, _groups_of(sim, options))
         if kind == "fit" and options.stages:
             self.stages = planned(options)
@@ -254,9 +256,10 @@ class Running:
     def say_start(self) -> None:
         """Says what is sampled, in words."""
         flat, options = self.sim._system.flat, self.options
+        fixed = f" ({flat.num_fixed} more are fixed)" if flat.num_fixed else ""
         target = f"temperature {options.kT:g}" if self.kind == "sample" else "to its minimum"
         self.progress.message(
-            f"{self.method.name} on {self.sim.dataset.name}: {flat.num_parameters} parameters, "
+            f"{self.method.name} on {self.sim.dataset.name}: {flat.num_parameters} parameters{fixed}, "
             f"{options.num_walkers} walker(s), {target}."
         )
         self.progress.message(self.meaning + ".")
@@ -315,7 +318,8 @@ class Running:
             expected=(kinetic, virial),
             callbacks=(self.copies, *self.objects.get("callbacks", ())),
         )
-        driver = Driver(self.folder, self.loops, plan, self.progress)
+        averages = prediction_averages(self.sim, options, self.potential) if self.kind == "sample" else None
+        driver = Driver(self.folder, self.loops, plan, self.progress, averages)
         driver.say_size()
         return driver
 

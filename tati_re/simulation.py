@@ -10,6 +10,7 @@ import numpy as np
 from tati_re import aliases
 from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
 from tati_re.current_batch import CurrentDataset
+from tati_re.batch_norm import check_model
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
 from tati_re.engine.run import Run
 from tati_re.errors import InputError, nearest
@@ -300,6 +301,8 @@ class Simulation:
             # One evaluation at a time gains from XLA only where many small operations are fused.
             xla = self.options.execution in ("auto", "xla") and self._system.flat.vectorizable
             training = self.options.batch_norm == "batch"
+            if training:
+                check_model(self._system.flat)
             self._evaluator = Evaluator(self._system.potential(self.options, self._objects, training), xla)
             self._batch = self._evaluator.batch(self._batch_number)
         return self._evaluator

@@ -16,11 +16,11 @@ from tati_re.models.imported import is_code
 def save_model(sim, path: Path) -> bool:
     """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
     flat = sim._system.flat
-    before = flat.get()
+    before = [variable.numpy() for variable in flat.model.variables]
     aside = path.with_name("partial.keras")
     try:
         flat.set(sim._position[0])
-        set_auxiliary(flat.model, [value[0] for value in sim._auxiliary])
+        flat.set_auxiliary([value[0] for value in sim._auxiliary])
         flat.model.save(aside)
         # A kill while the model is written must not cost the one that was there before.
         replace(aside, path)
@@ -29,15 +29,9 @@ def save_model(sim, path: Path) -> bool:
         path.unlink(missing_ok=True)
         return False
     finally:
-        flat.set(before)
-        set_auxiliary(flat.model, flat.auxiliary)
+        for variable, value in zip(flat.model.variables, before, strict=True):
+            variable.assign(value)
     return True
-
-
-def set_auxiliary(model, values) -> None:
-    """Writes moving statistics, frozen weights and states of seeds into the Keras model."""
-    for variable, value in zip(model.non_trainable_variables, values, strict=True):
-        variable.assign(value)
 
 
 def stored_model(path: Path, option: str | None):

@@ -173,10 +173,10 @@ def parameter_averages(
     else:
         positions = Positions(run, burnin, thin or 1, walker)
         mean, variance, _ = positions.moments()
-    from tati_re.models.names import parameter_names
+    from tati_re.models.names import described_names
 
     described = run.manifest["parameters"]
-    names = parameter_names(described["names"], [tuple(shape) for shape in described["shapes"]])
+    names = described_names(described)
     return pd.DataFrame({"parameter": names, "mean": mean, "std": np.sqrt(variance)})
 
 

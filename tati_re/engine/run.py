@@ -158,13 +158,16 @@ class Run:
         vector = self.parameters(which, None if which == "mean" else walker)
         from tati_re.models.build import load_model
         from tati_re.models.flat import FlatModel
+        from tati_re.posterior.noise_level import with_noise
 
         model = load_model(self.folder / "model.keras")
-        FlatModel(model).set(vector)
+        options = self.manifest["options"]
+        flat = with_noise(FlatModel(model, options.get("fix_parameters")), options)
+        flat.set(vector)
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
         statistics, _, _ = checkpoint.load(self.folder)
-        for k, variable in enumerate(model.non_trainable_variables):
-            variable.assign(statistics[f"auxiliary/{k}"][0 if which == "mean" else walker])
+        row = 0 if which == "mean" else walker
+        flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
         with storing(path):
             model.save(path)
 

@@ -39,10 +39,13 @@ class DenseChain:
         layers: Its layers, first to last.
         places: Of the layers that are dense and trainable, by the layer's identity: where kernel and bias are among the
             trainable variables.
+        frozen: All variables but those, in the order in which `call` takes them.
     """
 
-    def __init__(self, model: Any, layers: Sequence[Any], places: dict[int, tuple[int, int | None]]) -> None:
-        self._frozen = model.non_trainable_variables
+    def __init__(
+        self, model: Any, layers: Sequence[Any], places: dict[int, tuple[int, int | None]], frozen: Sequence[Any]
+    ) -> None:
+        self._frozen = frozen
         self._layers, self._places = layers, places
         self.input_shape = input_shape_of(model)[1:]
 
@@ -89,7 +92,9 @@ class DenseChain:
         return values, passes
 
 
-def chain_of(model: Any) -> DenseChain | None:
+def chain_of(
+    model: Any, variables: Sequence[Any] | None = None, others: Sequence[Any] | None = None
+) -> DenseChain | None:
     """Returns a model as a chain, or `None` where it is none.
 
     It is one where each layer takes the output of the one before and treats every example by itself, and where all
@@ -97,14 +102,18 @@ def chain_of(model: Any) -> DenseChain | None:
 
     Args:
         model: A built Keras model.
+        variables: Those that move. Default: all that are trainable.
+        others: All others. Default: those that are not trainable.
     """
     layers = _row_of(model)
     if layers is None or not all(acts_alone(layer) for layer in layers):
         return None
-    numbers = {id(variable): i for i, variable in enumerate(model.trainable_variables)}
+    variables = model.trainable_variables if variables is None else variables
+    others = model.non_trainable_variables if others is None else others
+    numbers = {id(variable): i for i, variable in enumerate(variables)}
     shape, places, met = input_shape_of(model), {}, []
     for layer in layers:
-        own = [id(variable) for variable in layer.trainable_variables]
+        own = [id(variable) for variable in layer.trainable_variables if id(variable) in numbers]
         if own:
             dense = type(layer) is keras.layers.Dense and not layer.lora_enabled and layer.quantization_mode is None
             whole = [id(layer.kernel), id(layer.bias)][: 1 + layer.use_bias] if dense else None
@@ -113,7 +122,7 @@ def chain_of(model: Any) -> DenseChain | None:
             places[id(layer)] = numbers[own[0]], numbers[own[1]] if layer.use_bias else None
             met += own
         shape = layer.compute_output_shape(shape)
-    return DenseChain(model, layers, places) if sorted(met) == sorted(numbers) else None
+    return DenseChain(model, layers, places, others) if sorted(met) == sorted(numbers) else None
 
 
 def _row_of(model: Any) -> list[Any] | None:

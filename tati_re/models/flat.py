@@ -10,7 +10,9 @@ import numpy as np
 from tati_re.errors import InputError
 from tati_re.models import inspect
 from tati_re.models.backend import keras, tf
-from tati_re.models.names import parameter_names, tensor_names
+from tati_re.models.fan_in import PartShape, fan_in_plus_one
+from tati_re.models.fixed import fixed_parts
+from tati_re.models.names import described_names, tensor_names
 
 
 class FlatModel:
@@ -23,15 +25,20 @@ class FlatModel:
     Args:
         model: A built Keras model with one input and one output, all trainable variables of one type, float32 or
             float64 (`tati_re.models.precision.in_precision`).
+        fix: Parameters that keep their values, as :func:`tati_re.models.fixed.fixed_parts` takes them. Default: none.
 
     Attributes:
         model: The model; `set` writes into it.
         num_parameters: P.
-        shapes: Shape of each trainable variable.
+        variables: The trainable variables that are not fixed as a whole; all that follows is in their order.
+        others: All other variables: the non-trainable ones in Keras' order, then those that are fixed.
+        shapes: Shape of each variable; `(free entries,)` where some entries are fixed.
         tensor_names: Name of each by its place: `dense/kernel`, `lstm/lstm_cell/bias`.
+        parts: Of the tensors with some fixed entries, by name: `shape`, and the numbers of those that are `fixed`.
+        num_fixed: How many parameters do not move.
         dtype: "float32" or "float64", of the parameters.
         input_dtype: Type in which the model takes its inputs: an integer type where it says so, else `dtype`.
-        auxiliary: Values of all non-trainable variables (statistics, frozen weights, states of seeds), in Keras' order.
+        auxiliary: Values of the others (statistics, frozen weights, states of seeds).
         training_layers: Names of the layers that act differently while training (BatchNormalization, Dropout).
         has_training_state: Whether there are such layers.
         vectorizable: Whether `tf.vectorized_map` handles all layers as single large operations.
@@ -50,17 +57,16 @@ class FlatModel:
         (3, ['dense/kernel', 'dense/bias'])
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, fix: str | Sequence[str] | None = None) -> None:
         inspect.refuse_unsupported(model)
         self.model = model
-        variables = model.trainable_variables
-        self.shapes: list[tuple[int, ...]] = [tuple(v.shape) for v in variables]
+        self._choose(fix)
+        variables = self.variables
         self._sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
         self.num_parameters = sum(self._sizes)
-        self.tensor_names = tensor_names(model)
+        self.num_fixed = sum(int(np.prod(v.shape)) for v in model.trainable_variables) - self.num_parameters
         self.dtype: str = variables[0].dtype
         self.input_dtype = inspect.input_dtype_of(model) or self.dtype
-        self.auxiliary = [np.array(v.numpy()) for v in model.non_trainable_variables]
         self.training_layers = inspect.training_layers(model)
         self.has_training_state = bool(self.training_layers)
         self.vectorizable = inspect.vectorizable(model)
@@ -73,16 +79,67 @@ class FlatModel:
 
         self.regularizer = regularizer if terms else None
 
+    def _choose(self, fix: str | Sequence[str] | None) -> None:
+        """Settles what moves and what does not."""
+        trainable, names = self.model.trainable_variables, tensor_names(self.model)
+        fixed = fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
+        free = [i for i, part in enumerate(fixed) if part is None or not part.mask.all()]
+        if not free:
+            raise InputError("fix_parameters: all parameters are fixed.", fix, "some that are free")
+        self.variables = [trainable[i] for i in free]
+        self.tensor_names = [names[i] for i in free]
+        self.others = [*self.model.non_trainable_variables]
+        self.auxiliary = [np.array(v.numpy()) for v in self.others]
+        for variable, part in zip(trainable, fixed, strict=True):
+            if part is not None and part.mask.all():
+                self.others.append(variable)
+                self.auxiliary.append(part.values)
+        self._full_shapes: list[tuple[int, ...]] = [tuple(v.shape) for v in self.variables]
+        self._constants = [_Constant(fixed[i]) if fixed[i] is not None else None for i in free]
+        self.shapes = list(self._full_shapes)
+        self.parts = {}
+        if fix:
+            # What a unit has as inputs does not depend on which of its weights move.
+            fans = np.split(
+                fan_in_plus_one(names, [tuple(v.shape) for v in trainable]),
+                np.cumsum([int(np.prod(v.shape)) for v in trainable])[:-1],
+            )
+            sizes = [
+                shape if c is None else (len(c.free),) for c, shape in zip(self._constants, self.shapes, strict=True)
+            ]
+            self.shapes = [PartShape(size, fans[i][0] - 1) for size, i in zip(sizes, free, strict=True)]
+            self.parts = {
+                name: {"shape": list(shape), "fixed": c.still.tolist()}
+                for name, shape, c in zip(self.tensor_names, self._full_shapes, self._constants, strict=True)
+                if c is not None
+            }
+        self._kept = None
+        if self.parts:
+            sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes]
+            starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+            own = [np.arange(size) if c is None else c.free for c, size in zip(self._constants, sizes, strict=True)]
+            self._kept = np.concatenate([start + part for start, part in zip(starts, own, strict=True)]).astype(
+                np.int32
+            )
+
+    def described(self) -> dict[str, Any]:
+        """Returns what a manifest says of the parameters; `described_names` makes their names of it."""
+        shapes = [list(shape) for shape in self.shapes]
+        found = {"num": self.num_parameters, "names": self.tensor_names, "shapes": shapes}
+        return found | ({"parts": self.parts} if self.parts else {})
+
     def parameter_names(self) -> list[str]:
         """Returns the P names of the parameters, in the order of the vector: `dense/kernel[0,3]`."""
-        return parameter_names(self.tensor_names, self.shapes)
+        return described_names(self.described())
 
     def get(self) -> np.ndarray:
         """Returns the parameters as they are in the Keras model, `(P,)`."""
-        return np.concatenate([v.numpy().reshape(-1) for v in self.model.trainable_variables])
+        values = [v.numpy().reshape(-1) for v in self.variables]
+        pairs = zip(values, self._constants, strict=True)
+        return np.concatenate([value if part is None else value[part.free] for value, part in pairs])
 
     def set(self, vector: Any) -> None:
-        """Writes parameters `(P,)` into the Keras model.
+        """Writes parameters `(P,)` into the Keras model, and values that are fixed in a tensor of which others move.
 
         Raises:
             InputError: The vector has another shape.
@@ -91,23 +148,38 @@ class FlatModel:
         if vector.shape != (self.num_parameters,):
             raise InputError("The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)")
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
-        for variable, piece, shape in zip(self.model.trainable_variables, pieces, self.shapes, strict=True):
-            variable.assign(piece.reshape(shape).astype(self.dtype))
+        for variable, piece, part, shape in zip(
+            self.variables, pieces, self._constants, self._full_shapes, strict=True
+        ):
+            whole = piece if part is None else part.whole(piece)
+            variable.assign(whole.reshape(shape).astype(self.dtype))
+
+    def set_auxiliary(self, values: Sequence[Any]) -> None:
+        """Writes moving statistics, frozen weights and states of seeds into the Keras model."""
+        for variable, value in zip(self.others, values, strict=True):
+            variable.assign(value)
 
     def split(self, position: Any) -> list[Any]:
         """Returns the weights of all walkers, a list of `(walkers, *shape)`, of positions `(walkers, P)`."""
         pieces = tf.split(position, self._sizes, axis=1)
-        return [tf.reshape(piece, (-1, *shape)) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        parts = zip(pieces, self._constants, self._full_shapes, strict=True)
+        return [tf.reshape(p if part is None else part.filled(p), (-1, *shape)) for p, part, shape in parts]
 
     def split_one(self, vector: Any) -> list[Any]:
         """Returns the weights of one walker, a list of tensors of `shapes`, of a vector `(P,)`."""
         pieces = tf.split(vector, self._sizes, axis=0)
-        return [tf.reshape(piece, shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        parts = zip(pieces, self._constants, self._full_shapes, strict=True)
+        return [tf.reshape(p if part is None else part.filled(p[None]), shape) for p, part, shape in parts]
 
     def join(self, weights: Sequence[Any]) -> Any:
         """Returns positions `(walkers, P)` of weights of all walkers, a list of `(walkers, *shape)`: undoes `split`."""
-        pairs = zip(weights, self._sizes, strict=True)
-        return tf.concat([tf.reshape(weight, (-1, size)) for weight, size in pairs], axis=1)
+        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes]
+        pairs = zip(weights, sizes, strict=True)
+        return self.free(tf.concat([tf.reshape(weight, (-1, size)) for weight, size in pairs], axis=1))
+
+    def free(self, vectors: Any) -> Any:
+        """Returns the entries that move, `(walkers, P)`, of all entries of the variables, `(walkers, entries)`."""
+        return vectors if self._kept is None else tf.gather(vectors, self._kept, axis=1)
 
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, training: bool = False
@@ -124,8 +196,37 @@ class FlatModel:
             Outputs `(n, ...)`, and the non-trainable variables as the call left them.
         """
         # Keras' own stateless_call skips what calling a model does: casting its inputs, telling layers that they train.
-        variables = [*self.model.trainable_variables, *self.model.non_trainable_variables]
+        variables = [*self.variables, *self.others]
         with keras.StatelessScope(list(zip(variables, [*weights, *auxiliary], strict=True))) as scope:
             outputs = self.model(x, training=training)
-        new = [scope.get_current_value(variable) for variable in self.model.non_trainable_variables]
+        new = [scope.get_current_value(variable) for variable in self.others]
         return outputs, tuple(new)
+
+
+class _Constant:
+    """A tensor of which some entries are fixed.
+
+    Args:
+        fixed: Which, and their values.
+
+    Attributes:
+        free: Numbers of the entries that move, the last index fastest.
+        still: Those of the others.
+    """
+
+    def __init__(self, fixed: Any) -> None:
+        mask, self._values = fixed.mask.reshape(-1), fixed.values.reshape(-1)
+        self.free, self.still = np.flatnonzero(~mask), np.flatnonzero(mask)
+        self._order = np.argsort(np.concatenate([self.free, self.still])).astype(np.int32)
+
+    def whole(self, moving: np.ndarray) -> np.ndarray:
+        """Returns all entries, `(entries,)`, from those that move."""
+        values = np.array(self._values)
+        values[self.free] = moving
+        return values
+
+    def filled(self, moving: Any) -> Any:
+        """Returns all entries, `(walkers, entries)`, from those that move, `(walkers, free)`."""
+        values = tf.constant(self._values[self.still], moving.dtype)
+        rows = tf.broadcast_to(values[None], (tf.shape(moving)[0], len(self.still)))
+        return tf.gather(tf.concat([moving, rows], 1), self._order, axis=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -54,6 +54,22 @@ def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> 
         else:
             places = itertools.product(*(map(str, range(length)) for length in shape))
             names.extend(f"{tensor}[{','.join(place)}]" for place in places)
+    return names
+
+
+def described_names(described: Mapping[str, Any]) -> list[str]:
+    """Returns the names of a run's parameters from its manifest.
+
+    Args:
+        described: The manifest's table `parameters`.
+    """
+    parts = described.get("parts", {})
+    names: list[str] = []
+    for tensor, shape in zip(described["names"], described["shapes"], strict=True):
+        part = parts.get(tensor)
+        own = parameter_names([tensor], [shape if part is None else part["shape"]])
+        still = set() if part is None else set(part["fixed"])
+        names.extend(name for i, name in enumerate(own) if i not in still)
     return names
 
 

@@ -98,7 +98,7 @@ class ModelPotential:
         self._x = tf.constant(stored_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype))
         self._y = tf.constant(stored_targets(dataset.targets, loss, self.dtype))
         # Batch statistics, and dropped units, tie the examples of a batch together.
-        chain = None if self.training else chain_of(flat.model)
+        chain = None if self.training or loss.samples_noise else chain_of(flat.model, flat.variables, flat.others)
         self.chain = chain if chain is not None and chain.fits(self._x.shape[1:]) else None
 
     def with_batches(self, batches) -> ModelPotential:
@@ -173,6 +173,16 @@ class ModelPotential:
             potential=energy.potential + value, gradient=energy.gradient + gradient, log_prior=energy.log_prior - value
         )
 
+    def _losses(self, weights, labels, outputs):
+        """The loss of each example, float64; noise that is sampled is the last of the weights."""
+        noise = (weights[-1],) if self.loss.samples_noise else ()
+        return tf.cast(self.loss.per_example(labels, outputs, *noise), tf.float64)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns of run.csv that belong to this potential: functions of positions `(walkers, parameters)`."""
+        return {"noise_std": lambda position: tf.exp(position[:, -1])} if self.loss.samples_noise else {}
+
     def _example_weights(self, size, capacity: int):
         """What an example counts in the mean over a batch, float64: a number, or `(n,)` where a batch may be short."""
         if size is None or not self._may_be_short:
@@ -187,10 +197,11 @@ class ModelPotential:
                 # Converting one walker's bytes at a time keeps them in the cache.
                 inputs = inputs if shared else self.prepared(inputs)
                 outputs, new = self.flat.call(weights, extra, inputs, training=training)
-                losses = tf.cast(self.loss.per_example(labels, outputs), tf.float64)
+                losses = self._losses(weights, labels, outputs)
                 return self.scale * tf.reduce_sum(losses * weight), new
 
-            return loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
+            losses, slope, new = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
+            return losses, self.flat.free(slope), new
 
         inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
         if how == "vectorized" and self.under_xla:
@@ -351,7 +362,7 @@ class ModelPotential:
         def part(inputs, labels):
             def total(weights, extra, inputs, labels):
                 outputs, _ = self.flat.call(weights, extra, inputs)
-                return tf.reduce_sum(tf.cast(self.loss.per_example(labels, outputs), tf.float64))
+                return tf.reduce_sum(self._losses(weights, labels, outputs))
 
             weights = self.flat.split(position)
             return map_walkers(how, total, weights, auxiliary, self.prepared(inputs), labels, True)
@@ -381,7 +392,7 @@ class ModelPotential:
 
         def one(weights, extra, inputs, labels):
             outputs, _ = self.flat.call(weights, extra, inputs)
-            return tf.cast(self.loss.per_example(labels, outputs), tf.float64)
+            return self._losses(weights, labels, outputs)
 
         def evaluated(position, x, y):
             return map_walkers(self._full_evaluation, one, self.flat.split(position), auxiliary, x, y, True)
