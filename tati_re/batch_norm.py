@@ -53,8 +53,8 @@ def check_method(options, flat, method, copies: int) -> None:
         copies: Walkers at all temperatures.
 
     Raises:
-        InputError: The model is not of the kind, or a method that weighs energies of all data, corrects gradients by them, or needs gradients of single
-            examples.
+        InputError: The model is not of the kind, or a method that weighs energies of all data, corrects gradients by
+            them, or needs gradients of single examples.
     """
     if options.batch_norm != "batch":
         return

@@ -9,8 +9,8 @@ import numpy as np
 
 from tati_re import aliases
 from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
-from tati_re.current_batch import CurrentDataset
 from tati_re.batch_norm import check_model
+from tati_re.current_batch import CurrentDataset
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
 from tati_re.engine.run import Run
 from tati_re.errors import InputError, nearest
