@@ -31,7 +31,11 @@ class Recorder:
         return types.SimpleNamespace(summary=lambda: "the summary", folder="runs/somewhere")
 
     def from_options(self, options):
-        return types.SimpleNamespace(sample=lambda: self._run("sample", options), fit=lambda: self._run("fit", options))
+        return types.SimpleNamespace(
+            sample=lambda: self._run("sample", options),
+            fit=lambda: self._run("fit", options),
+            step_size_advice=lambda: "The advice.",
+        )
 
     def resume(self, folder, **kwargs):
         return self._run("resume", folder, kwargs)

@@ -282,3 +282,25 @@ def _until_it_stops(sim, step_size: float) -> float:
     except SamplingError:
         return float("inf")
     return run.run_info["potential"].iloc[-1]
+
+
+def test_the_command_says_which_step_sizes_are_stable(capsys):
+    from tati_re.cli import optimize
+
+    argv = [
+        "--data",
+        "data.csv",
+        "--num-steps",
+        "20",
+        "--execution",
+        "graph",
+        "--output",
+        "fitted",
+        "--noise-std",
+        "0.5",
+    ]
+    assert optimize.main(argv) == 0
+    said = capsys.readouterr().out
+    assert "The largest eigenvalue of the Hessian of U is" in said and "SGLD and others without below" in said
+    assert optimize.main([*argv[:-4], "--output", "quiet", "--quiet"]) == 0
+    assert capsys.readouterr().out == ""

@@ -14,7 +14,21 @@ from tati_re.options import OPTIMIZE, Options
 def _fit(options: Options) -> Any:
     from tati_re.simulation import Simulation
 
-    return Simulation.from_options(options).fit()
+    sim = Simulation.from_options(options)
+    run = sim.fit()
+    if options.verbose > 0:
+        print(_step_sizes(sim))
+    return run
+
+
+def _step_sizes(sim: Any) -> str:
+    """What the curvature at the end says to the samplers, where the model has second derivatives."""
+    from tati_re.models.backend import tf
+
+    try:
+        return str(sim.step_size_advice())
+    except (tf.errors.OpError, LookupError, NotImplementedError):
+        return "The Hessian of U cannot be computed for this model, so that no step sizes are advised."
 
 
 def _body(argv: list[str]) -> None:

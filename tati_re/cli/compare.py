@@ -1,0 +1,99 @@
+"""`tati-compare`: do two runs agree, column by column, to a tolerance?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command
+from tati_re.errors import InputError, nearest
+
+KINDS = ("absolute", "relative")
+_MOST_LINES = 20
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-compare",
+        usage="tati-compare A B [options]",
+        description="Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The "
+        "exit status is 0 where they agree, 1 where they do not, 2 for bad input.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
+    parser.add_argument("--version", "-V", action="version", version=f"tati-compare {__version__}")
+    text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"
+    parser.add_argument("--tolerance", "--general_threshold", nargs="+", metavar=("X", "KIND"), help=text)
+    text = "the same for single columns: name, number and kind of each"
+    parser.add_argument(
+        "--column-tolerance", "--column_threshold", dest="column_tolerance", nargs="+", metavar="NAME X KIND", help=text
+    )
+    text = "columns that are not compared; a name that ends in * stands for all that begin so"
+    parser.add_argument("--drop", "--column_drop", dest="drop", nargs="+", metavar="NAME", help=text)
+    text = "columns whose sign does not matter, likewise"
+    parser.add_argument(
+        "--ignore-sign", "--column_ignore_sign", dest="ignore_sign", nargs="+", metavar="NAME", help=text
+    )
+    parser.add_argument("--quiet", action="store_true", help="print nothing; the exit status says it")
+    return parser
+
+
+def _tolerance(name: str, words: Sequence[str]) -> Any:
+    from tati_re.comparing import Tolerance
+
+    if len(words) > 2:
+        raise InputError(f"{name} takes a number and a kind.", " ".join(words), "such as 1e-8 relative")
+    try:
+        value = float(words[0])
+    except ValueError:
+        value = -1.0
+    if not value >= 0:
+        raise InputError(f"{name} is no number of at least 0.", words[0], "such as 1e-8")
+    kind = words[1] if len(words) == 2 else "absolute"
+    if kind not in KINDS:
+        raise InputError(f"{name} has an unknown kind.{nearest(kind, KINDS)}", kind, "absolute or relative")
+    return Tolerance(value, kind)
+
+
+def _body(argv: list[str]) -> bool:
+    typed = _parser().parse(argv)
+    paths = typed.get("paths", [])
+    if len(paths) != 2:
+        raise InputError("tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
+    words = typed.get("column_tolerance", [])
+    if len(words) % 3:
+        raise InputError("--column-tolerance takes three words for each column.", " ".join(words), "NAME X KIND ...")
+    from tati_re.comparing import compare
+
+    columns = {words[k]: _tolerance("--column-tolerance", words[k + 1 : k + 3]) for k in range(0, len(words), 3)}
+    tolerance = _tolerance("--tolerance", typed.get("tolerance", ["1e-8"]))
+    found = compare(*paths, tolerance, columns, typed.get("drop", ()), typed.get("ignore_sign", ()))
+    if not typed.get("quiet"):
+        for each in found[:_MOST_LINES]:
+            print(": ".join(part for part in each if part))
+        if len(found) > _MOST_LINES:
+            print(f"... and {len(found) - _MOST_LINES} more")
+        print("They differ." if found else "They agree.")
+    return not found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-compare`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0 where both agree, 1 where they do not, 2 for bad input, 130 when interrupted.
+    """
+    agree: list[bool] = []
+    status = command(lambda arguments: agree.append(_body(arguments)), argv)
+    return status or int(not agree[0])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

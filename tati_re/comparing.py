@@ -1,0 +1,190 @@
+"""Do two runs agree? Their tables, column by column, to a tolerance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tati_re.engine import manifest, reading
+from tati_re.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = ("run.csv", "averages.csv", "trajectory.csv", "trajectory.h5", "exchange.csv", "ladder.csv", "bias.csv")
+"""Tables of a run folder that depend on options and seed alone; timing.csv holds clock readings."""
+
+KINDS = ("absolute", "relative")
+
+
+class Tolerance(NamedTuple):
+    """How far two numbers may be apart.
+
+    Attributes:
+        value: At least 0.
+        kind: "absolute": abs(a - b) <= value; "relative": abs(a - b) <= value * max(abs(a), abs(b)).
+    """
+
+    value: float
+    kind: str = "absolute"
+
+    def exceeded(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Where the numbers are farther apart; two that are no numbers agree, so do two equal infinities."""
+        with np.errstate(invalid="ignore"):
+            allowed = self.value * (np.maximum(np.abs(a), np.abs(b)) if self.kind == "relative" else 1.0)
+            near = np.abs(a - b) <= allowed
+        return ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+DEFAULT = Tolerance(1e-8)
+
+
+class Difference(NamedTuple):
+    """What does not agree.
+
+    Attributes:
+        table: Its name.
+        column: Its column; empty where the tables as a whole differ.
+        sentence: How, in words.
+    """
+
+    table: str
+    column: str
+    sentence: str
+
+
+def compare(
+    first: str | os.PathLike[str],
+    second: str | os.PathLike[str],
+    tolerance: Tolerance = DEFAULT,
+    columns: Mapping[str, Tolerance] | None = None,
+    drop: Collection[str] = (),
+    ignore_sign: Collection[str] = (),
+) -> list[Difference]:
+    """Compares two run folders, table by table, or two CSV or HDF5 files.
+
+    Args:
+        first: A run folder or a file.
+        second: Another one, of the same kind.
+        tolerance: For columns without one of their own. Default: 1e-8, absolute.
+        columns: Tolerances by column. Default: none.
+        drop: Columns that are not compared; a name that ends in `*` stands for all that begin so. Default: none.
+        ignore_sign: Columns whose absolute values are compared, likewise. Default: none.
+
+    Returns:
+        What does not agree; an empty list where all does.
+
+    Raises:
+        InputError: No such file or folder, nothing to compare, or a column that neither has.
+    """
+    pairs = _pairs(Path(first), Path(second))
+    columns = dict(columns or {})
+    differences, seen = [], set()
+    for name, a, b in pairs:
+        if a is None or b is None:
+            where = first if b is None else second
+            differences.append(Difference(name, "", f"only {where} has it"))
+            continue
+        tables = _read(a), _read(b)
+        seen |= {column for table in tables for column in table.columns}
+        differences += _compare_tables(name, *tables, tolerance, columns, drop, ignore_sign)
+    for name in (*columns, *drop, *ignore_sign):
+        if not any(_stands_for(name, column) for column in seen):
+            raise InputError(f"There is no column {name}.{nearest(name, seen)}", expected="a column of the tables")
+    return differences
+
+
+def _pairs(first: Path, second: Path) -> list[tuple[str, Path | None, Path | None]]:
+    for path in (first, second):
+        if not path.exists():
+            beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise InputError(f"There is no {path}.{nearest(path.name, beside)}", expected="a run folder or a table")
+    if first.is_dir() != second.is_dir():
+        raise InputError("A folder cannot be compared with a file.", f"{first} and {second}", "two of one kind")
+    if first.is_file():
+        return [(first.name if first.name == second.name else f"{first.name} and {second.name}", first, second)]
+    for folder in (first, second):
+        manifest.read(folder)
+    found = [
+        (name, *(folder / name if (folder / name).exists() else None for folder in (first, second))) for name in TABLES
+    ]
+    return [pair for pair in found if pair[1] is not None or pair[2] is not None]
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        table = reading.read_h5(path) if path.suffix in (".h5", ".hdf5") else reading.read_csv(path)
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(f"{path} cannot be read as a table: {reason}.", expected="a .csv or .h5 file") from None
+    return table
+
+
+def _stands_for(name: str, column: str) -> bool:
+    return column.startswith(name[:-1]) if name.endswith("*") else column == name
+
+
+def _compare_tables(
+    name: str,
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    tolerance: Tolerance,
+    own: Mapping[str, Tolerance],
+    drop: Collection[str],
+    ignore_sign: Collection[str],
+) -> list[Difference]:
+    def is_one_of(column: str, names: Collection[str]) -> bool:
+        return any(_stands_for(name, column) for name in names)
+
+    found = []
+    for column in dict.fromkeys([*a.columns, *b.columns]):
+        if is_one_of(column, drop):
+            continue
+        if column not in a or column not in b:
+            which = "first" if column in a else "second"
+            found.append(Difference(name, column, f"only the {which} has this column"))
+    if len(a) != len(b):
+        return [*found, Difference(name, "", f"{len(a)} rows and {len(b)} rows")]
+    for column in a.columns:
+        if column not in b or is_one_of(column, drop):
+            continue
+        limit = next((value for named, value in own.items() if _stands_for(named, column)), tolerance)
+        sentence = _difference(a, b, column, limit, is_one_of(column, ignore_sign))
+        if sentence:
+            found.append(Difference(name, column, sentence))
+    return found
+
+
+def _difference(a: pd.DataFrame, b: pd.DataFrame, column: str, limit: Tolerance, ignore_sign: bool) -> str | None:
+    """How a column differs, in words; None where it does not."""
+    try:
+        x, y = (np.asarray(table[column], dtype=np.float64) for table in (a, b))
+    except (TypeError, ValueError):
+        unlike = np.flatnonzero((a[column].astype(str) != b[column].astype(str)).to_numpy())
+        if not len(unlike):
+            return None
+        row = int(unlike[0])
+        return f"{a[column].iloc[row]} and {b[column].iloc[row]} {_place(a, row)}"
+    if ignore_sign:
+        x, y = np.abs(x), np.abs(y)
+    apart = limit.exceeded(x, y)
+    if not apart.any():
+        return None
+    with np.errstate(invalid="ignore"):
+        distance = np.where(apart, np.nan_to_num(np.abs(x - y), nan=np.inf), -1.0)
+    row = int(np.argmax(distance))
+    return (
+        f"{x[row]:.10g} and {y[row]:.10g} {_place(a, row)}, the farthest of {int(apart.sum())} rows beyond "
+        f"{limit.value:g} {limit.kind}"
+    )
+
+
+def _place(table: pd.DataFrame, row: int) -> str:
+    known = [f"{name} {table[name].iloc[row]}" for name in ("step", "walker", "id") if name in table]
+    return f"at {', '.join(known)}" if known else f"in row {row + 1}"
