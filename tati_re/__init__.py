@@ -13,7 +13,7 @@ from tati_re._version import __version__
 from tati_re.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
-    from tati_re import evidence, samplers, testing
+    from tati_re import evidence, landscape, samplers, testing
     from tati_re.analysis.predicting import predict
     from tati_re.engine.run_folder import load
     from tati_re.posterior import priors
@@ -26,6 +26,7 @@ __all__ = [
     "__version__",
     "evidence",
     "help",
+    "landscape",
     "load",
     "predict",
     "priors",
@@ -38,6 +39,7 @@ _LAZY = {
     "evidence": ("tati_re.evidence", None),
     "load": ("tati_re.engine.run_folder", "load"),
     "predict": ("tati_re.analysis.predicting", "predict"),
+    "landscape": ("tati_re.landscape", None),
     "priors": ("tati_re.posterior.priors", None),
     "samplers": ("tati_re.samplers", None),
     "testing": ("tati_re.testing", None),

@@ -1,0 +1,330 @@
+"""`tati-landscape`: the loss on lines, planes and grids, along a trajectory, and the curvature at a point."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
+from tati_re.errors import InputError, nearest
+from tati_re.option_flags import add_field, flag
+from tati_re.options import OPTIONS, options_from_flags, options_of
+
+GROUPS = ("data", "model", "posterior")
+MORE = ("seed", "threads")
+HESSIAN = ("extremes", "trace", "density", "full")
+OWN: dict[str, tuple[Any, str]] = {
+    "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; before --centre"),
+    "parameters_step": ("N", "its row with this step; default the last"),
+    "centre": ("WORD", "of the run: mean, last, best, or a stored step; default last of a fit, mean of a sampled run"),
+    "walker": ("N", "walker of centre and trajectory; default all, the first for a centre that is one position"),
+    "directions": (
+        "WORDS",
+        "random[:COUNT] (default), trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, FILE",
+    ),
+    "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
+    "to": (("FILE",), "between: one or two files of parameters beside the centre"),
+    "range": (("LOW:HIGH:POINTS",), "of all axes, or one for each; default -1:1:41"),
+    "scales": ("N,N,...", "powers of 10 that the range is multiplied with, one grid after the other, as 1,0,-1,-2"),
+    "grid": (("PATTERN=LOW:HIGH:POINTS",), "a grid over named parameters around the centre, instead of directions"),
+    "along": (None, "no plane: loss and accuracy at the stored positions, on all data"),
+    "trajectory": ("RUN", "run whose positions are projected; default RUN; none: no trajectory"),
+    "trajectory_points": ("N", "positions of it, equally spaced; default 500"),
+    "exclude": (("PATTERN",), "parameters that stay at the centre, such as */bias"),
+    "fix": (("PATTERN=VALUE",), "parameters that are set to a value and stay there"),
+    "hessian": ("WORDS", "curvature at the centre: extremes, trace, density, full, joined by commas; no plane"),
+    "probes": ("N", "random vectors of trace (default 64) and density (default 8)"),
+    "no_test": (None, "without the test part"),
+    "quantity": ("COLUMN", "column that is drawn; default ln_excess_loss over a plane, the losses along a line"),
+    "page": (None, "also an HTML page with a surface that turns; needs plotly"),
+    "no_figures": (None, "tables only"),
+    "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/landscape-1, ..."),
+    "overwrite": (None, "replace another landscape there"),
+    "quiet": (None, "print nothing but errors"),
+}
+DENSITY_STEPS = 60
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-landscape",
+        usage="tati-landscape [RUN] [options]",
+        description="Look at the loss around a point of a run, whose data, model and prior are known, or of --data and "
+        "--model with --parameters.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
+    parser.add_argument("--version", action="version", version=f"tati-landscape {__version__}")
+    for name, (form, text) in OWN.items():
+        if name in OPTIONS and name in ("parameters", "parameters_step"):
+            continue
+        style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
+        if isinstance(form, tuple):
+            style = {"nargs": "+", "metavar": form[0]}
+        parser.add_argument(flag(name), dest=name, help=text, **style)
+    for group in GROUPS:
+        section = parser.add_argument_group(f"{group}, in place of the run's")
+        for name, field in options_of([group]).items():
+            add_field(section, name, field)
+    section = parser.add_argument_group("more")
+    for name in MORE:
+        add_field(section, name, OPTIONS[name])
+    return parser
+
+
+def _integer(typed: dict[str, Any], name: str, default: Any, least: int = 0) -> Any:
+    if name not in typed:
+        return default
+    try:
+        value = int(typed[name])
+    except ValueError:
+        raise InputError(f"{flag(name)} has the wrong type.", typed[name], "an integer") from None
+    if value < least:
+        raise InputError(f"{flag(name)} is out of range.", typed[name], f"{least} or more")
+    return value
+
+
+def _check(typed: dict[str, Any]) -> None:
+    """What can be said before anything is loaded."""
+    ways = [name for name in ("grid", "along", "hessian") if typed.get(name)]
+    for name in ways[1:]:
+        raise InputError(f"{flag(ways[0])} and {flag(name)} exclude each other.")
+    if ways:
+        for name in ("directions", "range", "scales", "normalization", "to"):
+            if name in typed:
+                raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
+    if "run" not in typed and "data" not in typed:
+        raise InputError("tati-landscape needs a run folder, or --data.", expected="tati-landscape RUN [options]")
+    if "run" not in typed and "parameters" not in typed and "model" not in typed:
+        raise InputError("There is no centre.", expected="a run folder, --parameters FILE, or --model FILE.keras")
+    for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
+        if word not in HESSIAN:
+            raise InputError(f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN))
+    if typed.get("to") and typed.get("directions") != "between":
+        raise InputError("--to belongs to --directions between.")
+    if typed.get("directions") == "between" and len(typed.get("to", ())) not in (1, 2):
+        raise InputError("--directions between needs one or two other points.", expected="--to FILE [FILE]")
+
+
+def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
+    """The simulation, and the options that were typed."""
+    from tati_re.landscape.request import simulation_of
+    from tati_re.simulation import Simulation
+
+    options = options_from_flags(flags)
+    values = {name: getattr(options, name) for name in flags}
+    if "run" in typed:
+        values.pop("batch_size", None)
+        return simulation_of(typed["run"], **values)
+    values.pop("batch_size", None)
+    return Simulation(verbose=0, **values)
+
+
+def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, str]:
+    import numpy as np
+
+    from tati_re.landscape.request import centre_of
+    from tati_re.parameters_file import read_parameters
+
+    if "parameters" in typed:
+        step = _integer(typed, "parameters_step", None)
+        found = read_parameters(typed["parameters"], step, names=sim.parameter_names())
+        row = 0 if walker is None else walker
+        if row >= len(found.positions):
+            raise InputError("--walker: there is no such walker.", row, f"0 to {len(found.positions) - 1}")
+        return found.positions[row], found.source
+    if "run" in typed:
+        return centre_of(typed["run"], typed.get("centre", "auto"), walker)
+    return np.asarray(sim.parameters, np.float64), f"{typed['model']}"
+
+
+def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, folder: Path) -> list[str]:
+    """Curvature at the centre: printed, and written to hessian.csv."""
+    import numpy as np
+    import pandas
+
+    from tati_re.landscape import hessian_density, hessian_eigenpairs, hessian_matrix, hessian_trace
+    from tati_re.plotting.landscape import plot_spectrum_of_hessian
+
+    words = typed["hessian"].split(",")
+    seed, rows, files, extremes = int(typed.get("seed", 0)), [], [], None
+    if "full" in words:
+        matrix = hessian_matrix(surface, centre, free)
+        np.save(folder / "hessian.npy", matrix)
+        files.append("hessian.npy")
+        extremes = np.linalg.eigvalsh(matrix)[::-1]
+        rows += [("eigenvalue", number + 1, value, 0.0) for number, value in enumerate(extremes)]
+        rows.append(("trace", 0, float(np.trace(matrix)), 0.0))
+    if "extremes" in words and "full" not in words:
+        pairs = hessian_eigenpairs(surface, centre, 5, 5, free, seed)
+        extremes = pairs.values
+        numbers = [number + 1 if number < 5 else number - len(extremes) for number in range(len(extremes))]
+        rows += [("eigenvalue", *row) for row in zip(numbers, pairs.values, pairs.residuals, strict=True)]
+    if "trace" in words and "full" not in words:
+        trace = hessian_trace(surface, centre, _integer(typed, "probes", 64, 2), free, seed)
+        rows.append(("trace", 0, trace.value, trace.standard_error))
+    if "density" in words:
+        density = hessian_density(surface, centre, _integer(typed, "probes", 8, 1), DENSITY_STEPS, free, seed)
+        width = max(float(np.ptp(density.nodes)) / 150, 1e-12)
+        grid = np.linspace(density.nodes.min() - 4 * width, density.nodes.max() + 4 * width, 1001)
+        values = {"eigenvalue": grid, "density": density.on(grid, width)}
+        pandas.DataFrame(values).to_csv(folder / "density.csv", index=False)
+        files.append("density.csv")
+        rows.append(("part_below_zero", 0, *density.share(-np.inf, 0.0)))
+        if "no_figures" not in typed:
+            plot_spectrum_of_hessian(density, folder / "density.png", extremes, width)
+            files.append("density.png")
+    frame = pandas.DataFrame(rows, columns=["quantity", "number", "value", "error"])
+    if len(frame):
+        frame.to_csv(folder / "hessian.csv", index=False)
+        files.insert(0, "hessian.csv")
+    if "quiet" not in typed:
+        print(frame.head(20).to_string(index=False, float_format=lambda value: f"{value:.6g}", na_rep=""))
+    return files
+
+
+def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
+    from tati_re.plotting.landscape import plot_landscape
+    from tati_re.plotting.landscape_page import write_landscape_page
+
+    written: list[str] = []
+    axes, quantity = len(landscape.names), typed.get("quantity")
+    if "no_figures" not in typed and axes <= 2:
+        plot_landscape(landscape, folder / "landscape.png", quantity=quantity)
+        written.append("landscape.png")
+        if axes == 2:
+            plot_landscape(landscape, folder / "surface.png", "surface", quantity)
+            written.append("surface.png")
+    if "page" in typed:
+        write_landscape_page(landscape, folder / "landscape.html", quantity or "ln_excess_loss")
+        written.append("landscape.html")
+    return written
+
+
+def _body(argv: list[str]) -> None:
+    typed = _parser().parse(argv)
+    _check(typed)
+    flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
+    made = None if "output" in typed else free_folder("landscape")
+    try:
+        _look(typed, flags, Path(typed["output"]) if made is None else made)
+    except InputError as error:
+        word = str(error).split(" ")[0].rstrip(":")
+        raise InputError(str(error).replace(word, flag(word), 1) if word in OWN else str(error)) from None
+    finally:
+        if made is not None:
+            remove_if_empty(made)
+
+
+def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
+    import numpy as np
+
+    from tati_re import landscape as module
+    from tati_re.engine import run_folder
+    from tati_re.landscape.request import applied, directions_of, fixed, named_axes
+    from tati_re.landscape.tables import digest, prepare
+    from tati_re.parameters_file import read_parameters
+
+    sim, quiet = _system(typed, flags), "quiet" in typed
+    walker = _integer(typed, "walker", None)
+    centre, source = _centre(typed, sim, walker)
+    batch_size = options_from_flags({"batch_size": flags["batch_size"]}).batch_size if "batch_size" in flags else None
+    test = "no_test" not in typed and sim.dataset.test_inputs is not None and not typed.get("hessian")
+    surface = module.Surface(sim, batch_size=batch_size, test=test)
+    mask, values = fixed(surface.parameter_names, typed.get("fix", ()), typed.get("exclude", ()))
+    centre, free = applied(centre, values), ~mask if mask.any() else None
+    words = {"centre": source, "data": sim.dataset.name, "examples": batch_size or sim.dataset.num_examples}
+    if not quiet:
+        examples = f"{words['examples']:,} examples of {sim.dataset.name}"
+        print(f"{surface.num_parameters} parameters, {examples}; centre: {source}")
+    trajectory = _trajectory(typed, walker)
+    if typed.get("hessian"):
+        said = {"schema_version": 1, **words, "hessian": typed["hessian"]}
+        said["digest"] = digest(surface.identity, centre, mask, typed["hessian"])
+        prepare(folder, said, "overwrite" in typed)
+        written = _say_hessian(typed, surface, centre, free, folder)
+    elif typed.get("along"):
+        if not trajectory:
+            raise InputError("--along needs a run with a trajectory.")
+        frame = module.along(surface, trajectory, output=folder, overwrite="overwrite" in typed, description=words)
+        written = ["trajectory.csv"]
+        if not quiet:
+            print(frame.describe().loc[["min", "mean", "max"]].to_string(float_format=lambda value: f"{value:.6g}"))
+    else:
+        names, ranges = None, typed.get("range", ["-1:1:41"])
+        if typed.get("grid"):
+            directions, ranges, names = named_axes(surface.parameter_names, typed["grid"])
+            said = [f"parameter {name}" for name in names]
+        else:
+            run = run_folder.load(typed.get("trajectory", typed.get("run"))) if _has_run(typed) else None
+            positions = None if not trajectory else np.stack([one.parameters for one in trajectory])
+            others = [read_parameters(each, names=sim.parameter_names()).positions[0] for each in typed.get("to", ())]
+            directions, said = directions_of(
+                typed.get("directions", "random"), surface, centre, run=run, positions=positions, others=others,
+                free=free, normalization=typed.get("normalization", "filter"), seed=int(typed.get("seed", 0)),
+                walker=walker,
+            )  # fmt: skip
+        directions = module.project_out(directions, mask)
+        if not quiet:
+            for number, sentence in enumerate(said):
+                print(f"c{number}: {sentence}")
+        landscape = module.scan(
+            surface, centre, directions, ranges, module.parse_scales(typed.get("scales", "0")),
+            trajectory=trajectory or None, names=names, output=folder, overwrite="overwrite" in typed,
+            description={**words, "axes": said}, progress=None if quiet else _Progress(),
+        )  # fmt: skip
+        written = ["landscape.csv", *(["trajectory.csv"] if trajectory else []), *_draw(typed, landscape, folder)]
+        if not quiet:
+            print(f"lowest loss L0 {landscape.lowest:.6g}")
+    if not quiet:
+        print(f"written to {folder}: {', '.join(written)}")
+
+
+class _Progress:
+    """A line on stderr that says how far it is, where that is a terminal."""
+
+    def __call__(self, done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            end = "\n" if done == total else ""
+            print(f"\r{done:,} of {total:,} points", end=end, file=sys.stderr, flush=True)
+
+
+def _has_run(typed: dict[str, Any]) -> bool:
+    return typed.get("trajectory", typed.get("run", "none")) != "none"
+
+
+def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
+    """Stored positions of the run; none where it has none and nobody asked."""
+    from tati_re.engine import run_folder
+    from tati_re.landscape import path_of
+
+    if not _has_run(typed) or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
+        return []
+    run = run_folder.load(typed.get("trajectory", typed.get("run")))
+    try:
+        return path_of(run, _integer(typed, "trajectory_points", 500, 1), walker)
+    except InputError:
+        if "trajectory" in typed or typed.get("along"):
+            raise
+        return []
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-landscape`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

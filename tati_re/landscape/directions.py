@@ -1,0 +1,191 @@
+"""Directions in the space of the parameters, along which a landscape is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from tati_re.errors import InputError, nearest
+
+NORMALIZATIONS = ("filter", "tensor", "none")
+
+
+def random_directions(
+    centre: np.ndarray,
+    shapes: Sequence[Sequence[int]],
+    count: int = 2,
+    seed: int = 0,
+    normalization: str = "filter",
+) -> np.ndarray:
+    """Random directions as long as the parameters at the centre, filter by filter.
+
+    Rule: d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i: the weights that lead
+    into one unit, the last axis of a kernel. A network that computes the same with other lengths of its filters then
+    shows the same landscape. Tensors of one axis (biases, scales) count as one filter; published practice sets them to
+    0, which `held` does.
+    Source: H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of neural nets, NeurIPS
+    2018, section 4.
+
+    Args:
+        centre: Parameters, `(parameters,)`.
+        shapes: Shapes of the tensors that make them, in order.
+        count: Directions, at least 1. Default: 2.
+        seed: Default: 0.
+        normalization: "filter", "tensor" (one length a tensor), or "none": a random direction of length 1. Default:
+            "filter".
+
+    Returns:
+        `(count, parameters)`, not orthogonal by construction, nearly so for many parameters.
+    """
+    if normalization not in NORMALIZATIONS:
+        advice = nearest(normalization, NORMALIZATIONS)
+        raise InputError(f"normalization is not known.{advice}", normalization, f"one of {', '.join(NORMALIZATIONS)}")
+    centre = np.asarray(centre, np.float64)
+    drawn = np.random.default_rng(seed).standard_normal((count, len(centre)))
+    if normalization == "none":
+        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    result, start = np.empty_like(drawn), 0
+    for shape in shapes:
+        size = int(np.prod(shape, dtype=np.int64))
+        columns = int(shape[-1]) if len(shape) > 1 and normalization == "filter" else 1
+        piece = slice(start, start + size)
+        here = np.linalg.norm(centre[piece].reshape(-1, columns), axis=0)
+        for row, values in zip(result, drawn, strict=True):
+            parts = values[piece].reshape(-1, columns)
+            row[piece] = (parts / np.linalg.norm(parts, axis=0) * here).reshape(-1)
+        start += size
+    return result
+
+
+def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Principal directions of a path as it is seen from its end.
+
+    The right singular vectors of the rows position - centre (Li et al. 2018, section 7, take the end of training for
+    the centre, not the mean), by the smaller of the two Gram matrices.
+
+    Args:
+        positions: `(n, parameters)`.
+        centre: `(parameters,)`.
+        count: Directions, at most n. Default: 2.
+
+    Returns:
+        Orthonormal directions `(count, parameters)`, and the part of the path's sum of squares that each explains.
+    """
+    away = np.asarray(positions, np.float64) - centre
+    if not 1 <= count <= min(away.shape):
+        raise InputError("The path has fewer directions than asked for.", count, f"1 to {min(away.shape)}")
+    if away.shape[0] <= away.shape[1]:
+        values, vectors = np.linalg.eigh(away @ away.T)
+        values, rows = values[::-1], (vectors[:, ::-1][:, :count].T @ away)
+        lengths = np.linalg.norm(rows, axis=1)
+        if not lengths[-1] > 1e-12 * max(lengths[0], 1e-300):
+            raise InputError("The path has fewer directions than asked for.", count, int((lengths > 0).sum()))
+        rows = rows / lengths[:, None]
+    else:
+        values, vectors = np.linalg.eigh(away.T @ away)
+        values, rows = values[::-1], vectors[:, ::-1][:, :count].T
+    return _with_sign(rows), np.clip(values[:count], 0, None) / max(values.clip(0).sum(), 1e-300)
+
+
+def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvectors of the covariance of sampled positions, by number.
+
+    Number 1 is the direction in which the samples spread most: flat or slow. A high number is a stiff one.
+
+    Args:
+        source: A run or its folder, whose trajectory may be larger than memory, or positions `(n, parameters)`.
+        numbers: Counted from 1, the largest eigenvalue first; at most the number of positions less 1.
+        **choices: Of a run: `walker`, `burnin`, `thin`, `tolerance`, `max_passes`, as in
+            :func:`tati_re.analysis.covariance.covariance_eigenpairs`.
+
+    Returns:
+        Orthonormal rows `(len(numbers), parameters)`, and their eigenvalues.
+
+    Raises:
+        InputError: No eigenvector of that number, or no positions.
+    """
+    from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpairs
+
+    if not numbers or min(numbers) < 1:
+        raise InputError("Eigenvectors of the covariance count from 1.", list(numbers))
+    if isinstance(source, np.ndarray):
+        rows = np.asarray(source, np.float64)
+        found = leading_eigenpairs(lambda: [(rows, None)], max(numbers))
+    else:
+        found = covariance_eigenpairs(source, max(numbers), **choices)
+    most = int(np.sum(found.values > 1e-12 * found.values[0]))
+    if max(numbers) > most:
+        raise InputError("There is no eigenvector of that number.", max(numbers), f"1 to {most}")
+    places = [number - 1 for number in numbers]
+    return found.vectors[places], found.values[places]
+
+
+def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The line or plane through two or three parameter vectors.
+
+    Args:
+        *sets: Two or three vectors `(parameters,)`.
+
+    Returns:
+        The first vector as the centre, and the directions to the others, not normalised: they lie at coordinate 1
+        along each axis, so that (0, 0), (1, 0), (0, 1) are the given points.
+    """
+    if len(sets) not in (2, 3):
+        raise InputError("A line or plane goes through two or three points.", len(sets))
+    points = [np.asarray(one, np.float64) for one in sets]
+    if any(point.shape != points[0].shape for point in points):
+        raise InputError("The points differ in length.", ", ".join(str(len(point)) for point in points))
+    directions = np.stack([point - points[0] for point in points[1:]])
+    if not np.linalg.norm(directions, axis=1).all():
+        raise InputError("Two of the points are the same: there is no line between them.")
+    return points[0], directions
+
+
+def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
+    """Which parameters stay where they are at the centre.
+
+    Args:
+        names: Parameter names such as `dense/kernel[0,3]`.
+        patterns: Names of tensors or parameters, with `*` and `?`: `*bias*`, `dense_1/*`, `dense/kernel[0,*`.
+
+    Returns:
+        A mask `(parameters,)`.
+
+    Raises:
+        InputError: A pattern fits no parameter.
+    """
+    mask = np.zeros(len(names), bool)
+    tensors = [name.split("[")[0] for name in names]
+    for pattern in patterns:
+        # In fnmatch brackets are sets of characters; in the names of parameters they are brackets.
+        literal = pattern.replace("[", "[[]")
+        found = [
+            fnmatchcase(name, literal) or fnmatchcase(tensor, literal)
+            for name, tensor in zip(names, tensors, strict=True)
+        ]
+        if not any(found):
+            known = list(dict.fromkeys(tensors))
+            shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
+            raise InputError(f"{pattern} fits no parameter.{nearest(pattern, known)}", expected=f"such as {shown}")
+        mask |= found
+    return mask
+
+
+def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Directions without the parameters of a mask.
+
+    Raises:
+        InputError: Nothing is left of one of them.
+    """
+    left = np.where(mask, 0.0, directions)
+    if not np.linalg.norm(left, axis=1).all():
+        raise InputError("A direction moves nothing but parameters that are held fixed.")
+    return left
+
+
+def _with_sign(rows: np.ndarray) -> np.ndarray:
+    """Each row so that its largest entry is positive: eigenvectors have no sign of their own."""
+    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
+    return rows * np.where(largest < 0, -1.0, 1.0)[:, None]

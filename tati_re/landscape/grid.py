@@ -1,0 +1,139 @@
+"""Points of lines, planes and grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+MOST_POINTS = 10_000_000
+FORM = "LOW:HIGH:POINTS"
+
+
+class Axis(NamedTuple):
+    """Equally spaced coordinates.
+
+    Attributes:
+        low: The first coordinate.
+        high: The last one, above the first.
+        num_points: At least 2, ends included; an odd number has the middle.
+    """
+
+    low: float
+    high: float
+    num_points: int
+
+    @property
+    def values(self) -> np.ndarray:
+        return np.linspace(self.low, self.high, self.num_points)
+
+    @property
+    def text(self) -> str:
+        """As `parse_axis` reads it."""
+        return f"{self.low:g}:{self.high:g}:{self.num_points}"
+
+
+def parse_axis(text: str) -> Axis:
+    """Reads `-1:1:41`.
+
+    Raises:
+        InputError: Another form, an empty interval, or fewer than 2 points.
+    """
+    parts = text.split(":")
+    try:
+        low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
+        right = len(parts) == 3 and np.isfinite([low, high]).all()
+    except (ValueError, IndexError):
+        right = False
+    if not right or not low < high or count < 2:
+        raise InputError("range has the wrong form.", text, f"{FORM}, such as -1:1:41, rising, at least 2 points")
+    return Axis(low, high, count)
+
+
+def parse_scales(text: str) -> tuple[int, ...]:
+    """Reads `1,0,-1,-2`, the exponents of the powers of 10 that a range is multiplied with.
+
+    Raises:
+        InputError: No integers, or one of them twice.
+    """
+    try:
+        scales = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        scales = ()
+    if not scales or len(set(scales)) != len(scales) or max(map(abs, scales)) > 30:
+        raise InputError("scales has the wrong form.", text, "different powers of 10, such as 1,0,-1,-2")
+    return scales
+
+
+class Grid:
+    """The points centre + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after scale.
+
+    Args:
+        centre: `(parameters,)`.
+        directions: `(axes, parameters)`, rows d_k.
+        axes: One for each direction.
+        scales: Exponents of 10. Default: 0 alone.
+
+    Raises:
+        InputError: Shapes that do not fit, or more than ten million points.
+    """
+
+    def __init__(
+        self, centre: np.ndarray, directions: np.ndarray, axes: Sequence[Axis], scales: Sequence[int] = (0,)
+    ) -> None:
+        self.centre = np.asarray(centre, np.float64)
+        self.directions = np.atleast_2d(np.asarray(directions, np.float64))
+        self.axes, self.scales = [Axis(*axis) for axis in axes], tuple(scales)
+        if self.directions.shape != (len(self.axes), len(self.centre)):
+            expected = f"({len(self.axes)}, {len(self.centre)})"
+            raise InputError("Directions do not fit ranges and parameters.", self.directions.shape, expected)
+        self.shape = tuple(axis.num_points for axis in self.axes)
+        total = float(np.prod([float(count) for count in self.shape])) * len(self.scales)
+        if total > MOST_POINTS:
+            raise InputError("The grid has too many points.", f"{total:.3g}", f"at most {MOST_POINTS:,}")
+        self.num_points = int(total)
+
+    def coordinates(self, first: int, last: int) -> np.ndarray:
+        """Scale and coordinates of the points `first` to `last - 1`, `(n, 1 + axes)`; coordinates with the scale in
+        them."""
+        numbers = np.arange(first, last)
+        scale, inside = np.divmod(numbers, int(np.prod(self.shape)))
+        scales = np.asarray(self.scales)[scale]
+        places = np.unravel_index(inside, self.shape)
+        columns = [axis.values[place] for axis, place in zip(self.axes, places, strict=True)]
+        # A power of ten by division is the number that is written: 0.1, not 10.0**-1 times something.
+        factor = np.where(scales >= 0, 10.0 ** np.abs(scales), 1.0) / np.where(scales < 0, 10.0 ** np.abs(scales), 1.0)
+        return np.column_stack([scales, *(column * factor for column in columns)])
+
+    def positions(self, coordinates: np.ndarray) -> np.ndarray:
+        """The points of coordinates `(n, axes)`, `(n, parameters)`."""
+        return self.centre + coordinates @ self.directions
+
+
+def project(positions: np.ndarray, centre: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates of the nearest points of a plane.
+
+    Least squares, so that directions need be neither orthogonal nor of length 1: positions that are centre + c D have
+    the coordinates c.
+
+    Args:
+        positions: `(n, parameters)`.
+        centre: `(parameters,)`.
+        directions: `(axes, parameters)`.
+
+    Returns:
+        Coordinates `(n, axes)`, and how far each position lies from the plane, `(n,)`.
+
+    Raises:
+        InputError: The directions depend on each other.
+    """
+    away = np.asarray(positions, np.float64) - centre
+    gram = directions @ directions.T
+    lengths = np.sqrt(np.diag(gram))
+    if np.linalg.cond(gram / np.outer(lengths, lengths)) > 1e12:
+        raise InputError("The directions depend on each other: there is no plane to project on.")
+    coordinates = np.linalg.solve(gram, directions @ away.T).T
+    return coordinates, np.linalg.norm(away - coordinates @ directions, axis=1)

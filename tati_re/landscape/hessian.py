@@ -1,0 +1,286 @@
+"""Curvature of U at a point: extreme eigenvalues, trace, spectral density, and the whole matrix of small models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+MOST_PARAMETERS = 5_000
+"""Of a whole Hessian: 200 MB of float64."""
+
+
+class Eigenpairs(NamedTuple):
+    """Some eigenvalues of the Hessian with their eigenvectors.
+
+    Attributes:
+        values: Descending, `(k,)`.
+        vectors: Orthonormal rows, `(k, parameters)`.
+        residuals: |H v - value v| of each, `(k,)`: by how much a value may be off.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    residuals: np.ndarray
+
+
+class Trace(NamedTuple):
+    """An estimate of the trace.
+
+    Attributes:
+        value: The mean over the probes.
+        standard_error: Of it, from their spread.
+        num_probes: How many there were.
+    """
+
+    value: float
+    standard_error: float
+    num_probes: int
+
+
+class Density(NamedTuple):
+    """The spectral density as quadrature nodes.
+
+    Attributes:
+        nodes: Ritz values of each probe, `(probes, steps)`.
+        weights: Their weights, `(probes, steps)`; those of a probe sum to 1.
+        num_parameters: Eigenvalues in all.
+    """
+
+    nodes: np.ndarray
+    weights: np.ndarray
+    num_parameters: int
+
+    def on(self, grid: np.ndarray, width: float) -> np.ndarray:
+        """The density at the points of a grid, smoothed by a Gaussian of this standard deviation; its integral is 1."""
+        z = (np.asarray(grid, np.float64)[:, None] - self.nodes.reshape(1, -1)) / width
+        kernel = np.exp(-0.5 * z * z) / (width * np.sqrt(2 * np.pi))
+        return kernel @ self.weights.reshape(-1) / len(self.nodes)
+
+    def share(self, low: float, high: float) -> tuple[float, float]:
+        """The part of the eigenvalues in [low, high], and its standard error over the probes (nan for one probe)."""
+        inside = np.sum(self.weights * ((self.nodes >= low) & (self.nodes <= high)), axis=1)
+        error = inside.std(ddof=1) / np.sqrt(len(inside)) if len(inside) > 1 else np.nan
+        return float(inside.mean()), float(error)
+
+
+def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
+    """The Hessian of U at a point, from one Hessian-vector product a parameter.
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        position: `(parameters,)`.
+        free: A mask `(parameters,)`: rows and columns to compute. Default: all.
+
+    Returns:
+        `(n, n)`, symmetric, float64.
+
+    Raises:
+        InputError: More than 5,000 free parameters.
+    """
+    chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
+    if len(chosen) > MOST_PARAMETERS:
+        raise InputError("The whole Hessian is too large.", f"{len(chosen)} parameters", f"at most {MOST_PARAMETERS}")
+    matrix = np.empty((len(chosen), len(chosen)))
+    for start in range(0, len(chosen), 256):
+        part = chosen[start : start + 256]
+        rows = np.zeros((len(part), surface.num_parameters))
+        rows[np.arange(len(part)), part] = 1.0
+        matrix[start : start + len(part)] = surface.hessian_product(position, rows)[:, chosen]
+    return 0.5 * (matrix + matrix.T)
+
+
+def hessian_eigenpairs(
+    surface,
+    position: np.ndarray,
+    num_largest: int = 5,
+    num_smallest: int = 1,
+    free: np.ndarray | None = None,
+    seed: int = 0,
+) -> Eigenpairs:
+    """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products.
+
+    Implicitly restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the whole matrix. The
+    smallest are the most negative ones: below zero at a saddle.
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        position: `(parameters,)`.
+        num_largest: How many of the upper end. Default: 5.
+        num_smallest: How many of the lower end. Default: 1.
+        free: A mask `(parameters,)` of those that may move. Default: all.
+        seed: Of the start vector. Default: 0.
+
+    Returns:
+        The eigenpairs, descending; all of them where fewer parameters are free than eigenvalues are asked for.
+
+    Raises:
+        InputError: Nothing asked for, or no convergence.
+    """
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+    if num_largest < 0 or num_smallest < 0 or num_largest + num_smallest < 1:
+        raise InputError("num_largest and num_smallest ask for nothing.", f"{num_largest} and {num_smallest}")
+    chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
+    count = len(chosen)
+
+    def product(vectors):
+        rows = np.zeros((vectors.shape[1] if vectors.ndim == 2 else 1, surface.num_parameters))
+        rows[:, chosen] = np.atleast_2d(vectors.T)
+        return surface.hessian_product(position, rows)[:, chosen].T.reshape(vectors.shape)
+
+    if count <= max(300, num_largest + num_smallest + 1):
+        values, vectors = np.linalg.eigh(hessian_matrix(surface, position, free))
+        places = range(count)
+        wanted = sorted({*list(places)[count - num_largest :], *list(places)[:num_smallest]}, reverse=True)
+        values, vectors = values[wanted], vectors[:, wanted]
+    else:
+        operator = LinearOperator((count, count), matvec=product, matmat=product, dtype=np.float64)
+        start = np.random.default_rng(seed).standard_normal(count)
+        tolerance = 1e-9 if surface.dtype == "float64" else 1e-4
+        parts = []
+        for number, end in ((num_largest, "LA"), (num_smallest, "SA")):
+            if number:
+                try:
+                    basis = min(count, max(3 * number + 2, 30))
+                    found = eigsh(operator, k=number, which=end, v0=start, tol=tolerance, ncv=basis, maxiter=100)
+                except ArpackNoConvergence as error:
+                    raise InputError(
+                        "The Lanczos iteration did not converge.",
+                        f"{len(error.eigenvalues)} of {number} eigenvalues at the {end} end",
+                        "fewer eigenvalues, or dtype float64",
+                    ) from None
+                parts.append(found)
+        values = np.concatenate([part[0] for part in parts])
+        vectors = np.concatenate([part[1] for part in parts], axis=1)
+        order = np.argsort(values)[::-1]
+        values, vectors = values[order], vectors[:, order]
+    rows = np.zeros((len(values), surface.num_parameters))
+    rows[:, chosen] = vectors.T
+    residuals = np.linalg.norm(product(vectors) - vectors * values, axis=0)
+    return Eigenpairs(values, rows, residuals)
+
+
+def hessian_directions(
+    surface, position: np.ndarray, numbers: Sequence[int], free: np.ndarray | None = None, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle).
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        position: `(parameters,)`.
+        numbers: Not 0.
+        free: A mask `(parameters,)`. Default: all.
+        seed: Default: 0.
+
+    Returns:
+        Orthonormal rows `(len(numbers), parameters)` and their eigenvalues.
+    """
+    if 0 in numbers or not numbers:
+        raise InputError("Eigenvectors of the Hessian count from 1, or from -1.", list(numbers))
+    count = surface.num_parameters if free is None else int(np.sum(free))
+    largest, smallest = max([0, *numbers]), max([0, *(-number for number in numbers)])
+    if max(largest, smallest) > count:
+        raise InputError("There is no eigenvector of that number.", max(largest, smallest), f"at most {count}")
+    pairs = hessian_eigenpairs(surface, position, largest, smallest, free, seed)
+    places = [number - 1 if number > 0 else len(pairs.values) + number for number in numbers]
+    return pairs.vectors[places], pairs.values[places]
+
+
+def hessian_trace(
+    surface, position: np.ndarray, num_probes: int = 64, free: np.ndarray | None = None, seed: int = 0
+) -> Trace:
+    """The trace by Hutchinson's estimator: the mean of z'Hz over vectors z of random signs.
+
+    Unbiased; its variance is 2 (sum of the squares of the off-diagonal entries) / num_probes, 0 for a diagonal Hessian.
+    Source: M. Hutchinson, Communications in Statistics 19 (1990).
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        position: `(parameters,)`.
+        num_probes: At least 2. Default: 64.
+        free: A mask `(parameters,)`. Default: all.
+        seed: Default: 0.
+    """
+    if num_probes < 2:
+        raise InputError("num_probes is too small for an error.", num_probes, "at least 2")
+    values = []
+    for signs in _probes(surface, num_probes, free, seed):
+        values.append(np.sum(signs * surface.hessian_product(position, signs), axis=1))
+    found = np.concatenate(values)
+    return Trace(float(found.mean()), float(found.std(ddof=1) / np.sqrt(num_probes)), num_probes)
+
+
+def hessian_density(
+    surface,
+    position: np.ndarray,
+    num_probes: int = 8,
+    num_steps: int = 60,
+    free: np.ndarray | None = None,
+    seed: int = 0,
+) -> Density:
+    """The spectral density by stochastic Lanczos quadrature.
+
+    From each random vector some Lanczos steps with full reorthogonalisation give a small tridiagonal matrix; its
+    eigenvalues, weighted by the squares of the first entries of its eigenvectors, are Gauss quadrature nodes of the
+    density as that vector sees it. The mean over vectors is unbiased for polynomials up to degree 2 num_steps - 1.
+    Source: G. Golub, G. Meurant, Matrices, Moments and Quadrature (1994); B. Ghorbani, S. Krishnan, Y. Xiao, An
+    investigation into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        position: `(parameters,)`.
+        num_probes: Random vectors, at least 1. Default: 8.
+        num_steps: Lanczos steps of each, at most the free parameters. Default: 60.
+        free: A mask `(parameters,)`. Default: all.
+        seed: Default: 0.
+    """
+    count = surface.num_parameters if free is None else int(np.sum(free))
+    num_steps = min(num_steps, count)
+    if num_probes < 1 or num_steps < 1:
+        raise InputError("num_probes and num_steps must be positive.", f"{num_probes} and {num_steps}")
+    results = []
+    for signs in _probes(surface, num_probes, free, seed):
+        start = signs * np.random.default_rng((seed, 1)).standard_normal(signs.shape)
+        results.append(_quadrature(surface, position, start, num_steps, free))
+    return Density(np.concatenate([nodes for nodes, _ in results]), np.concatenate([w for _, w in results]), count)
+
+
+def _probes(surface, num_probes: int, free: np.ndarray | None, seed: int):
+    """Blocks of random signs `(n, parameters)`, 0 where parameters are held."""
+    generator = np.random.default_rng(seed)
+    size = min(surface.points, num_probes)
+    for start in range(0, num_probes, size):
+        shape = (min(size, num_probes - start), surface.num_parameters)
+        signs = generator.integers(0, 2, shape) * 2.0 - 1.0
+        yield signs if free is None else signs * free
+
+
+def _quadrature(surface, position, start: np.ndarray, num_steps: int, free) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights `(probes, steps)` of Lanczos runs that go side by side."""
+    probes = len(start)
+    basis = [start / np.linalg.norm(start, axis=1, keepdims=True)]
+    diagonal, off = np.zeros((probes, num_steps)), np.zeros((probes, num_steps - 1))
+    for step in range(num_steps):
+        image = surface.hessian_product(position, basis[-1])
+        image = image if free is None else image * free
+        diagonal[:, step] = np.sum(image * basis[-1], axis=1)
+        if step == num_steps - 1:
+            break
+        stack = np.stack(basis, axis=1)  # (probes, vectors, parameters)
+        for _ in range(2):
+            image = image - np.matmul(np.matmul(stack, image[:, :, None])[:, :, 0][:, None], stack)[:, 0]
+        length = np.linalg.norm(image, axis=1)
+        # An invariant subspace ends a run: nothing couples to what follows, which has weight 0.
+        ended = length < 1e-10 * np.maximum(np.abs(diagonal).max(axis=1), 1e-300)
+        off[:, step] = np.where(ended, 0.0, length)
+        basis.append(np.where(ended[:, None], 0.0, image / np.maximum(length, 1e-300)[:, None]))
+    nodes, weights = np.empty((probes, num_steps)), np.empty((probes, num_steps))
+    for i in range(probes):
+        matrix = np.diag(diagonal[i]) + np.diag(off[i], 1) + np.diag(off[i], -1)
+        nodes[i], vectors = np.linalg.eigh(matrix)
+        weights[i] = vectors[0] ** 2
+    return nodes, weights

@@ -1,0 +1,259 @@
+"""From words to a landscape: whose potential, which centre, which directions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.engine import manifest, run_folder
+from tati_re.errors import InputError, nearest
+from tati_re.landscape.directions import (
+    between,
+    covariance_directions,
+    held,
+    random_directions,
+    trajectory_directions,
+)
+from tati_re.landscape.grid import Axis, parse_axis
+from tati_re.landscape.hessian import hessian_directions
+from tati_re.options import make_options
+
+CENTRES = "mean, last, best, or the number of a stored step"
+DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"
+
+
+def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
+    """The simulation that a run was made with: its data, model, loss and prior, for one walker.
+
+    Args:
+        folder: The run folder.
+        **overrides: Options in place of the run's, and what the run was given as objects in Python: `data`, `model`,
+            `loss`, `prior`.
+
+    Returns:
+        A :class:`tati_re.Simulation`, at the parameters of the run's model file.
+
+    Raises:
+        InputError: No run there, objects that are missing, or data that are not the same.
+    """
+    from tati_re.assembly import OBJECTS
+    from tati_re.models.build import load_model
+    from tati_re.simulation import Simulation, is_named
+
+    folder = Path(folder)
+    said = manifest.read(folder)
+    stored = said["options"]
+    known = {name: value for name, value in stored.items() if name in said.get("given", stored)}
+    objects = {
+        name: overrides.pop(name) for name in list(overrides) if not is_named(overrides[name]) and name in OBJECTS
+    }
+    for name in ("data", "test_data", "model", "loss", "prior"):
+        there = name == "model" and (folder / "model.keras").exists()
+        if name in said["objects"] and name not in objects and name not in overrides and not there:
+            raise InputError(f"The run {folder} was made with {name} given in Python.", expected=f"{name}=...")
+    if "model" not in objects and "model" not in overrides and (folder / "model.keras").exists():
+        objects["model"] = load_model(folder / "model.keras")
+    if "model" in objects:
+        known.update(hidden=[], model=None)
+    known.update(num_walkers=1, verbose=0, output=None, max_time=None)
+    sim = Simulation.__new__(Simulation)
+    sim._start(make_options({**known, **overrides}), objects)
+    same = not {"data", "test_data", "test_fraction", "input_columns", "standardize"} & {*objects, *overrides}
+    if same and sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
+        expected = f"{said['dataset']['name']}, unchanged, or data=..."
+        raise InputError("The data are not those of the run.", sim.dataset.name, expected)
+    return sim
+
+
+def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int | None = None) -> tuple[np.ndarray, str]:
+    """A point of a run.
+
+    Args:
+        folder: The run folder.
+        which: "mean" of the steps after burn-in, "last" position, "best": the stored position with the lowest recorded
+            potential, a stored step by number, or "auto": where an optimizer arrived, the mean of a sampled run.
+            Default: "auto".
+        walker: Default: the first, and for the mean all.
+
+    Returns:
+        Parameters `(parameters,)` float64, and where they come from, in words.
+
+    Raises:
+        InputError: The run has no such point.
+    """
+    run = run_folder.load(folder)
+    if which == "auto":
+        which = "last" if run.manifest.get("kind") == "fit" else "mean"
+    if which == "mean":
+        return run.parameters("mean", walker).astype(np.float64), f"mean of {folder}"
+    if which == "last":
+        from tati_re.models.names import described_names
+        from tati_re.parameters_file import read_parameters
+
+        stored = run.manifest["parameters"]
+        found = read_parameters(folder, names=described_names(stored))
+        row = 0 if walker is None else walker
+        if not 0 <= row < len(found.positions):
+            raise InputError("There is no such walker.", walker, f"0 to {len(found.positions) - 1}")
+        return found.positions[row], found.source
+    if which == "best":
+        from tati_re.analysis.positions import Positions
+
+        best: tuple[float, int, int, np.ndarray] | None = None
+        for block in Positions(run, walker=walker).blocks():
+            place = int(np.nanargmin(block.potential))
+            if best is None or block.potential[place] < best[0]:
+                steps = int(block.step[place]), int(block.walker[place])
+                best = (float(block.potential[place]), *steps, np.array(block.values[place]))
+        assert best is not None
+        return best[3], f"step {best[1]}, walker {best[2]} of {folder}, the lowest stored potential"
+    try:
+        step = int(which)
+    except ValueError:
+        advice = nearest(which, ("mean", "last", "best"))
+        raise InputError(f"centre is not known.{advice}", which, CENTRES) from None
+    return run.parameters(step, walker or 0).astype(np.float64), f"step {step} of {folder}"
+
+
+def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> tuple[np.ndarray, dict[int, float]]:
+    """Which parameters are held, and at which values.
+
+    Args:
+        names: Parameter names.
+        fix: `PATTERN=VALUE`.
+        exclude: Patterns: held where they are at the centre.
+
+    Returns:
+        A mask `(parameters,)`, and values by place.
+
+    Raises:
+        InputError: No number behind the sign, or a pattern that fits nothing.
+    """
+    mask, values = held(names, exclude), {}
+    for text in fix:
+        pattern, sign, number = text.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            sign = ""
+        if not sign or not pattern:
+            raise InputError("fix has the wrong form.", text, "PATTERN=NUMBER, such as */bias=0")
+        found = held(names, [pattern])
+        mask |= found
+        values.update(dict.fromkeys(np.flatnonzero(found).tolist(), value))
+    return mask, values
+
+
+def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, list[Axis], list[str]]:
+    """A grid over named parameters: directions that are single parameters, and their ranges.
+
+    Args:
+        names: Parameter names.
+        grid: `PATTERN=LOW:HIGH:POINTS`, around the centre; a pattern may fit several parameters, each an axis.
+
+    Returns:
+        Directions `(axes, parameters)`, ranges, and the names of the axes.
+    """
+    chosen: dict[int, Axis] = {}
+    for text in grid:
+        pattern, sign, numbers = text.rpartition("=")
+        if not sign or not pattern:
+            raise InputError("grid has the wrong form.", text, "PATTERN=LOW:HIGH:POINTS, such as */kernel=-5:5:21")
+        axis = parse_axis(numbers)
+        chosen.update(dict.fromkeys(np.flatnonzero(held(names, [pattern])).tolist(), axis))
+    places = sorted(chosen)
+    directions = np.zeros((len(places), len(names)))
+    directions[np.arange(len(places)), places] = 1.0
+    return directions, [chosen[place] for place in places], [names[place] for place in places]
+
+
+def directions_of(
+    words: str,
+    surface,
+    centre: np.ndarray,
+    *,
+    run: Any = None,
+    positions: np.ndarray | None = None,
+    others: Sequence[np.ndarray] = (),
+    free: np.ndarray | None = None,
+    normalization: str = "filter",
+    seed: int = 0,
+    walker: int | None = None,
+) -> tuple[np.ndarray, list[str]]:
+    """Directions from words, and a sentence about each.
+
+    Args:
+        words: `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file.
+        surface: :class:`tati_re.landscape.Surface`.
+        centre: `(parameters,)`.
+        run: For `covariance`: the run.
+        positions: For `trajectory`: `(n, parameters)`.
+        others: For `between`: one or two more points.
+        free: A mask `(parameters,)` of those that may move. Default: all.
+        normalization: Of `random`. Default: "filter".
+        seed: Of `random` and `hessian`. Default: 0.
+        walker: Of `covariance`. Default: all.
+
+    Returns:
+        Rows `(axes, parameters)`, and one sentence for each.
+
+    Raises:
+        InputError: Words that are not known, or something that they need is missing.
+    """
+    kind, _, rest = words.partition(":")
+    known = ("random", "trajectory", "covariance", "hessian", "between")
+    if kind not in known:
+        if Path(words).suffix in (".npy", ".npz", ".csv"):
+            from tati_re.stored import read_directions
+
+            rows = read_directions(words, surface.num_parameters)
+            return rows, [f"row {i} of {words}" for i in range(len(rows))]
+        raise InputError(f"directions: {kind} is not known.{nearest(kind, known)}", expected=DIRECTIONS)
+    if kind == "random":
+        count = _count(words, rest)
+        rows = random_directions(centre, surface.shapes, count, seed, normalization)
+        return rows, [f"random, {normalization} normalisation, seed {seed}"] * count
+    if kind == "trajectory":
+        if positions is None:
+            raise InputError("directions: trajectory needs one.", expected="a run with a trajectory")
+        rows, parts = trajectory_directions(positions, centre, _count(words, rest))
+        return rows, [f"principal direction {i + 1} of the path, {part:.1%} of it" for i, part in enumerate(parts)]
+    if kind == "between":
+        return between(centre, *others)[1], [f"to given point {i + 1}" for i in range(len(others))]
+    numbers = _numbers(words, rest)
+    if kind == "covariance":
+        if run is None:
+            raise InputError("directions: covariance needs a sampled run.", expected="a run with a trajectory")
+        rows, values = covariance_directions(run, numbers, walker=walker)
+        return rows, [
+            f"eigenvector {n} of the covariance, variance {v:.4g}" for n, v in zip(numbers, values, strict=True)
+        ]
+    rows, values = hessian_directions(surface, centre, numbers, free, seed)
+    return rows, [f"eigenvector {n} of the Hessian, curvature {v:.4g}" for n, v in zip(numbers, values, strict=True)]
+
+
+def _count(words: str, rest: str) -> int:
+    if not rest and ":" not in words:
+        return 2
+    if not rest.isdigit() or not 1 <= int(rest) <= 6:
+        raise InputError("directions: no number of directions.", words, f"{words.split(':')[0]}:COUNT, 1 to 6")
+    return int(rest)
+
+
+def _numbers(words: str, rest: str) -> list[int]:
+    try:
+        return [int(part) for part in rest.split(",")]
+    except ValueError:
+        raise InputError("directions: no numbers of eigenvectors.", words, f"{words.split(':')[0]}:1,2") from None
+
+
+def applied(centre: np.ndarray, values: Mapping[int, float]) -> np.ndarray:
+    """The centre with some parameters set."""
+    centre = np.array(centre, np.float64)
+    for place, value in values.items():
+        centre[place] = value
+    return centre

@@ -1,0 +1,262 @@
+"""Landscapes: losses on the points of a line, plane or grid, and along a trajectory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.landscape import tables
+from tati_re.landscape.grid import Axis, Grid, parse_axis, project
+
+if TYPE_CHECKING:
+    import pandas
+
+ARRAYS = "plane.npz"
+
+
+class Landscape(NamedTuple):
+    """A landscape as tables.
+
+    Attributes:
+        table: One row a point: `scale` (where there are several), the coordinates, loss, potential, accuracy, those of
+            the test part, and `ln_excess_loss` = ln(loss - lowest).
+        trajectory: One row a stored position, or none: step, walker, coordinates on the plane, distance from it, and
+            the position's own loss, potential, ... beside `plane_loss`, that of its projection.
+        lowest: L0, the lowest loss of both tables.
+        centre: `(parameters,)`.
+        directions: `(axes, parameters)`.
+        names: Of the coordinates.
+    """
+
+    table: pandas.DataFrame
+    trajectory: pandas.DataFrame | None
+    lowest: float
+    centre: np.ndarray
+    directions: np.ndarray
+    names: tuple[str, ...]
+
+
+def scan(
+    surface,
+    centre: np.ndarray,
+    directions: np.ndarray,
+    ranges: Sequence[Axis | str] | Axis | str = "-1:1:41",
+    scales: Sequence[int] = (0,),
+    *,
+    trajectory: Iterable[Any] | None = None,
+    names: Sequence[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    description: dict[str, Any] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Landscape:
+    """Evaluates a line, a plane or a grid, and a trajectory's projection on it.
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        centre: `(parameters,)`.
+        directions: `(axes, parameters)`; coordinates count in their lengths.
+        ranges: `-1:1:41` or an `Axis` for all axes, or one for each. Default: `-1:1:41`.
+        scales: Exponents of 10: the whole range times each of these powers, one grid after the other. Default: 0 alone.
+        trajectory: `Position`s of `tati_re.analysis.stored_positions` (or of `path_of`), read once. Default: none.
+        names: Of the coordinates. Default: c0, c1, ...
+        output: A folder, in which the tables grow as points are done: called again with the same arguments, it goes on
+            where it was stopped, and reads what is there. Default: none, all in memory.
+        overwrite: Whether the files of another landscape there are removed. Default: False.
+        description: More words for `landscape.toml`, such as where the centre comes from. Default: none.
+        progress: Called with points done and in all after each block. Default: none.
+
+    Returns:
+        The landscape.
+
+    Raises:
+        InputError: Shapes that do not fit, or a folder that holds something else.
+    """
+    import pandas
+
+    directions = np.atleast_2d(np.asarray(directions, np.float64))
+    grid = Grid(centre, directions, _axes(ranges, len(directions)), scales)
+    names = tuple(names or (f"c{i}" for i in range(len(directions))))
+    positions = None if trajectory is None else list(trajectory)
+    if trajectory is not None and not positions:
+        raise InputError("The trajectory has no positions.")
+    folder = None
+    if output is not None:
+        said = {
+            "schema_version": 1,
+            "directions": f"{len(directions)} in {directions.shape[1]} parameters",
+            "ranges": [axis.text for axis in grid.axes],
+            "scales": list(grid.scales),
+            "names": list(names),
+            "columns": list(surface.columns),
+            **(description or {}),
+            "digest": _digest(surface, grid, names, positions),
+        }
+        folder = tables.prepare(output, said, overwrite)
+        with tables.storing(folder / ARRAYS):
+            np.savez(folder / ARRAYS, centre=grid.centre, directions=grid.directions)
+    several = len(grid.scales) > 1
+
+    def points(first: int, last: int) -> np.ndarray:
+        coordinates = grid.coordinates(first, last)
+        found = surface.values(grid.positions(coordinates[:, 1:]))
+        return np.column_stack([coordinates[:, 0 if several else 1 :], *(found[name] for name in surface.columns)])
+
+    columns = [*(["scale"] if several else []), *names, *surface.columns]
+    path = None if folder is None else folder / "landscape.csv"
+    table = tables.finished(path)
+    if table is None:
+        rows = tables.grown(path, columns, grid.num_points, surface.points, points, progress)
+        table = pandas.DataFrame(rows, columns=columns)
+        table = table.astype({"scale": np.int64}) if several else table
+    along = None
+    if positions is not None:
+        along = _along(surface, grid, positions, names, None if folder is None else folder / "trajectory.csv")
+    lowest = float(min(frame["loss"].min() for frame in (table, along) if frame is not None))
+    table, along = (None if frame is None else tables.with_excess(frame, lowest) for frame in (table, along))
+    if folder is not None:
+        tables.finish(folder / "landscape.csv", table)
+        if along is not None:
+            tables.finish(folder / "trajectory.csv", along)
+    return Landscape(table, along, lowest, grid.centre, grid.directions, names)
+
+
+def along(
+    surface,
+    trajectory: Iterable[Any],
+    *,
+    output: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    description: dict[str, Any] | None = None,
+) -> pandas.DataFrame:
+    """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        trajectory: `Position`s, read once.
+        output: As of `scan`. Default: none.
+        overwrite: As of `scan`. Default: False.
+        description: As of `scan`. Default: none.
+
+    Returns:
+        One row a position: step, walker, loss, potential, ..., `ln_excess_loss`.
+    """
+    positions = list(trajectory)
+    if not positions:
+        raise InputError("The trajectory has no positions.")
+    folder = None
+    if output is not None:
+        said = {"schema_version": 1, "columns": list(surface.columns), **(description or {})}
+        said["digest"] = _digest(surface, None, (), positions)
+        folder = tables.prepare(output, said, overwrite)
+    path = None if folder is None else folder / "trajectory.csv"
+    frame = _along(surface, None, positions, (), path)
+    frame = tables.with_excess(frame, float(frame["loss"].min()))
+    if path is not None:
+        tables.finish(path, frame)
+    return frame
+
+
+def load(folder: str | os.PathLike[str]) -> Landscape:
+    """Opens the folder of a finished landscape.
+
+    Raises:
+        InputError: It is none, or it is not finished: the same command goes on with it.
+    """
+    import tomllib
+
+    folder = Path(folder)
+    path = folder / tables.SPECIFICATION
+    if not path.is_file():
+        raise InputError(f"{folder} is no folder of a landscape.")
+    said = tomllib.loads(path.read_text(encoding="utf-8"))
+    table = tables.finished(folder / "landscape.csv")
+    if table is None:
+        raise InputError(f"The landscape in {folder} is not finished.", expected="the same command or call again")
+    with np.load(folder / ARRAYS, allow_pickle=False) as file:
+        centre, directions = file["centre"], file["directions"]
+    trajectory = tables.finished(folder / "trajectory.csv")
+    lowest = float(min(frame["loss"].min() for frame in (table, trajectory) if frame is not None))
+    return Landscape(table, trajectory, lowest, centre, directions, tuple(said["names"]))
+
+
+def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
+    """Stored positions of a run, equally spaced, at most so many.
+
+    Args:
+        run: As `tati_re.load(folder)` returns it.
+        most: At least 1. Default: 1,000.
+        walker: One walker alone. Default: all.
+
+    Returns:
+        `Position`s in the order of the file.
+
+    Raises:
+        InputError: The run stored no positions, or has no such walker.
+    """
+    from tati_re.analysis.trajectory import stored_positions
+
+    def chosen():
+        found = stored_positions(run)
+        return found if walker is None else (one for one in found if one.walker == walker)
+
+    count = sum(1 for _ in chosen())
+    if not count:
+        raise InputError(f"The run {run.folder} stored no positions of this walker.", f"walker {walker}")
+    every = -(-count // most)
+    # The last position is where the run ended: counted backwards, it is among those that are kept.
+    return list(islice(chosen(), (count - 1) % every, None, every))
+
+
+def _axes(ranges: Sequence[Axis | str] | Axis | str, count: int) -> list[Axis]:
+    if isinstance(ranges, str | Axis):
+        ranges = [ranges] * count
+    axes = [parse_axis(each) if isinstance(each, str) else Axis(*each) for each in ranges]
+    if len(axes) == 1:
+        axes *= count
+    if len(axes) != count:
+        raise InputError("range: not one for each direction.", f"{len(axes)}", f"1, or {count}")
+    return axes
+
+
+def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | None) -> str:
+    parts: list[Any] = [surface.identity, tuple(surface.columns), tuple(names)]
+    if grid is not None:
+        parts += [grid.centre, grid.directions, tuple(grid.axes), grid.scales]
+    if positions is not None:
+        # The steps and one number of each position tell another trajectory; hashing all of it reads it once more.
+        parts += [np.array([(one.step, one.walker) for one in positions])]
+        parts += [np.array([np.sum(one.parameters, dtype=np.float64) for one in positions])]
+    return tables.digest(*parts)
+
+
+def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], path: Path | None):
+    """Rows of a trajectory: its own losses, and where there is a plane its coordinates and the losses there."""
+    import pandas
+
+    frame = tables.finished(path)
+    if frame is not None:
+        return frame
+    plane = [*names, "distance"] if grid is not None else []
+    columns = ["step", "walker", *plane, *surface.columns, *(["plane_loss"] if grid is not None else [])]
+
+    def rows(first: int, last: int) -> np.ndarray:
+        part = positions[first:last]
+        vectors = np.stack([one.parameters for one in part]).astype(np.float64)
+        own = surface.values(vectors)
+        begin = [np.array([(one.step, one.walker) for one in part])]
+        end = [own[name] for name in surface.columns]
+        if grid is not None:
+            coordinates, distance = project(vectors, grid.centre, grid.directions)
+            begin += [coordinates, distance]
+            end.append(surface.values(grid.positions(coordinates))["loss"])
+        return np.column_stack([*begin, *end])
+
+    table = tables.grown(path, columns, len(positions), surface.points, rows)
+    return pandas.DataFrame(table, columns=columns).astype({"step": np.int64, "walker": np.int64})

@@ -1,0 +1,325 @@
+"""The potential at any points: losses and accuracies of many points at once, gradients and Hessian products of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.models.backend import tf
+from tati_re.posterior.function import FunctionPotential
+from tati_re.posterior.potential import ModelPotential
+from tati_re.posterior.walkers import loss_and_gradient, map_walkers
+
+_BLOCK = 64
+_NUMBERS = 1 << 21
+"""Numbers that the widest layer holds at a time: what stays in a cache beside the weights."""
+_MOST_EXAMPLES = 8192
+
+
+class Surface:
+    """U, mean loss and accuracy of a simulation as functions of the parameters.
+
+    All training examples count, or those of one fixed mini-batch; layers act as in prediction. Points are evaluated in
+    blocks: where the model is made of dense layers, all points of a block share one product a layer.
+
+    Args:
+        system: A :class:`tati_re.Simulation`, or a :class:`~tati_re.posterior.function.FunctionPotential`.
+        batch_size: Examples of the fixed mini-batch, the first one of that size that the seed gives. Default: all.
+        test: Whether `values` also has the loss and the accuracy on the test part. Default: False.
+        points: Points of a block. Default: 64.
+
+    Attributes:
+        num_parameters: P.
+        columns: What `values` returns, in order.
+        parameter_names: P names.
+        tensor_names: Names of the tensors that the vector is made of.
+        shapes: Their shapes.
+        dtype: "float32" or "float64", in which the model computes.
+        identity: What is evaluated, in one line.
+
+    Raises:
+        InputError: No test part, or a batch larger than the data.
+
+    Example:
+        >>> sim = tati_re.Simulation(data="two_clusters", seed=1)
+        >>> Surface(sim).values(np.zeros((1, 3)))["loss"].round(2)
+        array([4.92])
+    """
+
+    def __init__(self, system: Any, *, batch_size: int | None = None, test: bool = False, points: int = _BLOCK) -> None:
+        if points < 1:
+            raise InputError("points is too small.", points, "at least 1")
+        self.points = int(points)
+        self._part: Any
+        if isinstance(system, FunctionPotential):
+            if batch_size is not None or test:
+                raise InputError("A function has no examples: neither batch_size nor test belong to it.")
+            self._part = _OfFunction(system)
+            self.tensor_names, self.shapes = list(system.parameter_names), [()] * system.num_parameters
+            self.parameter_names = list(system.parameter_names)
+        else:
+            self._part = _OfModel(system, batch_size, test, self.points)
+            flat = system._system.flat
+            self.tensor_names, self.shapes = list(flat.tensor_names), list(flat.shapes)
+            self.parameter_names = flat.parameter_names()
+        self.num_parameters = len(self.parameter_names)
+        self.columns: tuple[str, ...] = self._part.columns
+        self.dtype: str = tf.as_dtype(self._part.potential.dtype).name
+
+    @property
+    def identity(self) -> str:
+        """What is evaluated, in one line: two surfaces that differ in data, loss, prior or batch differ in it."""
+        return f"{self._part.identity} {self.tensor_names} {self.shapes} {self.dtype}"
+
+    def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Loss, potential and the rest of `columns` at some points.
+
+        Args:
+            positions: `(n, parameters)`.
+
+        Returns:
+            One float64 array `(n,)` a column: `loss`, `potential`, where the model is a classifier `accuracy`, and with
+            `test` also `test_loss` and `test_accuracy`.
+        """
+        positions = self._checked(positions)
+        found = {name: np.empty(len(positions)) for name in self.columns}
+        for start in range(0, len(positions), self.points):
+            rows = positions[start : start + self.points]
+            for name, values in self._part.values(self._padded(rows)).items():
+                found[name][start : start + len(rows)] = values[: len(rows)]
+        return found
+
+    def potential(self, position: np.ndarray) -> float:
+        """U at one point."""
+        return float(self.values(np.asarray(position)[None])["potential"][0])
+
+    def gradient(self, position: np.ndarray) -> tuple[float, np.ndarray]:
+        """U and ∇U at one point `(parameters,)`."""
+        value, slope = self._part.gradient(self._checked(np.asarray(position)[None]))
+        return float(value), slope.astype(np.float64)
+
+    def hessian_product(self, position: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """∇²U at one point times one or several vectors.
+
+        Args:
+            position: `(parameters,)`.
+            vectors: `(parameters,)`, or `(k, parameters)`.
+
+        Returns:
+            Of the shape of `vectors`, float64.
+        """
+        position = self._checked(np.asarray(position)[None])[0]
+        several = self._checked(np.atleast_2d(vectors))
+        parts = []
+        for rows in np.split(several, range(self.points, len(several), self.points)):
+            padded = self._padded(rows)
+            parts.append(self._part.product(np.repeat(position[None], len(padded), axis=0), padded)[: len(rows)])
+        return np.concatenate(parts).astype(np.float64).reshape(np.shape(vectors))
+
+    def _padded(self, rows: np.ndarray) -> np.ndarray:
+        """A few numbers of rows only: each other one would be compiled anew."""
+        size = min(self.points, 1 << (len(rows) - 1).bit_length())
+        return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
+
+    def _checked(self, positions: np.ndarray) -> np.ndarray:
+        positions = np.asarray(positions)
+        if positions.ndim != 2 or positions.shape[1] != self.num_parameters or not len(positions):
+            received = f"shape {positions.shape}"
+            raise InputError("Points do not fit the model.", received, f"(n, {self.num_parameters}), n at least 1")
+        return positions.astype(self.dtype)
+
+
+class _OfModel:
+    """A model on its examples, in pieces."""
+
+    def __init__(self, sim: Any, batch_size: int | None, test: bool, points: int) -> None:
+        options = sim.options
+        self.potential: ModelPotential = sim._system.potential(options, sim._objects, copies=1)
+        self._auxiliary = tuple(np.asarray(value[0]) for value in sim._auxiliary)
+        self._indices = None
+        if batch_size is not None and batch_size != self.potential.num_examples:
+            batches = sim._system.batches(options, batch_size, copies=1)
+            indices, sizes = batches.indices(0, 1)
+            self._indices = indices[0, 0, : int(sizes[0])]
+        accuracy = ("accuracy",) if self.potential.metric_name else ()
+        self.columns = ("loss", "potential", *accuracy)
+        if test:
+            self.columns += ("test_loss", *(f"test_{name}" for name in accuracy))
+            self._test = self.potential._test
+        potential = self.potential
+        x, y = potential._x, potential._y
+        self._data = (x, y) if self._indices is None else (tf.gather(x, self._indices), tf.gather(y, self._indices))
+        self._piece = int(np.clip(_NUMBERS // (points * _width(potential.flat.model)), 64, _MOST_EXAMPLES))
+        self._compiled: dict[Any, Callable] = {}
+
+    @property
+    def identity(self) -> str:
+        potential = self.potential
+        batch = "all" if self._indices is None else self._indices.tolist()
+        said = (potential.loss.get_config(), potential.prior.get_config(), potential.convention, batch)
+        layers = [(type(layer).__name__, _activation(layer)) for layer in potential.flat.model.layers]
+        return f"{potential.dataset.fingerprint()} {said} {layers}"
+
+    def _how(self, points: int) -> str:
+        if points == 1:
+            return "unrolled"
+        return "vectorized" if self.potential.flat.vectorizable else "looped"
+
+    def _pieces(self, data: tuple, points: int):
+        x, y = data
+        size = self._piece if points > 1 else _MOST_EXAMPLES
+        for start in range(0, x.shape[0], size):
+            yield x[start : start + size], y[start : start + size]
+
+    def _extra(self, points: int) -> tuple:
+        return tuple(tf.repeat(tf.constant(value)[None], points, axis=0) for value in self._auxiliary)
+
+    def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        loss, right = self._mean(positions, self._data)
+        position = tf.constant(positions)
+        prior = self.potential.log_prior(position).numpy()
+        found = {"loss": loss, "potential": self.potential.scale * loss - prior, "accuracy": right}
+        if "test_loss" in self.columns:
+            found["test_loss"], found["test_accuracy"] = self._mean(positions, self._test)
+        return {name: found[name] for name in self.columns}
+
+    def _mean(self, positions: np.ndarray, data: tuple) -> tuple[np.ndarray, np.ndarray]:
+        parts = self._over_pieces(self._sums_of_piece, data, positions)
+        sums = sum(part.numpy() for part in parts)
+        return sums[:, 0] / data[0].shape[0], sums[:, 1] / data[0].shape[0]
+
+    def _over_pieces(self, function: Callable, data: tuple, positions: np.ndarray, *others: np.ndarray):
+        """`function(position, *others, x, y, *extra)` of each piece of the examples, compiled once for each shape."""
+        points = len(positions)
+        given, extra = [tf.constant(value) for value in (positions, *others)], self._extra(points)
+        for x, y in self._pieces(data, points):
+            arguments = (*given, x, y, *extra)
+            key = (function.__name__, points, x.shape[0])
+            if key not in self._compiled:
+                specs = [tf.TensorSpec(value.shape, value.dtype) for value in arguments]
+                self._compiled[key] = tf.function(function, autograph=False).get_concrete_function(*specs)
+            yield self._compiled[key](*arguments)
+
+    def _sums_of_piece(self, position, x, y, *extra):
+        potential = self.potential
+        inputs = potential.prepared(x)
+
+        def one(weights, own, inputs, labels):
+            outputs, _ = potential.flat.call(weights, own, inputs)
+            loss = tf.reduce_sum(tf.cast(potential.loss.per_example(labels, outputs), tf.float64))
+            if potential.metric_name is None:
+                return tf.stack([loss, tf.zeros_like(loss)])
+            right = tf.reduce_sum(tf.cast(potential.loss.accuracy(labels, outputs, potential.signs), tf.float64))
+            return tf.stack([loss, right])
+
+        how = self._how(position.shape[0])
+        return map_walkers(how, one, potential.flat.split(position), extra, inputs, y, True)
+
+    def _slope(self, position, extra, x, y):
+        """Sum of the losses of some examples, and its gradient, for each point."""
+        potential = self.potential
+
+        def total(weights, own, inputs, labels):
+            outputs, new = potential.flat.call(weights, own, inputs)
+            return tf.reduce_sum(tf.cast(potential.loss.per_example(labels, outputs), tf.float64)), new
+
+        how, inputs = self._how(position.shape[0]), potential.prepared(x)
+        return loss_and_gradient(how, total, potential.flat.split(position), extra, inputs, y, True)[:2]
+
+    def _slopes_of_piece(self, position, x, y, *extra):
+        loss, slope = self._slope(position, extra, x, y)
+        return loss, tf.cast(slope, tf.float64)
+
+    def _products_of_piece(self, position, vectors, x, y, *extra):
+        with tf.GradientTape() as tape:
+            tape.watch(position)
+            along = tf.reduce_sum(self._slope(position, extra, x, y)[1] * vectors)
+        return tf.cast(tape.gradient(along, position, unconnected_gradients="zero"), tf.float64)
+
+    def _of_prior(self, position):
+        """V of each point and its gradient, the model's regularisers included."""
+        prior, regularizer = self.potential.prior, self.potential.flat.regularizer
+        slope = prior.gradient(position)
+        slope = tf.zeros_like(position) if slope is None else slope
+        value = -prior.log_prob(position)
+        if regularizer is not None:
+            more, gradient = self.potential._regularizer(position)
+            value, slope = value + more, slope + gradient
+        return value, slope
+
+    def gradient(self, positions: np.ndarray) -> tuple[float, np.ndarray]:
+        parts = list(self._over_pieces(self._slopes_of_piece, self._data, positions))
+        value, slope = self._of_prior(tf.constant(positions))
+        scale = self.potential.scale / self._data[0].shape[0]
+        loss = scale * sum(part[0].numpy()[0] for part in parts)
+        return loss + value.numpy()[0], (scale * sum(part[1].numpy() for part in parts) + slope.numpy())[0]
+
+    def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        position, along = tf.constant(positions), tf.constant(vectors)
+        scale = self.potential.scale / self._data[0].shape[0]
+        parts = self._over_pieces(self._products_of_piece, self._data, positions, vectors)
+        total = scale * sum(part.numpy() for part in parts)
+        with tf.GradientTape() as tape:
+            tape.watch(position)
+            sum_along = tf.reduce_sum(self._of_prior(position)[1] * along)
+        return total + tape.gradient(sum_along, position, unconnected_gradients="zero").numpy()
+
+
+class _OfFunction:
+    """A potential that is a function of the positions."""
+
+    columns = ("loss", "potential")
+    identity = "a function"
+
+    def __init__(self, potential: FunctionPotential) -> None:
+        self.potential = potential
+        self._slopes = tf.function(self._slope, autograph=False)
+        self._products = tf.function(self._product, autograph=False)
+
+    def _slope(self, position):
+        with tf.GradientTape() as tape:
+            tape.watch(position)
+            loss = self.potential.function(position)
+        slope = tape.gradient(loss, position, unconnected_gradients="zero")
+        more = self.potential.prior.gradient(position)
+        potential = tf.cast(loss, tf.float64) - self.potential.prior.log_prob(position)
+        return tf.cast(loss, tf.float64), potential, slope if more is None else slope + more
+
+    def _product(self, position, vectors):
+        with tf.GradientTape() as tape:
+            tape.watch(position)
+            along = tf.reduce_sum(self._slope(position)[2] * vectors)
+        return tape.gradient(along, position, unconnected_gradients="zero")
+
+    def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        loss, potential, _ = self._slopes(tf.constant(positions))
+        return {"loss": loss.numpy(), "potential": potential.numpy()}
+
+    def gradient(self, positions: np.ndarray) -> tuple[float, np.ndarray]:
+        _, potential, slope = self._slopes(tf.constant(positions))
+        return potential.numpy()[0], slope.numpy()[0]
+
+    def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        return self._products(tf.constant(positions), tf.constant(vectors)).numpy()
+
+
+def _activation(layer: Any) -> str:
+    return getattr(getattr(layer, "activation", None), "__name__", "")
+
+
+def _width(model: Any) -> int:
+    """Numbers that the widest layer holds for one example."""
+    widths = [int(np.prod(model.output_shape[1:], dtype=np.int64))]
+    for layer in model.layers:
+        try:
+            shape = layer.output.shape
+        except (AttributeError, ValueError):
+            continue
+        widths.append(int(np.prod([size or 1 for size in shape[1:]], dtype=np.int64)))
+    # A layer without parameters before the first one, such as Flatten, holds the inputs once for all points.
+    sizes = [int(variable.shape[-1]) for variable in model.trainable_variables if len(variable.shape) > 1]
+    dense_only = all(len(variable.shape) <= 2 for variable in model.trainable_variables)
+    return max(sizes) if dense_only and sizes else max(widths)

@@ -1,0 +1,166 @@
+"""Tables of a landscape that grow block by block, and go on where they were stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.engine.csv_table import CsvTable
+from tati_re.engine.reading import read_csv
+from tati_re.engine.storage import PARTIAL, storing, write_whole
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
+
+SPECIFICATION = "landscape.toml"
+EXCESS = "ln_excess_loss"
+
+Block = tuple[int, int]
+
+
+def digest(*parts: Any) -> str:
+    """A fingerprint of arrays, numbers and texts."""
+    found = hashlib.sha256()
+    for part in parts:
+        array = part if isinstance(part, np.ndarray) else None
+        found.update(b"|" if array is None else str((array.shape, array.dtype)).encode())
+        found.update(repr(part).encode() if array is None else np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()[:16]
+
+
+def prepare(folder: str | os.PathLike[str], said: Mapping[str, Any], overwrite: bool = False) -> Path:
+    """Makes the folder of a landscape, or opens one of the same specification to go on with it.
+
+    Args:
+        folder: New, empty, or of the same landscape.
+        said: What is computed; `digest` in it must agree with that of an earlier call.
+        overwrite: Whether the files of another landscape in it are removed. Default: False.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: It holds other files, or another landscape.
+        StorageError: It cannot be made.
+    """
+    import tomllib
+
+    import tomli_w
+
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("output is a file.", folder, "a folder that is new, empty, or of the same landscape")
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    path = folder / SPECIFICATION
+    if path.exists():
+        with storing(path):
+            then = tomllib.loads(path.read_text(encoding="utf-8"))
+        if then.get("digest") == said["digest"]:
+            return folder
+        if not overwrite:
+            other = next((f"{k} = {v}" for k, v in then.items() if k != "digest" and said.get(k) != v), "other data")
+            raise InputError(
+                f"output: {folder} holds another landscape.", other, "another folder, or overwrite (--overwrite)"
+            )
+    elif any(folder.iterdir()) and not overwrite:
+        found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:3])
+        raise InputError(
+            f"output: the folder {folder} is not empty.", found, "a new folder, or overwrite (--overwrite)"
+        )
+    with storing(folder):
+        for name in ("landscape.csv", "trajectory.csv", "hessian.csv"):
+            (folder / name).unlink(missing_ok=True)
+            (folder / f"{name}{PARTIAL}").unlink(missing_ok=True)
+    write_whole(path, tomli_w.dumps({k: v for k, v in said.items() if v is not None}).encode())
+    return folder
+
+
+def grown(
+    path: Path | None,
+    columns: Sequence[str],
+    num_rows: int,
+    size: int,
+    rows: Callable[[int, int], np.ndarray],
+    progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """All rows of a table, those in its file as they are, the others computed block by block and appended.
+
+    Args:
+        path: CSV file of the finished table, or None for memory alone. While it grows it is `....partial` beside it.
+        columns: Names.
+        num_rows: Rows of the finished table.
+        size: Rows of a block.
+        rows: `(first, last) -> (n, columns)`, computes.
+        progress: Called with rows done and in all after each block. Default: none.
+
+    Returns:
+        `(num_rows, columns)`.
+    """
+    if path is None:
+        done, table, kept = 0, None, []
+    else:
+        aside = path.with_name(path.name + PARTIAL)
+        kept, table = _opened(aside, columns)
+        done = sum(len(part) for part in kept)
+    for first in range(done, num_rows, size):
+        block = rows(first, min(first + size, num_rows))
+        kept.append(block)
+        if table is not None:
+            table.append(block)
+            table.flush()
+        if progress is not None:
+            progress(min(first + size, num_rows), num_rows)
+    return np.concatenate(kept)[:num_rows]
+
+
+def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTable]:
+    """The complete rows of a growing file, and the file opened to go on behind them."""
+    integers = [name for name in columns if name in ("scale", "step", "walker")]
+    if not path.exists() or b"\n" not in path.read_bytes()[:65536]:
+        return [], CsvTable(path, columns, integers)
+    frame = read_csv(path)
+    content = path.read_bytes()
+    position = content.rfind(b"\n") + 1
+    table = CsvTable.reopen(path, columns, position, integers)
+    return ([frame.to_numpy(np.float64)] if len(frame) else []), table
+
+
+def finish(path: Path, frame: pandas.DataFrame) -> None:
+    """Writes a finished table in place of the one that grew."""
+    text = io.StringIO()
+    frame.to_csv(text, index=False, lineterminator="\n")
+    write_whole(path, text.getvalue().encode())
+    with storing(path):
+        path.with_name(path.name + PARTIAL).unlink(missing_ok=True)
+
+
+def finished(path: Path | None) -> pandas.DataFrame | None:
+    """A table that was finished before, or none."""
+    return read_csv(path) if path is not None and path.exists() else None
+
+
+def with_excess(frame: pandas.DataFrame, lowest: float) -> pandas.DataFrame:
+    """Adds the column ln(L - L0); empty where L is L0."""
+    excess = frame["loss"].to_numpy(np.float64) - lowest
+    positive = excess > 0
+    return frame.assign(**{EXCESS: np.where(positive, np.log(np.where(positive, excess, 1.0)), np.nan)})
+
+
+def in_blocks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of `size` items, the last one perhaps shorter."""
+    block: list[Any] = []
+    for item in items:
+        block.append(item)
+        if len(block) == size:
+            yield block
+            block = []
+    if block:
+        yield block

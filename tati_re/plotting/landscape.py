@@ -1,0 +1,214 @@
+"""Landscapes as pictures: sweeps along a line, contours and surfaces over a plane, with the trajectory on them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tati_re.landscape.scan import Landscape
+
+WORDS = {
+    "loss": "mean loss L",
+    "potential": "potential U",
+    "accuracy": "accuracy",
+    "test_loss": "mean loss, test part",
+    "test_accuracy": "accuracy, test part",
+    "ln_excess_loss": "ln(L − L₀)",
+}
+_COLUMNS = 3
+
+
+def plot_landscape(
+    landscape: Landscape,
+    path: str | os.PathLike[str] | None = None,
+    kind: str = "auto",
+    quantity: str | None = None,
+) -> Figure:
+    """Draws a landscape: one panel for each of its scales.
+
+    Args:
+        landscape: Of `tati_re.landscape.scan` or `load`, over one or two coordinates.
+        path: PNG file to write. Default: none.
+        kind: "sweep" (one coordinate), "contour" or "surface" (two), or "auto": sweep or contour.
+        quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a line.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: More than two coordinates, a kind that does not fit, a column that is not there, or a bad path.
+    """
+    axes = len(landscape.names)
+    kinds = {1: ("sweep",), 2: ("contour", "surface")}.get(axes, ())
+    if not kinds:
+        raise InputError("A figure shows one or two coordinates.", axes)
+    kind = kinds[0] if kind == "auto" else kind
+    if kind not in kinds:
+        raise InputError("kind does not fit the landscape.", kind, " or ".join(kinds))
+    if quantity is not None and quantity not in landscape.table:
+        raise InputError("quantity is no column of the table.", quantity, ", ".join(landscape.table.columns))
+    parts = _scales(landscape)
+    columns = min(len(parts), _COLUMNS)
+    rows = -(-len(parts) // columns)
+    if kind == "sweep":
+        figure = new_figure(min(4.8 * columns, 12.0), 3.4 * rows)
+    else:
+        figure = new_figure(4.6 * columns if columns > 1 else 5.6, 4.0 * rows if columns > 1 else 4.6)
+    for number, (scale, table, trajectory) in enumerate(parts):
+        style: dict[str, Any] = {"projection": "3d"} if kind == "surface" else {}
+        panel = figure.add_subplot(rows, columns, number + 1, **style)
+        if kind == "sweep":
+            _sweep(panel, landscape, table, trajectory, quantity)
+        elif kind == "contour":
+            _contour(figure, panel, landscape, table, trajectory, quantity or "ln_excess_loss")
+        else:
+            _surface(panel, landscape, table, trajectory, quantity or "ln_excess_loss")
+        if scale is not None:
+            panel.set_title(f"scale $10^{{{scale}}}$", loc="left", fontsize=9, color=DARK)
+    save(figure, path)
+    return figure
+
+
+def matrix(landscape: Landscape, table: Any, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Coordinates of two axes and the quantity on them, `(first axis, second axis)`; the lowest point is lifted to its
+    lowest neighbour where its logarithm is minus infinity."""
+    first, second = (np.unique(table[name]) for name in landscape.names)
+    values = table[quantity].to_numpy(np.float64).reshape(len(first), len(second))
+    if quantity == "ln_excess_loss" and np.isfinite(values).any():
+        values = np.where(np.isnan(values), np.nanmin(values), values)
+    return first, second, values
+
+
+def _scales(landscape: Landscape) -> list[tuple[int | None, Any, Any]]:
+    """Scale, rows of the table, and rows of the trajectory that lie in it."""
+    table, trajectory = landscape.table, landscape.trajectory
+    if "scale" not in table:
+        return [(None, table, _inside(landscape, table, trajectory))]
+    parts = [(int(scale), table[table["scale"] == scale]) for scale in dict.fromkeys(table["scale"])]
+    return [(scale, part, _inside(landscape, part, trajectory)) for scale, part in parts]
+
+
+def _inside(landscape: Landscape, table: Any, trajectory: Any) -> Any:
+    if trajectory is None:
+        return None
+    inside = np.ones(len(trajectory), bool)
+    for name in landscape.names:
+        inside &= trajectory[name].between(table[name].min(), table[name].max()).to_numpy()
+    # Rows outside stay as gaps: a line across them would show a way that was never taken.
+    names = [column for column in trajectory if column not in ("step", "walker")]
+    shown = trajectory.assign(**{name: trajectory[name].where(inside) for name in names})
+    return shown if inside.any() else trajectory[:0]
+
+
+def _sweep(panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str | None) -> None:
+    name = landscape.names[0]
+    shown = [quantity] if quantity else [column for column in ("loss", "test_loss") if column in table]
+    for color, column in zip(COLORS, shown, strict=False):
+        label = "training" if column == "loss" else "test" if column == "test_loss" else column
+        panel.plot(table[name], table[column], color=color, linewidth=1.5, label=label)
+    if trajectory is not None and len(trajectory) and shown[0] in trajectory:
+        panel.plot(trajectory[name], trajectory[shown[0]], ".", color=GREY, markersize=2, label="trajectory", zorder=0)
+    panel.set_xlabel(name)
+    panel.set_ylabel(WORDS.get(shown[0], shown[0]))
+    plain(panel)
+    if len(panel.get_legend_handles_labels()[0]) > 1:
+        legend_above(panel)
+
+
+def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quantity: str) -> None:
+    first, second, values = matrix(landscape, table, quantity)
+    low, high = np.nanpercentile(values, 0.5), np.nanmax(values)
+    levels = np.linspace(low, high, 15) if high > low else [low - 1, low + 1]
+    drawn = panel.contourf(first, second, values.T, levels=levels, cmap="viridis", extend="min")
+    panel.contour(first, second, values.T, levels=levels, colors="white", linewidths=0.3, alpha=0.6)
+    if trajectory is not None and len(trajectory):
+        for _, walker in trajectory.groupby("walker"):
+            x, y = (walker[name] for name in landscape.names)
+            panel.plot(x, y, color="white", linewidth=0.6, alpha=0.9)
+            panel.plot(x, y, ".", color=COLORS[1], markersize=2.5)
+            panel.plot(x.iloc[-1:], y.iloc[-1:], "o", color=COLORS[1], markersize=6, markeredgecolor="white")
+    panel.set_xlabel(landscape.names[0])
+    panel.set_ylabel(landscape.names[1])
+    plain(panel)
+    bar = figure.colorbar(
+        drawn, ax=panel, label=WORDS.get(quantity, quantity), format="%.2f" if high - low > 0.1 else "%.3g"
+    )
+    bar.ax.tick_params(labelsize=8)
+    bar.ax.yaxis.label.set_size(9)
+
+
+def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str) -> None:
+    first, second, values = matrix(landscape, table, quantity)
+    x, y = np.meshgrid(first, second, indexing="ij")
+    see_through = trajectory is not None and len(trajectory)
+    panel.plot_surface(
+        x, y, values, cmap="viridis", linewidth=0.15, edgecolor="#00000040", alpha=0.75 if see_through else 1.0,
+        rcount=60, ccount=60,
+    )  # fmt: skip
+    if see_through:
+        column = quantity if quantity in trajectory else "ln_excess_loss"
+        for _, walker in trajectory.groupby("walker"):
+            panel.plot(
+                walker[landscape.names[0]], walker[landscape.names[1]], walker[column],
+                color=COLORS[1], linewidth=0.7, marker=".", markersize=1.5, zorder=10,
+            )  # fmt: skip
+    panel.set_xlabel(landscape.names[0], fontsize=8)
+    panel.set_ylabel(landscape.names[1], fontsize=8)
+    panel.set_zlabel(WORDS.get(quantity, quantity), fontsize=8)
+    panel.tick_params(labelsize=6)
+    panel.view_init(elev=28, azim=-55)
+    panel.set_box_aspect(None, zoom=0.85)
+
+
+def plot_spectrum_of_hessian(
+    density: Any,
+    path: str | os.PathLike[str] | None = None,
+    extremes: np.ndarray | None = None,
+    width: float | None = None,
+) -> Figure:
+    """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks.
+
+    Args:
+        density: Of :func:`tati_re.landscape.hessian_density`.
+        path: PNG file to write. Default: none.
+        extremes: Eigenvalues to mark. Default: none.
+        width: Of the Gaussians that smooth the density. Default: 1/150 of the range.
+
+    Returns:
+        The figure.
+    """
+    ends = [density.nodes.min(), density.nodes.max(), *([] if extremes is None else np.asarray(extremes))]
+    low, high = min(ends), max(ends)
+    room = 0.04 * (high - low) or max(abs(high), 1.0)
+    width = (high - low + 2 * room) / 150 if width is None else width
+    grid = np.linspace(low - room, high + room, 1200)
+    figure = new_figure(6.4, 3.2)
+    panel = figure.subplots()
+    values = density.on(grid, width) * density.num_parameters
+    floor = 0.02 * values[values > 0].min(initial=1.0, where=values[values > 0] > 1e-9) if values.any() else 1e-3
+    floor = max(floor, 1e-3 / (high - low + 1e-300))
+    panel.fill_between(grid, floor, np.maximum(values, floor), color=COLORS[0], alpha=0.35, linewidth=0)
+    panel.plot(grid, np.maximum(values, floor), color=COLORS[0], linewidth=1)
+    panel.set_yscale("log")
+    panel.set_ylim(bottom=floor)
+    if extremes is not None:
+        panel.plot(
+            extremes, np.full(len(extremes), floor), "|", color=COLORS[1], markersize=14, markeredgewidth=1.5,
+            clip_on=False, label="eigenvalues by Lanczos",
+        )  # fmt: skip
+        legend_above(panel)
+    panel.axvline(0, color=GREY, linewidth=0.6, zorder=0)
+    panel.set_xlabel("eigenvalue of the Hessian of U")
+    panel.set_ylabel("eigenvalues per unit")
+    plain(panel)
+    save(figure, path)
+    return figure

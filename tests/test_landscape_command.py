@@ -1,0 +1,136 @@
+"""`tati-landscape`: what it prints and writes for a run, and what it refuses in one line."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tati_re
+from tati_re.cli import landscape as command
+from tati_re.landscape import load, request
+from tati_re.landscape.hessian import hessian_matrix
+from tati_re.landscape.surface import Surface
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A fit and a sampled run of a linear classifier, 3 parameters, 500 points."""
+    folder = tmp_path_factory.mktemp("runs")
+    sim = tati_re.Simulation(data="two_clusters", dtype="float64", execution="graph", prior_std=2.0, verbose=0)
+    sim.fit(num_steps=60, learning_rate=0.1, trajectory_every=5, output=str(folder / "fit"))
+    sim.sample(num_steps=300, step_size=0.01, trajectory_every=3, output=str(folder / "sampled"))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def printed(capsys, *argv: str) -> str:
+    status = command.main(list(argv))
+    out, err = capsys.readouterr()
+    assert status == 0, err
+    return out
+
+
+def test_a_plane_of_eigenvectors_with_the_trajectory(runs, capsys, tmp_path):
+    flags = ["--directions", "covariance:1,3", "--range=-1:1:5", "--output", "a"]
+    out = printed(capsys, str(runs / "sampled"), *flags)
+    assert "3 parameters, 500 examples of two_clusters; centre: mean of" in out
+    assert "c1: eigenvector 3 of the covariance, variance" in out
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == [
+        "landscape.csv", "landscape.png", "landscape.toml", "plane.npz", "surface.png", "trajectory.csv",
+    ]  # fmt: skip
+    found = load("a")
+    assert list(found.table.columns[:5]) == ["c0", "c1", "loss", "potential", "accuracy"]
+    assert len(found.table) == 25 and len(found.trajectory) == 100
+    run = tati_re.load(runs / "sampled")
+    np.testing.assert_allclose(found.trajectory["potential"], run.trajectory["potential"], rtol=1e-9)
+    np.testing.assert_allclose(found.centre, run.parameters("mean"))
+    # The variance along an eigenvector is its eigenvalue, which ties projection, covariance and printed number.
+    variances = found.trajectory[["c0", "c1"]].var()
+    assert f"variance {variances['c0']:.4g}" in out
+
+
+def test_a_stopped_command_goes_on(runs, capsys, monkeypatch):
+    flags = [str(runs / "fit"), "--directions", "trajectory:1", "--range=-1:1:70", "--no-figures", "--output", "a"]
+    values = Surface.values
+
+    def once(self, positions):
+        found = values(self, positions)
+        monkeypatch.setattr(Surface, "values", stopped)
+        return found
+
+    def stopped(self, positions):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Surface, "values", once)
+    assert command.main(flags) == 130
+    monkeypatch.setattr(Surface, "values", values)
+    capsys.readouterr()
+    assert "principal direction 1 of the path" in printed(capsys, *flags)
+    assert len(load("a").table) == 70
+
+
+def test_curvature_at_the_centre(runs, capsys):
+    printed(capsys, str(runs / "fit"), "--hessian", "full,trace,density", "--output", "h")
+    table = pd.read_csv("h/hessian.csv")
+    sim = request.simulation_of(runs / "fit")
+    centre, _ = request.centre_of(runs / "fit")
+    expected = np.linalg.eigvalsh(hessian_matrix(Surface(sim), centre))[::-1]
+    np.testing.assert_allclose(table[table["quantity"] == "eigenvalue"]["value"], expected, rtol=1e-9)
+    np.testing.assert_allclose(table[table["quantity"] == "trace"]["value"], expected.sum(), rtol=1e-9)
+    assert np.load("h/hessian.npy").shape == (3, 3)
+
+
+def test_grids_fixed_and_along(runs, capsys):
+    flags = ["--grid", "*/kernel=-1:1:3", "--fix", "*/bias=0.5", "--no-test", "--quiet"]
+    assert printed(capsys, str(runs / "sampled"), *flags, "--output", "g") == ""
+    table = pd.read_csv("g/landscape.csv")
+    assert list(table.columns[:3]) == ["dense/kernel[0,0]", "dense/kernel[1,0]", "loss"] and len(table) == 9
+    assert load("g").centre[2] == 0.5 and "test_loss" not in table
+    out = printed(capsys, str(runs / "sampled"), "--along", "--trajectory-points", "10", "--output", "t")
+    table = pd.read_csv("t/trajectory.csv")
+    assert len(table) == 10 and table["step"].iloc[-1] == 300 and "mean" in out
+    assert list(table.columns[:4]) == ["step", "walker", "loss", "potential"]
+
+
+def test_centres(runs):
+    run, folder = tati_re.load(runs / "sampled"), runs / "sampled"
+    rows = run.trajectory
+    best, words = request.centre_of(folder, "best")
+    row = rows.iloc[rows["potential"].argmin()]
+    np.testing.assert_allclose(best, row.iloc[4:7])
+    assert f"step {int(row['step'])}" in words
+    np.testing.assert_allclose(request.centre_of(folder, "last")[0], rows.iloc[-1, 4:7])
+    np.testing.assert_allclose(request.centre_of(folder, "150")[0], run.parameters(150))
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        ([], "tati-landscape needs a run folder, or --data."),
+        (["--data", "digits"], "There is no centre."),
+        (["nosuch"], "nosuch"),
+        (["RUN", "--directions", "randm"], "--directions: randm is not known. Did you mean 'random'?"),
+        (["RUN", "--directions", "hessian:x"], "--directions: no numbers of eigenvectors. Received: hessian:x."),
+        (["RUN", "--directions", "covariance:9"], "There is no eigenvector of that number. Received: 9."),
+        (["RUN", "--directions", "between"], "--directions between needs one or two other points."),
+        (["RUN", "--range", "5"], "--range has the wrong form. Received: 5."),
+        (["RUN", "--scales", "a"], "--scales has the wrong form. Received: a."),
+        (["RUN", "--fix", "x=1"], "x fits no parameter."),
+        (["RUN", "--centre", "mena"], "--centre is not known. Did you mean 'mean'?"),
+        (["RUN", "--hessian", "trce"], "--hessian has an unknown word. Did you mean 'trace'?"),
+        (["RUN", "--hessian", "trace", "--range=-1:1:3"], "--range does not belong to --hessian."),
+        (["RUN", "--along", "--grid", "a=0:1:2"], "--grid and --along exclude each other."),
+        (["RUN", "--walker", "x"], "--walker has the wrong type. Received: x. Expected: an integer."),
+        (["RUN", "--rang", "1"], "--rang is not a known option of tati-landscape. Did you mean '--range'?"),
+    ],
+)
+def test_bad_input_is_one_line(runs, capsys, tmp_path, argv, sentence):
+    status = command.main([str(runs / "sampled") if word == "RUN" else word for word in argv])
+    err = capsys.readouterr().err
+    assert status == 2, err
+    assert err.startswith("error: ") and sentence in err and err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
