@@ -12,6 +12,7 @@ import pytest
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import as_typed, free_folder
 from tati_re.errors import InputError, SamplingError
+from tati_re.option_flags import expected
 from tati_re.options import OPTIMIZE, OPTIONS, SAMPLE, make_options, read_toml, to_toml
 
 HEAVY = ("tensorflow", "keras", "pandas", "matplotlib", "scipy", "sklearn", "numpy", "h5py", "rich")
@@ -78,7 +79,7 @@ def refused(capsys, main, *argv) -> str:
         (
             ["--prior", "gausian"],
             "--prior has an unknown value. Did you mean 'gaussian'? Received: gausian. "
-            "Expected: 'gaussian', 'box' or 'none'.",
+            f"Expected: {expected(OPTIONS['prior'])}.",
         ),
         (
             ["--temperature", "1", "--inverse-temperature", "2"],
