@@ -202,7 +202,7 @@ def _sampling_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> tuple[list[
     kept = rows[rows["step"] > burnin]
     if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
         return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: nothing can be said yet."], lines
-    for name in ("loss", "potential", "accuracy", "acceptance"):
+    for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
             chains = chains_of(kept, name)
             lines.append((f"{name} (mean)", with_error(float(chains.mean()), monte_carlo_error(chains))))

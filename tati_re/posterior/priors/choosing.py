@@ -128,6 +128,8 @@ def unused_prior_options(options) -> list[str]:
     families = set(options.prior.values()) | {"gaussian"} if isinstance(options.prior, Mapping) else {options.prior}
     unused = [name for name, used in _USED.items() if name in options.explicit and not used & families]
     soft = options.prior_lower_boundary is not None or options.prior_upper_boundary is not None
+    of_noise = ("noise_prior", "noise_prior_scale", "noise_prior_shape")
+    unused += [name for name in of_noise if name in options.explicit and options.noise_std != "sampled"]
     return unused + [n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft]
 
 

@@ -1,0 +1,233 @@
+"""The noise of a Gaussian likelihood as one more parameter, s = log σ, with a prior of its own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.models.backend import tf
+from tati_re.posterior.priors.base import Prior, generator
+from tati_re.posterior.priors.product import Product
+from tati_re.posterior.priors.quantiles import NormalMap
+
+NAME = "log_noise_std"
+"""The name of the parameter, the last of the vector."""
+SAMPLED = "sampled"
+
+
+class NoisyModel:
+    """A model's parameters and, behind them, s = log σ, the logarithm of the likelihood's noise.
+
+    All that is not said here is the model's own.
+
+    Args:
+        inside: The model (:class:`tati_re.models.flat.FlatModel`).
+        log_noise: Where s starts. Default: 0.
+
+    Attributes:
+        num_parameters: One more than the model has.
+        tensor_names, shapes: With `log_noise_std`, a scalar, as the last.
+        log_noise: The value that `set` was given last.
+    """
+
+    samples_noise = True
+
+    def __init__(self, inside: Any, log_noise: float = 0.0) -> None:
+        self.inside, self.log_noise = inside, float(log_noise)
+        self.num_parameters = inside.num_parameters + 1
+        self.tensor_names, self.shapes = [*inside.tensor_names, NAME], [*inside.shapes, ()]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "inside":
+            raise AttributeError(name)
+        return getattr(self.inside, name)
+
+    def described(self) -> dict[str, Any]:
+        shapes = [list(shape) for shape in self.shapes]
+        return self.inside.described() | {"num": self.num_parameters, "names": self.tensor_names, "shapes": shapes}
+
+    def parameter_names(self) -> list[str]:
+        return [*self.inside.parameter_names(), NAME]
+
+    def get(self) -> np.ndarray:
+        return np.append(self.inside.get(), np.asarray(self.log_noise, self.inside.dtype))
+
+    def set(self, vector: Any) -> None:
+        vector = np.asarray(vector)
+        if vector.shape != (self.num_parameters,):
+            raise InputError("The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)")
+        self.inside.set(vector[:-1])
+        self.log_noise = float(vector[-1])
+
+    def split(self, position: Any) -> list[Any]:
+        return [*self.inside.split(position[:, :-1]), position[:, -1]]
+
+    def split_one(self, vector: Any) -> list[Any]:
+        return [*self.inside.split_one(vector[:-1]), vector[-1]]
+
+    def join(self, weights: Any) -> Any:
+        return tf.concat([self.inside.join(weights[:-1]), tf.reshape(weights[-1], (-1, 1))], 1)
+
+    def free(self, vectors: Any) -> Any:
+        return tf.concat([self.inside.free(vectors[:, :-1]), vectors[:, -1:]], 1)
+
+    def call(self, weights: Any, auxiliary: Any, x: Any, training: bool = False) -> tuple[Any, tuple]:
+        return self.inside.call(weights[:-1], auxiliary, x, training)
+
+
+class NoisePrior:
+    """A prior of the noise σ, as the density of the parameter s = log σ that samplers move.
+
+    With u = s - log(scale), the Jacobian of the transform included:
+
+        half_normal     σ ~ abs(N(0, scale²)):                      V = exp(2u)/2 - u + a constant
+        inverse_gamma   1/σ² ~ Gamma(shape a, rate a scale²):       V = a (2u + exp(-2u)) + a constant
+        log_normal      s ~ N(log scale, shape²):                   V = u²/(2 shape²) + a constant
+
+    Args:
+        name: "half_normal", "inverse_gamma" or "log_normal".
+        scale: A typical noise, above 0, in the units of the targets as the network sees them.
+        shape: a of inverse_gamma, the deviation of log_normal, above 0. Default: 1.
+
+    Example:
+        >>> str(NoisePrior("half_normal", 2.0))
+        'of the noise σ a half normal law of scale 2'
+    """
+
+    proper = True
+    walled = False
+    num_parameters = 1
+
+    def __init__(self, name: str, scale: float, shape: float = 1.0) -> None:
+        self.name, self.scale, self.shape = name, float(scale), float(shape)
+        self._map: NormalMap | None = None
+
+    def _from_scale(self, position):
+        return tf.cast(position, tf.float64)[:, 0] - math.log(self.scale)
+
+    def log_prob(self, position) -> tf.Tensor:
+        u, a = self._from_scale(position), self.shape
+        if self.name == "half_normal":
+            return 0.5 * math.log(2 / math.pi) + u - tf.exp(2 * u) / 2
+        if self.name == "inverse_gamma":
+            return math.log(2) + a * math.log(a) - math.lgamma(a) - a * (2 * u + tf.exp(-2 * u))
+        return -0.5 * tf.square(u / a) - math.log(a * math.sqrt(2 * math.pi))
+
+    def gradient(self, position) -> tf.Tensor:
+        u, a = position - tf.constant(math.log(self.scale), position.dtype), self.shape
+        if self.name == "half_normal":
+            return tf.exp(2 * u) - 1
+        if self.name == "inverse_gamma":
+            return 2 * a * (1 - tf.exp(-2 * u))
+        return u / a**2
+
+    def confine(self, position, momentum):
+        return position, momentum
+
+    def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
+        draw, a = generator(seed), self.shape
+        if self.name == "half_normal":
+            u = np.log(np.abs(draw.standard_normal(shape)))
+        elif self.name == "inverse_gamma":
+            u = -0.5 * np.log(draw.gamma(a, 1 / a, shape))
+        else:
+            u = a * draw.standard_normal(shape)
+        return u + math.log(self.scale)
+
+    def from_normal(self, normal) -> tf.Tensor:
+        if self.name == "log_normal":
+            u = self.shape * tf.cast(normal, tf.float64)
+        else:
+            if self._map is None:
+                self._map = NormalMap(self._quantiles(NormalMap.nodes)[None])
+            u = self._map(normal)
+        return tf.cast(u + math.log(self.scale), normal.dtype)
+
+    def _quantiles(self, z: np.ndarray) -> np.ndarray:
+        from scipy.special import gammainccinv, gammaincinv, ndtr, ndtri
+
+        if self.name == "half_normal":
+            # |N| has the quantile p where N has (1 + p)/2; near 0 it is p sqrt(π/2), which the difference would lose.
+            below = ndtr(z)
+            return np.log(np.where(z < -4, below * math.sqrt(math.pi / 2), -ndtri(ndtr(-np.maximum(z, -5)) / 2)))
+        precision = np.where(z > 0, gammaincinv(self.shape, ndtr(-z)), gammainccinv(self.shape, ndtr(z)))
+        return -0.5 * np.log(precision / self.shape)
+
+    def get_config(self) -> dict:
+        shape = {} if self.name == "half_normal" else {"noise_prior_shape": self.shape}
+        return {"prior": self.name, "noise_prior_scale": self.scale, **shape}
+
+    def __str__(self) -> str:
+        law = {
+            "half_normal": f"a half normal law of scale {self.scale:g}",
+            "inverse_gamma": f"a law by which 1/σ² is Gamma({self.shape:g}, {self.shape * self.scale**2:g})",
+            "log_normal": f"a log-normal law of median {self.scale:g} and deviation {self.shape:g} of log σ",
+        }[self.name]
+        return f"of the noise σ {law}"
+
+
+def noise_scale(options, targets: np.ndarray) -> float:
+    """The scale of the prior of the noise, and where it starts: as given, else the deviation of the targets.
+
+    Args:
+        options: `noise_prior_scale`.
+        targets: Of the training part, as the network sees them.
+
+    Raises:
+        InputError: The targets are all the same, so that they have no scale.
+    """
+    if options.noise_prior_scale is not None:
+        return options.noise_prior_scale
+    scale = float(np.std(np.asarray(targets, np.float64), axis=0).max())
+    if not (scale > 0 and math.isfinite(scale)):
+        raise InputError(
+            "noise_std: the targets do not vary.", received="sampled", expected="noise_prior_scale as well"
+        )
+    return scale
+
+
+def with_noise(flat, options, targets=None):
+    """The model with the noise behind its parameters where `noise_std` is sampled, else as it is.
+
+    Args:
+        flat: The model.
+        options: `noise_std`, `noise_prior_scale`: options, or those of a manifest.
+        targets: Of the training part, which say where the noise starts. Default: it starts at 1.
+    """
+    given = options.get("noise_std") if isinstance(options, dict) else options.noise_std
+    if given != SAMPLED:
+        return flat
+    return NoisyModel(flat, 0.0 if targets is None else math.log(noise_scale(options, targets)))
+
+
+def with_noise_prior(prior: Prior, options, flat, targets: np.ndarray) -> Prior:
+    """The prior of a model's weights together with that of its noise."""
+    noise = NoisePrior(options.noise_prior, noise_scale(options, targets), options.noise_prior_shape)
+    parts, sizes, names = [prior], [flat.num_parameters - 1], [flat.tensor_names[:-1]]
+    if isinstance(prior, Product):
+        parts, sizes, names = prior.parts, prior.sizes, prior.names
+    return Product([*parts, noise], [*sizes, 1], [*names, [NAME]])
+
+
+def check_noise(options, loss, flat) -> None:
+    """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters were counted.
+
+    Raises:
+        InputError: Another loss, or a `Simulation` made otherwise.
+    """
+    sampled, has = options.noise_std == SAMPLED, getattr(flat, "samples_noise", False)
+    if sampled != has:
+        raise InputError(
+            "noise_std: sampled is one more parameter and shapes the system.",
+            received=options.noise_std,
+            expected="noise_std where the Simulation is made",
+        )
+    if sampled and loss.name != "gaussian":
+        raise InputError(
+            "noise_std: sampled is a parameter of the Gaussian likelihood.",
+            received=f"loss {loss.name}",
+            expected="loss gaussian, or no noise_std",
+        )
