@@ -20,7 +20,6 @@ from tati_re.models.precision import in_precision
 from tati_re.options import Options
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
-from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential, is_signs
 from tati_re.posterior.priors import Prior, check_prior, make_prior
 
@@ -140,7 +139,6 @@ class System:
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
-        check_noise(options, loss, self.flat)
         check_noise(options, loss, self.flat)
         batches = self.batches(options, options.batch_size, copies=copies)
         prior = self.prior(options, objects)

@@ -183,16 +183,6 @@ class ModelPotential:
         """Columns of run.csv that belong to this potential: functions of positions `(walkers, parameters)`."""
         return {"noise_std": lambda position: tf.exp(position[:, -1])} if self.loss.samples_noise else {}
 
-    def _losses(self, weights, labels, outputs):
-        """The loss of each example, float64; noise that is sampled is the last of the weights."""
-        noise = (weights[-1],) if self.loss.samples_noise else ()
-        return tf.cast(self.loss.per_example(labels, outputs, *noise), tf.float64)
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """Columns of run.csv that belong to this potential: functions of positions `(walkers, parameters)`."""
-        return {"noise_std": lambda position: tf.exp(position[:, -1])} if self.loss.samples_noise else {}
-
     def _example_weights(self, size, capacity: int):
         """What an example counts in the mean over a batch, float64: a number, or `(n,)` where a batch may be short."""
         if size is None or not self._may_be_short:
