@@ -36,6 +36,8 @@ class Draws:
     def __init__(self, run: Run, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
         if run.manifest.get("kind") == "fit":
             raise InputError(f"{run.folder} is the run of an optimizer.", expected="a run that sampled")
+        if rung and not _has_rungs(run):
+            raise InputError(f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one")
         self._positions = Positions(run, burnin, thin, rung=rung)
         if self._positions.projected:
             raise InputError(f"The run {run.folder} stored projections, not parameters.")
@@ -87,3 +89,8 @@ class Members:
         """As `Draws.blocks`."""
         for first in range(0, len(self), most):
             yield first, self._vectors[first : first + most]
+
+
+def _has_rungs(run: Run) -> bool:
+    with (run.folder / "run.csv").open(encoding="utf-8") as file:
+        return "rung" in file.readline().rstrip().split(",")

@@ -9,13 +9,11 @@ import numpy as np
 from tati_re.data.preparation import Preparation
 from tati_re.engine import checkpoint
 from tati_re.errors import InputError
+from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 
 if TYPE_CHECKING:
     from tati_re.engine.run import Run
-
-_BLOCK_VALUES = 16_000_000
-"""Numbers of the widest layer that are computed at once."""
 
 
 class Network:
@@ -36,7 +34,6 @@ class Network:
     def __init__(self, run: Run, model: Any = None) -> None:
         from tati_re.models.build import load_model
         from tati_re.models.flat import FlatModel
-        from tati_re.models.inspect import input_shape_of, output_shape_of
         from tati_re.models.precision import in_precision
 
         manifest = run.manifest
@@ -53,14 +50,13 @@ class Network:
         if self.num_parameters != manifest["parameters"]["num"]:
             expected = f"{manifest['parameters']['num']} parameters"
             raise InputError("The model is not that of the run.", f"{self.num_parameters} parameters", expected)
-        self._wanted = input_shape_of(self.flat.model)[1:]
+        self._outputs = Outputs(self.flat)
         data = manifest["dataset"]
         self._scale = float(data.get("input_scale", 1.0))
         self.preparation = Preparation.from_config(data["preparation"]) if "preparation" in data else None
         standard = None if self.preparation is None else self.preparation.target_standard
         around = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
-        num_outputs = int(np.prod([n or 1 for n in output_shape_of(self.flat.model)[1:]], dtype=int))
-        loss, num_classes = manifest["loss"], data.get("num_classes")
+        loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
         self.predictive = Predictive(
             loss, data["task"], num_classes, num_outputs, *around, per_example=_named_loss(loss)
         )
@@ -68,9 +64,6 @@ class Network:
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
-        self._vectorized = self.flat.vectorizable and not self.flat.auxiliary
-        self._width = max([num_outputs, *(shape[-1] for shape in self.flat.shapes if shape)])
-        self._compiled: Any = None
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
         """Inputs as the network takes them, from inputs as in the data set, `(n, ...)`."""
@@ -84,7 +77,7 @@ class Network:
             values = self.preparation.inputs(values, self._scale)
         elif self._scale != 1.0 and values.dtype == np.uint8:
             values = values.astype(np.float32) * np.float32(self._scale)
-        return fit_inputs(values, self._wanted).astype(self.flat.input_dtype)
+        return fit_inputs(values, self._outputs.input_shape).astype(self.flat.input_dtype)
 
     def prepared_targets(self, targets: np.ndarray) -> np.ndarray:
         """Targets as the network's outputs are compared with them."""
@@ -101,17 +94,8 @@ class Network:
         Returns:
             `(draws, n, outputs)`, in the model's number type.
         """
-        call, parts = self._call(), []
-        rows = max(1, min(len(inputs), 8192))
-        most = max(1, _BLOCK_VALUES // (rows * self._width)) if self._vectorized else 1
-        for start in range(0, len(inputs), rows):
-            pieces = []
-            for first in range(0, len(parameters), most):
-                vectors = np.asarray(parameters[first : first + most], self.flat.dtype)
-                extra = [a[walkers[first] % len(a)] for a in self.auxiliary]
-                pieces.append(call(vectors, extra, inputs[start : start + rows]).numpy())
-            parts.append(np.concatenate(pieces))
-        found = np.concatenate(parts, axis=1)
+        extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
+        found = self._outputs(parameters, extra, inputs)
         if found.ndim > 3 and self.predictive.kind == "classification":
             raise InputError("Classes of sequences cannot be averaged.", f"outputs of shape {found.shape[2:]}")
         return found.reshape(*found.shape[:2], -1)
@@ -121,33 +105,6 @@ class Network:
         arrays, _, _ = checkpoint.load(self._folder)
         positions = np.asarray(arrays["state/position/0"])
         return positions, np.arange(len(positions))
-
-    def _call(self) -> Any:
-        if self._compiled is None:
-            from tati_re.models.backend import tf
-            from tati_re.posterior.walkers import map_walkers
-
-            flat, how = self.flat, "vectorized" if self._vectorized else "looped"
-
-            def outputs(vectors, extra, x):
-                def one(weights, auxiliary, inputs, _):
-                    return flat.call(weights, auxiliary, inputs)[0]
-
-                if how == "looped":
-                    return one(flat.split_one(vectors[0]), extra, x, x)[None]
-                return map_walkers(how, one, flat.split(vectors), (), x, x, True)
-
-            auxiliary = [tf.TensorSpec(np.shape(value), tf.as_dtype(value.dtype)) for value in flat.auxiliary]
-            x = tf.TensorSpec((None, *self._wanted), tf.as_dtype(flat.input_dtype))
-            vectors = tf.TensorSpec((None, flat.num_parameters), tf.as_dtype(flat.dtype))
-            function = tf.function(outputs, (vectors, auxiliary, x), autograph=False)
-            concrete = function.get_concrete_function()
-
-            def call(vectors, auxiliary, x):
-                return concrete(tf.constant(vectors), [tf.constant(value) for value in auxiliary], tf.constant(x))
-
-            self._compiled = call
-        return self._compiled
 
 
 def _named_loss(loss: dict[str, Any]) -> Any:

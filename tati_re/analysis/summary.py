@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error, r_hat
 from tati_re.analysis.ladder import ladder_lines, noise_of
+from tati_re.analysis.streamed import streamed_lines
 from tati_re.analysis.temperature import Temperature, temperatures
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def summarize(run: Run) -> str:
         if (run.folder / "ladder.csv").exists():
             more, found = ladder_lines(manifest, run.ladder, noise_of(run))
             notes, lines = notes + more, lines + found
+    if manifest.get("options", {}).get("stream_predictions"):
+        lines += streamed_lines(run)
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
     warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])

@@ -16,6 +16,7 @@ import numpy as np
 
 from tati_re.engine import checkpoint
 from tati_re.engine.loop import Carry, Chunk, Loop, Moments
+from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.storage import write_whole
 from tati_re.engine.tables import CsvTable, H5Table, csv_text
 from tati_re.errors import SamplingError
@@ -67,10 +68,19 @@ class Driver:
             in step size and mini-batches.
         plan: Length and files.
         progress: Where progress and sentences go (:mod:`tati_re.engine.progress`).
+        predictions: Averages of predictions to keep on the way. Default: none.
     """
 
-    def __init__(self, folder: Path, loops: Sequence[Loop], plan: Plan, progress) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        loops: Sequence[Loop],
+        plan: Plan,
+        progress,
+        predictions: PredictionAverages | None = None,
+    ) -> None:
         self.folder, self.loops, self.plan, self.progress = Path(folder), list(loops), plan, progress
+        self.predictions = predictions
         self.loop = loop = self.loops[0]
         self._move = 0
         self.seconds = 0.0
@@ -108,6 +118,8 @@ class Driver:
         self.loop = self._loop_at(self.step)
         carry = self._restored(arrays, position, auxiliary)
         self._counts, self._sums = arrays["averages/counts"], arrays["averages/sums"]
+        if self.predictions is not None:
+            self.predictions.restore(arrays)
         for name, columns, single in self._files():
             where = int(meta["files"][name])
             self._tables[name] = (
@@ -135,7 +147,7 @@ class Driver:
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
                         carry, self.loop, most = loop.take_over(carry), loop, _FIRST_STEPS
                     end = min(last, line.moves(self._end_of(loop)))
-                    count = min(loop.chunk_steps, end - self._move, most)
+                    count = self._until_prediction(min(loop.chunk_steps, end - self._move, most))
                     chunk = loop.run(carry, self._move + 1, count)
                     self._take(chunk)
                     now = time.monotonic()
@@ -145,6 +157,7 @@ class Driver:
                     self.seconds = before + now - began
                     self._check_finite(chunk.carry, self.step)
                     carry = chunk.carry
+                    self._predict(chunk)
                     self.progress.update(self.step, *self._last, (self.step - first) / max(now - began, 1e-9))
                     over = plan.max_time is not None and now - began >= plan.max_time
                     if interrupted() or over:
@@ -256,6 +269,31 @@ class Driver:
             # Rows beyond the checkpoint are cut off by a resume, so they may be written before it: memory stays flat.
             self._write()
 
+    def _until_prediction(self, count: int) -> int:
+        """Moves up to the next prediction, at most `count`: it needs the positions after it."""
+        if self.predictions is None:
+            return count
+        due = self._predictions_due(self.loop.timeline.steps(self._move + 1, count)[0])
+        return int(np.argmax(due)) + 1 if due.any() else count
+
+    def _predictions_due(self, steps: np.ndarray) -> np.ndarray:
+        return (steps % self.predictions.every == 0) & self.loop.timeline.counted(steps)
+
+    def _predict(self, chunk: Chunk) -> None:
+        """Counts the walkers that arrived where a prediction is due."""
+        loop, state = self.loop, chunk.carry.state
+        steps, group = loop.timeline.steps(self._move, 1)
+        if self.predictions is None or not self._predictions_due(steps)[0]:
+            return
+        walkers = self._by_group(group)[0][1]
+        places = np.asarray(loop.method.order(state)) if loop.by_rung else np.arange(loop.walkers)
+        places, weights = places[walkers][: loop.walkers_at_rung], np.ones(len(walkers))
+        if "weight" in loop.labels:
+            row = chunk.rows[int(chunk.num_rows) - 1].numpy()
+            weights = row[walkers, loop.observables.columns.index("weight")]
+        auxiliary = [np.asarray(value)[places] for value in chunk.carry.auxiliary]
+        self.predictions.add(np.asarray(state.position)[places], auxiliary, weights[: len(places)])
+
     def _by_group(self, group: np.ndarray, count: int | None = None) -> list[tuple[slice, np.ndarray]]:
         """Runs of rows of one group, and the walkers that moved in them, of the first `count`."""
         groups, walkers = self.loop.timeline.groups, np.arange(count or self.loop.walkers)
@@ -322,7 +360,8 @@ class Driver:
         for name, value in carry.state._asdict().items():
             if name != "rung":
                 arrays |= {f"state/{name}/{k}": np.asarray(leaf) for k, leaf in enumerate(tf.nest.flatten(value))}
-        return arrays | {"averages/counts": self._counts, "averages/sums": self._sums}
+        arrays |= {"averages/counts": self._counts, "averages/sums": self._sums}
+        return arrays if self.predictions is None else arrays | self.predictions.arrays()
 
     def _restored(self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple) -> Carry:
         state = self.loop.template(position)

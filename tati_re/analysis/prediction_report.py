@@ -1,0 +1,159 @@
+"""What `tati-predict` writes: predictions, scores, reliability, other inputs told apart, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.analysis.inputs import NOISE, noise_like, read_inputs
+from tati_re.analysis.predicting import average, predict, source_of, test_part
+from tati_re.analysis.predictions import ClassPrediction, Prediction, score_table
+from tati_re.analysis.scores import auroc
+from tati_re.analysis.summary import table
+from tati_re.engine.run_folder import load
+from tati_re.engine.storage import storing, write_whole
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
+
+
+def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
+    """Predicts, compares with an optimum and an ensemble, writes tables and figures.
+
+    Writes `predictions.csv` (one row an input), `scores.csv` (one row a predictor), `reliability.csv` (classes, by
+    predictor and bin), `outside.csv` (AUROC by predictor and score) and a figure, `predictions.png`.
+
+    Args:
+        runs: Runs that sampled.
+        folder: Where the files go; made if it is not there.
+        typed: `data`, `optimum`, `ensemble`, `ood`, `interval`, `rung`, `burnin`, `thin`, `seed`; all may be absent.
+
+    Returns:
+        A table in plain text.
+
+    Raises:
+        InputError: Files that cannot be read or do not fit.
+    """
+    for run in runs:
+        if run.manifest.get("kind") == "fit":
+            raise InputError(f"{run.folder} did not sample.", "a run of tati-optimize", "RUN of tati-sample")
+    level = typed.get("interval", 0.9)
+    chosen = {name: typed[name] for name in ("rung", "burnin", "thin") if name in typed}
+    groups = {OPTIMUM: [load(typed["optimum"])]} if "optimum" in typed else {}
+    if "ensemble" in typed:
+        groups[ENSEMBLE] = [load(name) for name in typed["ensemble"]]
+    for run in [run for group in groups.values() for run in group]:
+        if run.manifest.get("kind") != "fit":
+            raise InputError(f"{run.folder} is no run of an optimizer.", expected="a folder of tati-optimize")
+    if not groups and not {"data", "ood"} & set(typed):
+        # Also of a run that kept averages of its test part in place of draws.
+        return _written(folder, {AVERAGE: predict(runs, interval=level, **chosen)}, {}, _test_inputs(runs[0]))
+    inputs, labels = _inputs(runs[0], typed.get("data"))
+    sources = {AVERAGE: [source_of(run, **chosen) for run in runs]}
+    sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
+    if OPTIMUM in sources:
+        network, members = sources[OPTIMUM][0]
+        sources[OPTIMUM] = [(network, members.first())]
+    predictions = {name: average(source, inputs, labels, level) for name, source in sources.items()}
+    outside: dict[str, Prediction] = {}
+    if "ood" in typed:
+        source = typed["ood"]
+        other = noise_like(inputs, typed.get("seed", 0)) if source == NOISE else read_inputs(source, runs[0])[0]
+        outside = {name: average(source, other, None, level) for name, source in sources.items()}
+    return _written(folder, predictions, outside, inputs)
+
+
+def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Prediction]) -> pd.DataFrame:
+    """How well each predictor's uncertainties tell other inputs apart: `predictor, score, auroc`."""
+    import pandas as pd
+
+    rows = []
+    for name, one in inside.items():
+        other = outside[name].uncertainty()
+        for score, values in one.uncertainty().items():
+            rows.append({"predictor": name, "score": score, "auroc": auroc(values, other[score])})
+    return pd.DataFrame(rows)
+
+
+def reliability_table(predictions: Mapping[str, ClassPrediction], num_bins: int = 15) -> pd.DataFrame:
+    """The bins of each predictor: `predictor, lower, upper, count, confidence, accuracy`."""
+    import pandas as pd
+
+    frames = []
+    for name, one in predictions.items():
+        bins = one.calibration(num_bins)
+        columns = {"predictor": name, "lower": bins.edges[:-1], "upper": bins.edges[1:], "count": bins.count}
+        frames.append(pd.DataFrame(columns | {"confidence": bins.confidence, "accuracy": bins.accuracy}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _inputs(run: Run, source: str | None) -> tuple[np.ndarray, np.ndarray | None]:
+    return test_part(run) if source is None else read_inputs(source, run)
+
+
+def _test_inputs(run: Run) -> np.ndarray | None:
+    """The test inputs, where they are at hand."""
+    try:
+        inputs = test_part(run)[0]
+    except InputError:
+        return None
+    return inputs
+
+
+def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray | None) -> str:
+    posterior = predictions[AVERAGE]
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    posterior.write_csv(folder / "predictions.csv")
+    files, scores = ["predictions.csv"], score_table(predictions)
+    labelled = len(scores.columns) > 2
+    apart = outside_table(predictions, outside) if outside else None
+    tables = {"scores.csv": scores if labelled else None, "outside.csv": apart}
+    if labelled and posterior.kind == "classification":
+        tables["reliability.csv"] = reliability_table(predictions)
+    for name, frame in tables.items():
+        if frame is not None:
+            write_whole(folder / name, frame.to_csv(index=False, lineterminator="\n").encode())
+            files.append(name)
+    if labelled and posterior.kind == "classification":
+        from tati_re.plotting.calibration import plot_classes
+
+        plot_classes(predictions, outside or None, folder / "predictions.png")
+        files.append("predictions.png")
+    elif posterior.kind == "regression":
+        from tati_re.plotting.regression import plot_values
+
+        shown = np.arange(len(posterior.mean)) if inputs is None else inputs
+        plot_values(predictions, shown, folder / "predictions.png")
+        files.append("predictions.png")
+    return _text(folder, files, predictions, scores if labelled else None, apart)
+
+
+def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> str:
+    names = list(predictions)
+    width = max(14, *(len(name) + 2 for name in names))
+    posterior = predictions[AVERAGE]
+    count = len(posterior.frame())
+    lines = [(f"{count:,} inputs", "".join(name.ljust(width) for name in names).rstrip())]
+    lines.append(("draws", "".join(f"{predictions[name].num_draws:,}".ljust(width) for name in names).rstrip()))
+    if round(posterior.effective_draws) != posterior.num_draws:
+        lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))
+    if scores is not None:
+        for column in scores.columns[2:]:
+            values = "".join(f"{value:.4f}".ljust(width) for value in scores[column]).rstrip()
+            label = column.replace("_", " ")
+            lines.append((f"{label} ({posterior.level:.0%})" if column == "coverage" else label, values))
+    if apart is not None:
+        for score in apart["score"].unique():
+            found = apart[apart["score"] == score].set_index("predictor")["auroc"]
+            values = "".join(f"{found[name]:.4f}".ljust(width) for name in names).rstrip()
+            lines.append((f"AUROC by {score.replace('_', ' ')}", values))
+    return table([*lines, ("folder", str(folder)), ("files", ", ".join(files))])

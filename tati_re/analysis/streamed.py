@@ -1,0 +1,92 @@
+"""Predictions of a run that kept their averages while it sampled, in place of positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.predictions import ClassPrediction, RegressionPrediction, labels_of_classes
+from tati_re.engine import checkpoint
+from tati_re.engine.prediction_averages import PREFIX
+from tati_re.errors import InputError
+
+if TYPE_CHECKING:
+    from tati_re.engine.run import Run
+
+
+def streamed_prediction(run: Run, interval: float = 0.9) -> ClassPrediction | RegressionPrediction:
+    """What a run with `stream_predictions` says about the test part of its data, up to its last checkpoint.
+
+    Of the draws only averages are left: class probabilities have no intervals, those of values are the normal ones, and
+    there is no loss of each draw.
+
+    Args:
+        run: The run.
+        interval: Probability inside of the intervals. Default: 0.9.
+
+    Raises:
+        InputError: The run kept no such averages, or none of its draws counted yet.
+    """
+    from scipy.special import ndtri
+
+    from tati_re.analysis.scores import normal_crps
+
+    arrays, _, _ = checkpoint.load(run.folder)
+    kept = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}
+    if not kept or not kept["count"] > 0:
+        raise InputError(f"The run {run.folder} kept no averages of predictions.", expected="stream_predictions")
+    weight, mean, targets = float(kept["weight"]), kept["mean"], kept["targets"]
+    std = np.sqrt(np.maximum(kept["m2"] / weight, 0.0))
+    shared = {
+        "num_draws": int(kept["count"]),
+        "effective_draws": float(weight**2 / kept["weight_squares"]),
+        "level": interval,
+        **dict.fromkeys(("draw_losses", "walker", "weight")),
+    }
+    if "expected_entropy" in kept:
+        signs = run.manifest["dataset"]["task"] == "signs"
+        return ClassPrediction(
+            **shared,
+            probabilities=mean,
+            std=std,
+            lower=None,
+            upper=None,
+            expected_entropy=kept["expected_entropy"],
+            labels=labels_of_classes(targets, mean.shape[1]),
+            class_values=np.array([-1, 1]) if signs else np.arange(mean.shape[1]),
+            draw_accuracy=None,
+        )
+    y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
+    noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape) if "noise_variance" in kept else None
+    total = std if noise is None else np.hypot(std, noise)
+    return RegressionPrediction(
+        **shared,
+        mean=mean,
+        parameter_std=std,
+        noise_std=noise,
+        mean_lower=mean - reach * std,
+        mean_upper=mean + reach * std,
+        lower=mean - reach * total,
+        upper=mean + reach * total,
+        targets=y,
+        log_density=None if noise is None else kept["log_density"] - np.log(weight),
+        crps=None if noise is None else normal_crps(y, mean, total),
+        pit=None if noise is None else _normal_pit(y, mean, total),
+    )
+
+
+def streamed_lines(run: Run) -> list[tuple[str, str]]:
+    """Lines of a summary: the scores of the averages that the run keeps; none where it keeps none."""
+    try:
+        found = streamed_prediction(run)
+    except InputError:
+        return []
+    scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.scores().items())
+    return [("test predictions", f"{scores}; average of {found.num_draws:,} draws")]
+
+
+def _normal_pit(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtr
+
+    return ndtr((y - mean) / std)

@@ -1,0 +1,92 @@
+"""`tati-predict`: predict with the posterior average of a run, and say how well that does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command
+from tati_re.errors import InputError
+
+NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-predict",
+        usage="tati-predict RUN... [options]",
+        description="Predict with the average over a run's posterior draws; scores, uncertainties and figures.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders of tati-sample; several are averaged")
+    parser.add_argument("--version", action="version", version=f"tati-predict {__version__}")
+    text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
+    parser.add_argument("--data", metavar="FILE", help=text)
+    parser.add_argument("--optimum", metavar="FOLDER", help="a run of tati-optimize to compare with")
+    text = "runs of tati-optimize whose walkers are the members of an ensemble to compare with"
+    parser.add_argument("--ensemble", nargs="+", metavar="FOLDER", help=text)
+    text = "inputs unlike those of the training, which uncertainty should tell apart: as --data, or noise"
+    parser.add_argument("--ood", metavar="FILE", help=text)
+    parser.add_argument("--interval", metavar="X", help="probability inside of intervals (default 0.9)")
+    parser.add_argument("--rung", metavar="N", help="rung of a ladder that stored all rungs (default 0, the target)")
+    parser.add_argument("--burnin", metavar="N", help="steps to leave out (default: the run's own burn-in)")
+    parser.add_argument("--thin", metavar="N", help="every how many stored positions are taken (default 1)")
+    parser.add_argument("--seed", metavar="N", help="of --ood noise (default 0)")
+    text = "loss and accuracy against temperature, of all rungs of a ladder or of runs at several temperatures"
+    parser.add_argument("--by-temperature", action="store_true", help=text)
+    parser.add_argument("--output", metavar="FOLDER", help="where the tables and figures go (default RUN/predictions)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    return parser
+
+
+def _typed(argv: list[str]) -> dict[str, Any]:
+    typed = _parser().parse(argv)
+    if not typed.get("runs"):
+        raise InputError("No run folder is given.", expected="tati-predict RUN")
+    for name, kind in NUMBERS.items():
+        if name in typed:
+            try:
+                typed[name] = kind(typed[name])
+            except ValueError:
+                expected = "an integer" if kind is int else "a number"
+                raise InputError(f"--{name} has the wrong type.", typed[name], expected) from None
+    return typed
+
+
+def _body(argv: list[str]) -> None:
+    typed = _typed(argv)
+    from tati_re.engine.run_folder import load
+
+    runs = [load(name) for name in typed["runs"]]
+    folder = Path(typed.get("output") or runs[0].folder / "predictions")
+    if folder.is_dir() and any(folder.iterdir()) and not typed.get("overwrite"):
+        raise InputError(f"The folder {folder} is not empty.", expected="--overwrite, or --output with another folder")
+    if typed.get("by_temperature"):
+        from tati_re.analysis.temperatures import report_temperatures as report
+    else:
+        from tati_re.analysis.prediction_report import report_predictions as report
+    text = report(runs, folder, typed)
+    if not typed.get("quiet"):
+        print(text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-predict`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Averages of predictions that are kept while a run goes on, in place of stored positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.posterior.predictive import CLASSES, Predictive, entropy_of
+
+PREFIX = "predictions/"
+"""Of the names of the arrays in a checkpoint."""
+
+
+class PredictionAverages:
+    """Weighted running averages of what draws predict for fixed inputs, in float64; the memory of two predictions.
+
+    Kept are the mean and the sum of squared deviations of the prediction (class probabilities, or values in the units
+    of the data; Welford's update), the mean entropy of the class probabilities or the mean noise variance, and for
+    values the log of the mean density of the targets.
+
+    Args:
+        outputs: The model (:class:`tati_re.posterior.outputs.Outputs`).
+        predictive: What its outputs predict.
+        inputs: What is predicted, as the model takes it, `(n, ...)`.
+        targets: Labels or values, `(n,)` or `(n, outputs)`, in the units of the data.
+        every: Steps from one prediction to the next.
+    """
+
+    def __init__(
+        self, outputs: Any, predictive: Predictive, inputs: np.ndarray, targets: np.ndarray, every: int
+    ) -> None:
+        self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
+        self._targets, self.every = np.asarray(targets), every
+        shape, classes = (len(inputs), predictive.num_columns), predictive.kind == CLASSES
+        self._kept = {
+            "count": np.zeros(()),
+            "weight": np.zeros(()),
+            "weight_squares": np.zeros(()),
+            "mean": np.zeros(shape),
+            "m2": np.zeros(shape),
+        }
+        if classes:
+            self._kept["expected_entropy"] = np.zeros(shape[:1])
+        elif predictive.noise_std is not None:
+            self._kept["noise_variance"] = np.zeros(shape[1:])
+            self._kept["log_density"] = np.full(shape[:1], -np.inf)
+
+    def add(self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray) -> None:
+        """Counts one draw of each walker.
+
+        Args:
+            positions: `(walkers, P)`.
+            auxiliary: The model's non-trainable variables, `(walkers, *shape)` each.
+            weights: `(walkers,)`; a draw of weight 0 is not predicted.
+        """
+        for walker in np.flatnonzero(weights > 0):
+            here = slice(walker, walker + 1)
+            outputs = self._outputs(positions[here], [values[here] for values in auxiliary], self._inputs)
+            self._count(outputs.reshape(len(self._inputs), -1), float(weights[walker]))
+
+    def _count(self, outputs: np.ndarray, weight: float) -> None:
+        kept, predictive = self._kept, self._predictive
+        kept["count"] = kept["count"] + 1
+        kept["weight"] = kept["weight"] + weight
+        kept["weight_squares"] = kept["weight_squares"] + weight**2
+        share = weight / kept["weight"]
+        if predictive.kind == CLASSES:
+            logs = predictive.log_probabilities(outputs)
+            values = np.exp(logs)
+            kept["expected_entropy"] = kept["expected_entropy"] + share * (entropy_of(logs) - kept["expected_entropy"])
+        else:
+            values = predictive.restored(outputs)
+            if (noise := predictive.noise_std) is not None:
+                kept["noise_variance"] = kept["noise_variance"] + share * (noise**2 - kept["noise_variance"])
+                density = predictive.log_densities(outputs[None], self._targets)[0]
+                # log of the weighted sum; the mean is this less the log of the sum of the weights.
+                kept["log_density"] = np.logaddexp(kept["log_density"], density + np.log(weight))
+        difference = values - kept["mean"]
+        kept["mean"] = kept["mean"] + share * difference
+        kept["m2"] = kept["m2"] + weight * difference * (values - kept["mean"])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint holds."""
+        return {f"{PREFIX}{name}": values for name, values in {**self._kept, "targets": self._targets}.items()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Goes on from a checkpoint."""
+        self._kept = {name: np.asarray(arrays[f"{PREFIX}{name}"]) for name in self._kept}

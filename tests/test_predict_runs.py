@@ -1,0 +1,243 @@
+"""Predictions of runs: what they store, what they average on the way, and the command."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+import tati_re
+import tati_re.engine.run
+from tati_re.analysis.draws import Draws
+from tati_re.analysis.predicting import predict
+from tati_re.analysis.streamed import streamed_prediction
+from tati_re.cli import predict as command
+from tati_re.engine.tables import CsvTable, H5Table
+from tati_re.errors import InputError
+
+SHORT = {"verbose": 0, "execution": "eager", "record_every": 5}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def signs(folder):
+    """Two classes, -1 and +1, with one output; a trajectory and averages of the same draws."""
+    sim = tati_re.Simulation(data="two_clusters", hidden=[3], num_walkers=2, seed=1, dtype="float64", **SHORT)
+    options = {"step_size": 0.003, "num_steps": 20, "num_burnin_steps": 4, "trajectory_every": 4}
+    run = sim.sample(**options, stream_predictions=4, output=str(folder / "signs"))
+    fit = sim.fit(optimizer="gradient_descent", learning_rate=1e-4, num_steps=3, output=str(folder / "signs_fit"))
+    return sim, run, fit
+
+
+@pytest.fixture(scope="module")
+def line(folder):
+    """A regression from a CSV file, derived columns, everything standardised."""
+    generator = np.random.default_rng(1)
+    x = generator.uniform(-3, 5, (40, 2))
+    y = 100 + 20 * x[:, 0] + generator.normal(size=40)
+    pd.DataFrame({"a": x[:, 0], "text": 0, "b": x[:, 1], "label": y}).to_csv(folder / "line.csv", index=False)
+    sim = tati_re.Simulation(
+        data=str(folder / "line.csv"),
+        input_columns=["a", "b", "a^2"],
+        standardize="all",
+        noise_std=0.1,
+        seed=1,
+        **SHORT,
+    )
+    options = {"step_size": 0.01, "num_steps": 12, "num_burnin_steps": 4, "trajectory_format": "h5"}
+    return sim, sim.sample(**options, trajectory_every=2, stream_predictions=2, output=str(folder / "line"))
+
+
+def test_a_run_predicts_what_its_positions_say(signs):
+    sim, run, _ = signs
+    x, y = sim.dataset.test_inputs, sim.dataset.test_targets
+    found = run.predict()
+    steps = range(8, 21, 4)
+    outputs = np.stack([sim.predict(x, run.parameters(step, walker)) for step in steps for walker in (0, 1)])
+    assert found.num_draws == 8
+    assert found.probabilities[:, 1] == pytest.approx(expit(4 * outputs[..., 0]).mean(axis=0), rel=1e-9)
+    assert found.labels.tolist() == (y > 0).tolist()
+    assert found.draw_losses == pytest.approx(((outputs[..., 0] - y) ** 2).mean(axis=1))
+    assert set(np.unique(found.predicted)) <= {-1, 1}
+    again = tati_re.predict([run, run], x)
+    assert again.probabilities == pytest.approx(found.probabilities) and again.labels is None
+    assert run.predict(x, thin=2).num_draws == 4
+
+
+def test_averages_kept_on_the_way_are_those_of_the_positions(signs, line):
+    for (sim, run, *_), spread in ((signs, "std"), (line, "parameter_std")):
+        stored, kept = run.predict(), streamed_prediction(run)
+        assert kept.num_draws == stored.num_draws and kept.effective_draws == pytest.approx(stored.effective_draws)
+        rel = 1e-9 if sim.options.dtype == "float64" else 1e-4
+        assert getattr(kept, spread) == pytest.approx(getattr(stored, spread), rel=rel)
+        wanted, found = stored.scores(), kept.scores()
+        for name in set(wanted) - {"coverage", "interval_width", "crps"}:
+            assert found[name] == pytest.approx(wanted[name], rel=rel), name
+    run = signs[1]
+    assert streamed_prediction(run).expected_entropy == pytest.approx(run.predict().expected_entropy, rel=1e-9)
+    assert "test predictions" in run.summary() and "average of 8 draws" in run.summary()
+
+
+def test_predictions_are_in_the_units_of_the_data(line):
+    sim, run = line
+    x, y = sim.dataset.test_inputs, sim.dataset.test_targets
+    found = run.predict(x, y)
+    assert found.num_draws == 4
+    each = np.stack([sim.predict(x, run.parameters(step)) for step in range(6, 13, 2)])
+    assert found.mean == pytest.approx(each.mean(axis=0), rel=1e-5)
+    deviation = sim.dataset.preparation.target_standard.deviation
+    assert found.noise_std == pytest.approx(0.1 * deviation)
+    assert found.scores() == pytest.approx(run.predict().scores()), "the test part is read again"
+    with pytest.raises(InputError, match="input_columns do not fit"):
+        run.predict(x[:, :1])
+
+
+def test_averages_go_on_byte_for_byte(folder, signs):
+    """Interrupted by the number of steps in the middle between two predictions."""
+    sim, run, _ = signs
+    fresh = tati_re.Simulation(data="two_clusters", hidden=[3], num_walkers=2, seed=1, dtype="float64", **SHORT)
+    options = {"step_size": 0.003, "num_burnin_steps": 4, "trajectory_every": 0, "stream_predictions": 4}
+    fresh.sample(**options, num_steps=10, output=str(folder / "stopped"))
+    resumed = tati_re.Simulation.resume(str(folder / "stopped"), num_steps=20, verbose=0)
+    kept, whole = streamed_prediction(resumed), streamed_prediction(run)
+    for name in ("probabilities", "std", "expected_entropy"):
+        assert np.array_equal(getattr(kept, name), getattr(whole, name)), name
+    assert resumed.predict().scores() == whole.scores(), "without a trajectory the averages are taken"
+    with pytest.raises(InputError, match="has no trajectory"):
+        resumed.predict(sim.dataset.test_inputs)
+
+
+@pytest.mark.slow
+def test_a_ladder_averages_its_target_alone_and_with_weights(folder):
+    sim = tati_re.Simulation(data="two_clusters", hidden=[2], num_walkers=2, seed=2, dtype="float64", **SHORT)
+    ladder = {"temperatures": [1.0, 3.0], "exchange_every": 5, "bias": "well_tempered", "bias_factor": 3.0}
+    options = {"step_size": 0.003, "num_steps": 20, "num_burnin_steps": 10, "trajectory_rungs": "all"}
+    run = sim.sample(**options, **ladder, trajectory_every=5, stream_predictions=5, output=str(folder / "ladder"))
+    stored, kept = run.predict(), streamed_prediction(run)
+    rows = run.trajectory
+    rows = rows[rows["rung"] == 0]
+    assert stored.num_draws == len(rows) == 4 and rows["weight"].nunique() > 1
+    assert stored.weight == pytest.approx(rows["weight"].to_numpy())
+    assert kept.probabilities == pytest.approx(stored.probabilities, rel=1e-9)
+    assert kept.effective_draws == pytest.approx(stored.effective_draws)
+    hot = run.predict(rung=1)
+    assert np.abs(hot.probabilities - stored.probabilities).max() > 1e-6
+    with pytest.raises(InputError, match="multiple of record_every"):
+        sim.sample(**options, **ladder, stream_predictions=3)
+
+
+@pytest.mark.slow
+def test_moving_statistics_are_those_of_the_walker(folder):
+    import keras
+
+    layers = [keras.Input((2,)), keras.layers.Dense(2), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
+    model = keras.Sequential(layers)
+    sim = tati_re.Simulation(model, "two_clusters", num_walkers=2, seed=3, **SHORT)
+    sim.fit(optimizer="sgd", learning_rate=0.01, num_steps=4)
+    options = {"num_steps": 4, "trajectory_every": 2, "stream_predictions": 2, "step_size": 0.01}
+    run = sim.sample(**options, output=str(folder / "norm"))
+    x = sim.dataset.test_inputs
+    outputs = [sim.predict(x, run.parameters(step, walker), walker) for step in (2, 4) for walker in (0, 1)]
+    expected = expit(4 * np.stack(outputs)[..., 0]).mean(axis=0)
+    assert run.predict().probabilities[:, 1] == pytest.approx(expected, rel=1e-5)
+    assert streamed_prediction(run).probabilities[:, 1] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
+def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
+    columns = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "rung", "weight"]
+    rows = np.random.default_rng(1).random((12, 8))
+    rows[:, 0], rows[:, 1], rows[:, 6] = (
+        np.repeat(np.arange(1, 4) * 10, 4),
+        np.tile([0, 1], 6),
+        np.tile([0, 0, 1, 1], 3),
+    )
+    rows[1, 7] = 0.0
+    file = table(tmp_path / name, columns)
+    file.append(rows)
+    file.close()
+    (tmp_path / "run.csv").write_text("step,walker,loss,rung,weight\n")
+    run = tati_re.engine.run.Run(tmp_path)
+    run._read = {"manifest.toml": ((-1, -1), {"kind": "sample", "options": {}, "parameters": {"num": 2}})}
+    for rung in (0, 1):
+        chosen = rows[(rows[:, 6] == rung) & (rows[:, 7] > 0)]
+        draws = Draws(run, rung)
+        assert draws.weight == pytest.approx(chosen[:, 7]) and draws.loss == pytest.approx(chosen[:, 3])
+        assert draws.step.tolist() == chosen[:, 0].tolist() and draws.walker.tolist() == chosen[:, 1].tolist()
+        blocks = list(draws.blocks(3))
+        assert [first for first, _ in blocks] == list(range(0, len(chosen), 3))
+        assert np.concatenate([part for _, part in blocks]) == pytest.approx(chosen[:, 4:6])
+
+
+def test_the_command_compares_and_writes(folder, signs, capsys):
+    where = folder / "signs"
+    fit = str(folder / "signs_fit")
+    arguments = [str(where), "--optimum", fit, "--ensemble", fit, fit, "--ood", "noise", "--interval", "0.5"]
+    assert command.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "posterior average" in said and "AUROC by mutual information" in said
+    out = where / "predictions"
+    scores = pd.read_csv(out / "scores.csv")
+    assert scores["predictor"].tolist() == ["posterior average", "optimum", "ensemble"]
+    assert scores["draws"].tolist() == [8, 1, 4]
+    average = predict(tati_re.load(where))
+    assert scores.loc[0, "brier_score"] == pytest.approx(average.scores()["brier_score"])
+    frame = pd.read_csv(out / "predictions.csv")
+    assert len(frame) == len(average.labels) and set(frame["label"]) == {-1, 1}
+    outside = pd.read_csv(out / "outside.csv")
+    assert len(outside) == 6 and outside["auroc"].between(0, 1).all()
+    assert len(pd.read_csv(out / "reliability.csv")) == 45
+    assert (out / "predictions.png").read_bytes().startswith(b"\x89PNG")
+    assert command.main(arguments) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
+    where = str(folder / "line")
+    table = pd.read_csv(folder / "line.csv")
+    table.drop(columns="text").to_csv(folder / "labelled.csv", index=False)
+    table[["b", "a"]].to_csv(folder / "inputs.csv", index=False)
+    np.save(folder / "inputs.npy", table[["a", "b"]].to_numpy())
+    frames = {}
+    for name in ("labelled.csv", "inputs.csv", "inputs.npy"):
+        out = folder / f"of {name}"
+        assert command.main([where, "--data", str(folder / name), "--output", str(out), "--quiet"]) == 0
+        frames[name] = pd.read_csv(out / "predictions.csv")
+    assert "target" in frames["labelled.csv"] and "target" not in frames["inputs.csv"]
+    for name in ("inputs.csv", "inputs.npy"):
+        assert frames[name]["mean"].to_numpy() == pytest.approx(frames["labelled.csv"]["mean"].to_numpy())
+    assert (folder / "of labelled.csv" / "scores.csv").exists()
+    assert not (folder / "of inputs.csv" / "scores.csv").exists()
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "No run folder is given"),
+        (["nowhere"], "There is no run folder nowhere"),
+        (["signs", "--interval", "2"], "interval is out of range"),
+        (["signs", "--thin", "some"], "--thin has the wrong type"),
+        (["signs", "--rung", "3"], "has no ladder"),
+        (["signs", "--optimum", "line"], "no run of an optimizer"),
+        (["signs_fit"], "did not sample"),
+        (["line", "--data", "missing.csv"], "does not exist"),
+        (["signs", "--data", "line.csv"], "lacks a column"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, sentence, folder, signs, line, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert command.main([*arguments, *(["--output", "nothing"] if arguments else [])]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+
+
+def test_no_test_part_no_averages():
+    data = (np.zeros((4, 1)), np.arange(4.0))
+    with pytest.raises(InputError, match="no test part"):
+        tati_re.Simulation(data=data, verbose=0).sample(num_steps=2, stream_predictions=1)
