@@ -343,7 +343,8 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 
 
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
-    """What follows from TATi's names beside what was given: its law, and the leapfrog steps of a time.
+    """What follows from TATi's names beside what was given: its law, files that are used whole, the leapfrog steps of a
+    time.
 
     Args:
         values: The options that were given, by the names here.
@@ -355,6 +356,8 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
         more["potential"] = "mean_loss"
         if values.get("prior") is None and not values.keys() & _OF_A_PRIOR:
             more["prior"] = _PRIOR_OF_LAW
+    if "batch_data_files" in tati and not any(values.get(name) is not None for name in ("test_data", "test_fraction")):
+        more["test_fraction"] = 0.0
     if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
         size = values.get("step_size", step_size)
         if isinstance(size, int | float) and size > 0:

@@ -19,7 +19,7 @@ REFUSED = object()
 
 TATI = {
     # data
-    "batch_data_files": (["a.csv", "b.csv"], {"data": ["a.csv", "b.csv"]}),
+    "batch_data_files": (["a.csv", "b.csv"], {"data": ["a.csv", "b.csv"], "test_fraction": 0.0}),
     "batch_data_file_type": ("csv", {}),
     "input_dimension": (2, {}),
     "output_dimension": (1, {}),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re._version import __version__
+from tati_re.cli.analyse_of_tati import analyse_as_tati, is_of_tati
 from tati_re.cli.arguments import Parser, command
 from tati_re.errors import InputError, nearest
 from tati_re.option_flags import flag
@@ -21,14 +22,25 @@ WHAT = {
     "averages": "means with errors, sample sizes, R-hat, autocorrelation times",
     "parameters": "mean and deviation of each parameter",
     "covariance": "leading eigenpairs of the covariance, autocorrelation times along them",
+    "diffusion_map": "slowest motions of the cloud of stored positions, and landmarks",
+    "free_energy": "along a coordinate (--along), with error bars",
+    "reweighting": "averages at other temperatures, by MBAR over all rungs",
     "temperatures": "kinetic and configurational temperature of each tensor, layer or kind, with their bands",
 }
 TO = ("csv", "parquet", "arviz")
-WORDS = {"by": ("all", "walker", "rung"), "groups": ("tensor", "layer", "kind")}
+WORDS = {
+    "by": ("all", "walker", "rung"),
+    "groups": ("tensor", "layer", "kind"),
+    "method": ("histogram", "kernel"),
+}
 NUMBERS = {
     "burnin": (0, "steps to leave out; default: the run's own burn-in"),
     "thin": (1, "every how many rows and positions are kept; default 1"),
     "num_eigenpairs": (1, "covariance: how many; default 16"),
+    "num_eigenvectors": (1, "diffusion_map: how many; default 4"),
+    "num_points": (10, "diffusion_map: most positions that it takes, evenly; default 2000"),
+    "num_landmarks": (1, "diffusion_map: points far apart that are marked; default 5"),
+    "num_bins": (2, "free_energy: bins, or points of the kernel estimate; default 40"),
 }
 FOLDER = "analysis"
 _MOST_ROWS = 24
@@ -46,13 +58,22 @@ def _parser() -> Parser:
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
     parser.add_argument("--version", action="version", version=f"tati-analyse {__version__}")
-    text = "modules, see below, or all; default: those of a first look that the run has data for"
+    text = "modules, see below; default: those of a first look that the run has data for"
     parser.add_argument("--what", nargs="+", metavar="MODULE", help=text)
     parser.add_argument("--by", metavar="WORD", help="all walkers together, each walker, or each rung; default all")
     parser.add_argument("--observables", nargs="+", metavar="NAME", help="columns of run.csv; default those that vary")
     for name, (_, text) in NUMBERS.items():
         parser.add_argument(flag(name), dest=name, metavar="N", help=text)
     parser.add_argument("--groups", metavar="WORD", help="temperatures: of each tensor, layer or kind; default tensor")
+    text = "free_energy: a column of run.csv, a parameter, covariance:1 or diffusion:1; default potential"
+    parser.add_argument("--along", metavar="NAME", help=text)
+    parser.add_argument("--method", metavar="WORD", help="free_energy: histogram or kernel; default histogram")
+    parser.add_argument("--bandwidth", metavar="X", help="diffusion_map: bgh, median, or a number; default bgh")
+    parser.add_argument("--alpha", metavar="X", help="diffusion_map: its normalisation, 0 to 1; default 0.5")
+    text = "diffusion_map: points count for exp(-U/T) whatever their own density"
+    parser.add_argument("--target-measure", action="store_true", help=text)
+    text = "reweighting: temperatures T of exp(-U/T); default those of the ladder, and two between each"
+    parser.add_argument("--temperatures", nargs="+", metavar="T", help=text)
     parser.add_argument("--to", metavar="FORMAT", help="csv, parquet, or arviz (a NetCDF file); default csv")
     parser.add_argument("--output", metavar="DIR", help="folder for tables and figures; default RUN/analysis")
     parser.add_argument("--no-figures", action="store_true", help="tables only")
@@ -70,6 +91,13 @@ def _number(name: str, text: str) -> int:
     return value
 
 
+def _real(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"{flag(name)} has the wrong type.", text, "a number") from None
+
+
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
     if value not in known:
         raise InputError(f"{flag(name)} is not known.{nearest(value, known)}", value, ", ".join(known))
@@ -79,8 +107,15 @@ def _one_of(name: str, value: str, known: Sequence[str]) -> str:
 def _choices(typed: dict[str, Any]) -> Choices:
     from tati_re.analysis.modules import Choices
 
-    numbers = {name: _number(name, typed[name]) for name in NUMBERS if name in typed}
+    numbers: dict[str, Any] = {name: _number(name, typed[name]) for name in NUMBERS if name in typed}
     observables = tuple(typed.get("observables", ()))
+    numbers |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
+    numbers |= {name: _real(name, typed[name]) for name in ("alpha",) if name in typed}
+    if "bandwidth" in typed:
+        rule = typed["bandwidth"]
+        numbers["bandwidth"] = rule if rule in ("bgh", "median") else _real("bandwidth", rule)
+    if "temperatures" in typed:
+        numbers["temperatures"] = tuple(_real("temperatures", text) for text in typed["temperatures"])
     words = {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
     return Choices(observables=observables, **words, **numbers)
 
@@ -140,11 +175,11 @@ def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) ->
 
 
 def _body(argv: list[str]) -> None:
+    if is_of_tati(argv):
+        return analyse_as_tati(argv)
     typed = _parser().parse(argv)
     if not typed.get("runs"):
         raise InputError("tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
-    if "all" in typed.get("what", []):
-        typed["what"] = list(WHAT)
     for name in typed.get("what", []):
         _one_of("what", name, list(WHAT))
     _one_of("to", typed.get("to", "csv"), TO)

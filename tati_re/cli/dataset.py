@@ -11,6 +11,7 @@ from typing import Any
 
 from tati_re._version import __version__
 from tati_re.cli.arguments import Parser, command
+from tati_re.cli.dataset_of_tati import is_of_tati, write_as_tati
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
@@ -51,7 +52,14 @@ def _parser() -> Parser:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
     parser.add_argument("--version", action="version", version=f"tati-dataset {__version__}")
-    parser.add_argument("--inspect", nargs="+", metavar="FILE", help="files to read instead, or mnist, cifar10, ...")
+    parser.add_argument(
+        "--inspect",
+        "--batch_data_files",
+        dest="inspect",
+        nargs="+",
+        metavar="FILE",
+        help="files to read instead, or mnist, cifar10, ...",
+    )
     parser.add_argument("--output", metavar="FILE", help="write the data, .csv or .npz; the test part of a .csv apart")
     parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
     parser.add_argument("--plot", metavar="FILE", help="draw points of a plane, .png")
@@ -126,6 +134,8 @@ def _read(typed: dict[str, Any]) -> Dataset:
 
 
 def _body(argv: list[str]) -> None:
+    if is_of_tati(argv):
+        return write_as_tati(argv)
     typed = _parser().parse(argv)
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"

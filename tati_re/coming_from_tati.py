@@ -1,0 +1,73 @@
+"""What a script of TATi imports, under one roof: change its import lines to this module and it runs.
+
+    from tati_re.coming_from_tati import ClassificationDatasets, Simulation, data_numpy_to_csv
+
+Options keep their names (`tati_re.aliases`); what differs is said in the userguide's page on coming from TATi.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.data import Dataset
+from tati_re.data.generators import GENERATORS
+from tati_re.data.writing import write_dataset
+from tati_re.errors import InputError
+from tati_re.simulation import Simulation
+
+__all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_into_files"]
+
+
+class ClassificationDatasets:
+    """TATi's generator of two classes of points in the plane, labelled -1 and +1.
+
+    Args:
+        seed: Of the random numbers; with `None` it is drawn from `numpy.random`, as seeded by the script. Default:
+            `None`.
+    """
+
+    TWOCIRCLES, SQUARES, TWOCLUSTERS, SPIRAL = range(4)
+    _NAMES = ("two_circles", "squares", "two_clusters", "spirals")
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seed = seed
+
+    def generate(self, dimension: int, noise: float = 0.0, data_type: int = SPIRAL) -> tuple[np.ndarray, np.ndarray]:
+        """Makes points.
+
+        Args:
+            dimension: How many, of both classes together.
+            noise: In [0, 1]; how far they are displaced.
+            data_type: One of the four attributes of the class.
+
+        Returns:
+            Inputs `(dimension, 2)` and labels `(dimension, 1)`, shuffled.
+
+        Raises:
+            InputError: There is no such type, or a number is out of its range.
+        """
+        if data_type not in range(len(self._NAMES)):
+            kinds = ", ".join(f"{k} {name}" for k, name in enumerate(self._NAMES))
+            raise InputError("data_type: there is none of this number.", data_type, kinds)
+        seed = int(np.random.randint(2**31)) if self.seed is None else self.seed
+        made = GENERATORS[self._NAMES[data_type]](num_examples=dimension, noise=noise, seed=seed, test_fraction=0.0)
+        order = np.random.default_rng([seed, 0x5454]).permutation(len(made.inputs))
+        return made.inputs[order], made.targets[order].astype(int)[:, None]
+
+
+def data_numpy_to_csv(features, labels, filename: str | os.PathLike[str]) -> None:
+    """Writes features `(n, k)` and labels `(n,)` or `(n, 1)` to a CSV file with a header line.
+
+    Raises:
+        InputError: Unequal lengths, numbers that are not finite, or a file that cannot be written.
+    """
+    write_dataset(Dataset.from_arrays(features, labels, by_value=True), Path(filename))
+
+
+def split_into_files(features: np.ndarray, labels: np.ndarray, files: list[str]) -> None:
+    """Writes equal parts of the points, in their order, to CSV files."""
+    for part, file in zip(np.array_split(np.arange(len(features)), len(files)), files, strict=True):
+        data_numpy_to_csv(features[part], labels[part], file)
