@@ -33,6 +33,8 @@ FIXED = (
     "num_classes",
     "standardize",
     "shuffle",
+    "sample_weights",
+    "class_weights",
     "model",
     "hidden",
     "activation",
@@ -52,6 +54,7 @@ FIXED = (
 OBJECTS = (
     "data",
     "test_data",
+    "sample_weights",
     "model",
     "loss",
     "prior",
@@ -199,7 +202,7 @@ class System:
         return "xla" if self.flat.xla_safe and not convolves else "graph"
 
 
-def assemble(options: Options, model=None, data=None, test_data=None) -> System:
+def assemble(options: Options, model=None, data=None, test_data=None, sample_weights=None) -> System:
     """Makes the system that options and objects describe.
 
     Args:
@@ -207,11 +210,12 @@ def assemble(options: Options, model=None, data=None, test_data=None) -> System:
         model: A Keras model; else `options.model` (a file, or a function in one) or `options.hidden` says which.
         data: Arrays or a Dataset; else `options.data`.
         test_data: Arrays; else `options.test_data`.
+        sample_weights: Numbers, one an example; else `options.sample_weights`.
 
     Raises:
         InputError: There are no data, or model and data do not fit.
     """
-    read = dataset_from_options(options, data, test_data)
+    read = dataset_from_options(options, data, test_data, sample_weights)
     dataset = read.prepared()
     if model is not None and not isinstance(model, keras.Model):
         raise InputError(

@@ -57,7 +57,8 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
         if hasattr(element, "__metadata__"):
             limits = [c for m in element.__metadata__ for c in getattr(m, "metadata", [m])]
             element = element.__origin__
-        return "a list of integers" + (f", each{_bounds(limits)}" if limits else "")
+        kind = "numbers" if element is float else "integers"
+        return f"a list of {kind}" + (f", each{_bounds(limits)}" if limits else "")
     plain = {bool: "true or false", str: "text", type(None): "none"}
     if annotation in plain:
         return plain[annotation]

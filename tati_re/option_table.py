@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -28,6 +28,17 @@ OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "evidence", "run")
 
 Units = Annotated[int, Field(ge=1)]
+Weight = Annotated[float, Field(ge=0)]
+
+
+def _by_class(given: Any) -> Any:
+    """`{0: 1.0, 2: 5.0}`, as Keras takes weights of classes, as a list; anything else as it is."""
+    if not isinstance(given, Mapping) or not given or not all(isinstance(key, int) and key >= 0 for key in given):
+        return given
+    return [float(given.get(k, 1.0)) for k in range(max(given) + 1)]
+
+
+Weights = Annotated[list[Weight], BeforeValidator(_by_class)]
 Temperature = Annotated[float, Field(gt=0)]
 Positive = by_pattern(Annotated[float, Field(gt=0)])
 NotNegative = by_pattern(Annotated[float, Field(ge=0)])
@@ -95,6 +106,18 @@ class Options(BaseModel):
         "training part; predictions are in the units of the data",
     )
     shuffle: bool = _data(True, "random batches and a random test part; false keeps the order of the data for both")
+    sample_weights: str | None = _data(
+        None, "column of a table, or array of an NPZ file, that says what each example counts in the loss; none: 1"
+    )
+    class_weights: Weights = _data(
+        [], "what the examples of each class count in the loss, one number a class; none given: 1"
+    )
+    memory_limit: float = _data(
+        2000.0,
+        "megabytes of inputs that are kept in memory; those of a larger set stay on the disk, and a step reads the "
+        "examples of its batch",
+        gt=0,
+    )
     batch_size: int | None = _data(None, "examples in a mini-batch; none takes all of them at every step", ge=1)
     batch_sampling: Literal["epochs", "replacement"] = _data("epochs", "shuffled epochs, or drawn with replacement")
 

@@ -91,7 +91,8 @@ class Simulation:
         set_threads(options.threads)
         self.options = options
         self._objects = objects
-        self._system = assemble(options, objects.get("model"), objects.get("data"), objects.get("test_data"))
+        named = ("model", "data", "test_data", "sample_weights")
+        self._system = assemble(options, *(objects.get(name) for name in named))
         self._position, self._auxiliary, self._start_sentence = starting_values(options, self._system.flat)
         self._momenta: np.ndarray | None = None
         self._evaluator: Evaluator | None = None

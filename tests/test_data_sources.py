@@ -299,8 +299,8 @@ def test_bad_tf_data(tf):
     whole = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS))
     assert "has no end. Received: an infinite one. Expected: one without repeat()" in said(load_data, whole.repeat())
     assert "has no examples" in said(load_data, whole.take(0))
-    assert "wrong form. Received: elements of 3 parts." in said(
-        load_data, tf.data.Dataset.from_tensor_slices((IMAGES, LABELS, LABELS))
+    assert "wrong form. Received: elements of 4 parts." in said(
+        load_data, tf.data.Dataset.from_tensor_slices((IMAGES, LABELS, LABELS, LABELS))
     )
     assert "wrong form. Received: dict." in said(load_data, tf.data.Dataset.from_tensor_slices({"x": IMAGES}))
     uneven = tf.data.Dataset.from_generator(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ KERAS = ("mnist", "fashion_mnist", "cifar10")
 NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with the names of two or four arrays"
 
 
-def read_npz(path: Path, keys: Sequence[str] | None = None) -> Contents:
+def read_npz(path: Path, keys: Sequence[str] | None = None, weights: str | None = None) -> Contents:
     """Reads the arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y.
 
     Inputs of type uint8 are images: they stay bytes and get the scale 1/255.
@@ -26,13 +27,14 @@ def read_npz(path: Path, keys: Sequence[str] | None = None) -> Contents:
     Args:
         path: The file.
         keys: Names of the arrays of inputs and targets, and perhaps of test inputs and test targets.
+        weights: Name of the array of sample weights of the training part. Default: none.
 
     Raises:
         InputError: Another kind of file, one with pickled objects, or arrays that are not there.
     """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return _chosen(path, file, keys)
+            return _chosen(path, file, keys, weights)
     except InputError:
         raise
     except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -43,7 +45,7 @@ def read_npz(path: Path, keys: Sequence[str] | None = None) -> Contents:
         raise InputError(what, str(error).split("\n")[0].rstrip(".") or type(error).__name__) from None
 
 
-def _chosen(path: Path, file, keys: Sequence[str] | None) -> Contents:
+def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None) -> Contents:
     if keys is None:
         keys = ["x_train", "y_train"] if "x_train" in file.files else ["x", "y"]
         if not set(keys) <= set(file.files):
@@ -55,8 +57,12 @@ def _chosen(path: Path, file, keys: Sequence[str] | None) -> Contents:
         if key not in file.files:
             what = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
             raise InputError(what, key, f"one of {', '.join(file.files)}")
+    if weights is not None and weights not in file.files:
+        what = f"sample_weights: {path.name} has no array '{weights}'.{nearest(weights, file.files)}"
+        raise InputError(what, weights, f"one of {', '.join(file.files)}")
     inputs, targets, *test = (file[key] for key in keys)
-    return images(inputs, targets, tuple(test), path.name)
+    contents = images(inputs, targets, tuple(test), path.name)
+    return contents if weights is None else replace(contents, weights=file[weights])
 
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:

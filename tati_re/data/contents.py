@@ -22,6 +22,8 @@ class Contents:
         names: One name for each column of the inputs, where known.
         input_scale: Factor of the inputs.
         by_value: Floats that are whole numbers count as integers, since a text file does not tell them apart.
+        weights: What each example counts, `(N,)`. Default: 1 for all.
+        test_weights: Likewise for the test part.
     """
 
     inputs: np.ndarray
@@ -31,6 +33,8 @@ class Contents:
     names: tuple[str, ...] = ()
     input_scale: float = 1.0
     by_value: bool = field(default=False)
+    weights: np.ndarray | None = None
+    test_weights: np.ndarray | None = None
 
 
 def joined(parts: Sequence[Contents]) -> Contents:
@@ -51,13 +55,16 @@ def joined(parts: Sequence[Contents]) -> Contents:
         if other.input_scale != first.input_scale:
             received = f"{first.inputs.dtype} and {other.inputs.dtype}"
             raise InputError(f"{other.name} and {first.name} hold inputs of different types.", received, "one type")
+        if (other.weights is None) != (first.weights is None):
+            raise InputError(f"Only one of {first.name} and {other.name} has sample weights.", expected="all or none")
         if bool(other.test) != bool(first.test):
             raise InputError(f"Only one of {first.name} and {other.name} has a test part.", expected="all or none")
     test = tuple(np.concatenate([part.test[i] for part in parts]) for i in range(len(first.test)))
     inputs = np.concatenate([part.inputs for part in parts])
     targets = np.concatenate([part.targets for part in parts])
     name = f"{first.name} and {len(parts) - 1} more"
-    return replace(first, inputs=inputs, targets=targets, test=test, name=name)
+    weights = None if first.weights is None else np.concatenate([part.weights for part in parts])
+    return replace(first, inputs=inputs, targets=targets, test=test, name=name, weights=weights)
 
 
 def flat_names(contents: Contents) -> tuple[str, ...]:

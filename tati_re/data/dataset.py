@@ -11,6 +11,7 @@ import numpy as np
 from tati_re.data.labels import kind_of, stored
 from tati_re.data.preparation import Preparation
 from tati_re.data.streams import SPLIT, stream
+from tati_re.data.weights import checked_weights
 from tati_re.errors import InputError
 
 
@@ -31,6 +32,8 @@ class Dataset:
         num_classes: Number of classes, or None (default) for a regression.
         feature_names: One name for each column of the inputs, where known. Default: none.
         preparation: What happens to inputs and targets before the network sees them. Default: nothing but the scale.
+        weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
+        test_weights: Likewise for those of the test part, `(M,)`.
 
     Raises:
         InputError: No examples, unequal lengths, test examples of another shape, an array that is not of numbers, NaN
@@ -50,6 +53,8 @@ class Dataset:
     num_classes: int | None = None
     feature_names: tuple[str, ...] = ()
     preparation: Preparation | None = None
+    weights: np.ndarray | None = None
+    test_weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -61,6 +66,10 @@ class Dataset:
                 if values is not None:
                     object.__setattr__(self, name, _numbers(name, values))
             _check_part(part, getattr(self, part + "inputs"), getattr(self, part + "targets"))
+            weights = getattr(self, part + "weights")
+            if weights is not None:
+                weights = checked_weights(weights, len(getattr(self, part + "inputs")), f"{part}sample_weights")
+                object.__setattr__(self, part + "weights", weights)
         if self.test_inputs is not None:
             for kind in ("inputs", "targets"):
                 train, test = getattr(self, kind), getattr(self, "test_" + kind)
@@ -81,6 +90,8 @@ class Dataset:
         feature_names: tuple[str, ...] = (),
         by_value: bool = False,
         num_classes: int | None = None,
+        weights: object = None,
+        test_weights: object = None,
     ) -> Dataset:
         """Makes a data set and settles what its targets are.
 
@@ -103,6 +114,8 @@ class Dataset:
             by_value: Take floats that are whole numbers as integers, as in a text file. Default False: floats are
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
+            weights: What each example counts in the loss, `(N,)`. Default: 1 for all.
+            test_weights: Likewise for the test part.
 
         Returns:
             The data set.
@@ -121,7 +134,8 @@ class Dataset:
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
         labels = [None if t is None else stored(t, kind) for t in (checked.targets, checked.test_targets)]
         parts = (checked.inputs, labels[0], checked.test_inputs, labels[1])
-        return cls(*parts, name, input_scale, num_classes, tuple(feature_names))
+        counted = {"weights": weights, "test_weights": test_weights}
+        return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
         """Returns the same data with a part kept for testing; a data set that has a test part stays as it is.
@@ -139,8 +153,11 @@ class Dataset:
         test = np.zeros(self.num_examples, bool)
         order = stream(seed, SPLIT).permutation(self.num_examples) if shuffle else np.arange(self.num_examples)[::-1]
         test[order[:count]] = True
-        x, y = self.inputs, self.targets
-        return replace(self, inputs=x[~test], targets=y[~test], test_inputs=x[test], test_targets=y[test])
+        x, y, w = self.inputs, self.targets, self.weights
+        parts = {"inputs": x[~test], "targets": y[~test], "test_inputs": x[test], "test_targets": y[test]}
+        if w is not None:
+            parts |= {"weights": w[~test], "test_weights": w[test]}
+        return replace(self, **parts)
 
     @property
     def num_examples(self) -> int:
@@ -200,7 +217,8 @@ class Dataset:
     @cached_property
     def _fingerprint(self) -> str:
         digest = hashlib.sha256(repr(float(self.input_scale)).encode())
-        for values in (self.inputs, self.targets, self.test_inputs, self.test_targets):
+        weights = [values for values in (self.weights, self.test_weights) if values is not None]
+        for values in (self.inputs, self.targets, self.test_inputs, self.test_targets, *weights):
             if values is None:
                 digest.update(b"none")
             else:

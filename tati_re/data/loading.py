@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tati_re.data.archives import KERAS
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset
 from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import kind_of
 from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, Reading, by_name, derived, is_table, read_source, read_test_part, shown
+from tati_re.data.weights import with_weights
 from tati_re.errors import InputError
 
 DEFAULT_TEST_FRACTION = 0.2
@@ -29,6 +31,8 @@ def load_data(
     num_classes: int | None = None,
     standardize: str = "none",
     shuffle: bool = True,
+    sample_weights: object = None,
+    class_weights: object = None,
 ) -> Dataset:
     """Loads a data set.
 
@@ -49,6 +53,9 @@ def load_data(
         standardize: "inputs" subtracts the mean of each column and divides by its standard deviation, "all" does the
             same with the targets of a regression; both measured on the training part. Default: "none".
         shuffle: The part kept for testing is random. Default True; False keeps the last examples.
+        sample_weights: What each example counts in the loss: numbers, one for each that is read to train on, or the
+            name of a column of a table, or of an array of an NPZ file. Default: those that the data bring, else 1.
+        class_weights: One number for each class, or a mapping from classes to numbers. Default: 1 for all.
 
     Returns:
         The data set, with values as they were read; `Dataset.prepared()` is what a network trains on.
@@ -56,7 +63,10 @@ def load_data(
     Raises:
         InputError: Bad data, in one sentence.
     """
-    reading = Reading(label_columns, input_columns, data_keys)
+    named = sample_weights if isinstance(sample_weights, str) else None
+    reading = Reading(label_columns, input_columns, data_keys, named)
+    if named is not None and (not by_name(source) or (isinstance(source, str) and source in (*GENERATORS, *KERAS))):
+        raise InputError("sample_weights: only columns of files have names.", named, "numbers, one an example")
     if label_columns is not None and not is_table(source):
         received = shown(source)
         raise InputError("label_columns: columns can only be named for a table.", received, "a .csv or .parquet file")
@@ -83,19 +93,29 @@ def load_data(
             feature_names=contents.names,
             by_value=contents.by_value,
             num_classes=num_classes,
+            weights=contents.weights,
+            test_weights=contents.test_weights,
         )
+    if sample_weights is not None or (class_weights is not None and len(class_weights)):
+        data = with_weights(data, None if named else sample_weights, class_weights)
     data = data.split(fraction, seed, shuffle)
     preparation = prepare(data, columns, standardize)
     return data if preparation is None else replace(data, preparation=preparation)
 
 
-def dataset_from_options(options: Any, data: object = None, test_data: object = None) -> Dataset:
+def dataset_from_options(
+    options: Any,
+    data: object = None,
+    test_data: object = None,
+    sample_weights: object = None,
+) -> Dataset:
     """Loads the data set that options describe.
 
     Args:
         options: The options of the group data, as attributes.
         data: An object that goes before `options.data`.
         test_data: An object that goes before `options.test_data`.
+        sample_weights: An object that goes before `options.sample_weights`.
 
     Raises:
         InputError: There are no data, or they are bad.
@@ -114,6 +134,8 @@ def dataset_from_options(options: Any, data: object = None, test_data: object = 
         num_classes=options.num_classes,
         standardize=options.standardize,
         shuffle=options.shuffle,
+        sample_weights=options.sample_weights if sample_weights is None else sample_weights,
+        class_weights=options.class_weights,
     )
 
 

@@ -35,15 +35,17 @@ def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     Raises:
         InputError: No examples, or a column or a cell that is no number.
     """
-    table = _opened(path).read(columns=[*choice.inputs, *choice.labels])
+    used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
+    table = _opened(path).read(columns=list(used))
     if table.num_rows == 0:
         raise InputError(f"{path.name} has no examples.", path, "at least one row")
-    columns = {name: _column(path, name, table.column(name)) for name in (*choice.inputs, *choice.labels)}
+    columns = {name: _column(path, name, table.column(name)) for name in used}
     inputs = np.stack([columns[name] for name in choice.inputs], axis=1)
     if inputs.dtype not in (np.float32, np.float64):
         inputs = inputs.astype(np.float64)
     targets = np.stack([columns[name] for name in choice.labels], axis=1)
-    return Contents(inputs, targets, (), path.name, choice.inputs)
+    weights = columns[choice.weights] if choice.weights else None
+    return Contents(inputs, targets, (), path.name, choice.inputs, weights=weights)
 
 
 def _opened(path: Path):

@@ -27,7 +27,9 @@ TABLES |= {suffix: (read_header, read_table) for suffix in WHITE_SPACE}
 RECORDS = (".tfrecord", ".tfrecords")
 
 FILES = "a .csv, .txt, .npz, .parquet or .tfrecord file"
-FORMS = "(x, y), ((x, y), (x_test, y_test)), a Dataset, a tf.data.Dataset, a built-in name or a file name"
+FORMS = (
+    "(x, y), (x, y, weights), ((x, y), (x_test, y_test)), a Dataset, a tf.data.Dataset, a built-in name or a file name"
+)
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,13 @@ class Reading:
         label_columns: Names of the label columns of a table, or None.
         input_columns: Inputs of the network in terms of columns, or None.
         data_keys: Names of the arrays of an NPZ file, of the features of a TFRecord file, or None.
+        weights: Name of the column of a table or of the array of an NPZ file that holds sample weights, or None.
     """
 
     label_columns: Sequence[str] | None = None
     input_columns: Sequence[str] | None = None
     data_keys: Sequence[str] | None = None
+    weights: str | None = None
 
 
 def read_source(source: object, reading: Reading) -> tuple[Contents, Columns | None]:
@@ -80,8 +84,12 @@ def _from_files(source: object, reading: Reading) -> tuple[Contents, Columns | N
             what = f"data_keys belong to NPZ and TFRecord files; a {kinds[0]} file has columns."
             raise InputError(what, ", ".join(reading.data_keys), "label_columns")
         return _from_tables(paths, reading)
-    read = read_npz if kinds[0] == ".npz" else read_tfrecord
-    contents = joined([read(path, reading.data_keys) for path in paths])
+    if kinds[0] == ".npz":
+        contents = joined([read_npz(path, reading.data_keys, reading.weights) for path in paths])
+    elif reading.weights is not None:
+        raise InputError("sample_weights are not read from TFRecord files.", reading.weights, "a .csv or .npz file")
+    else:
+        contents = joined([read_tfrecord(path, reading.data_keys) for path in paths])
     return contents, derived(contents, reading)
 
 
@@ -91,7 +99,7 @@ def _from_tables(paths: Sequence[Path], reading: Reading) -> tuple[Contents, Col
         if _table_names(path) != names:
             what = f"{path.name} has another header than {paths[0].name}."
             raise InputError(what, ", ".join(_table_names(path)), ", ".join(names))
-    choice = choose_columns(names, reading.label_columns, reading.input_columns, paths[0].name)
+    choice = choose_columns(names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights)
     parts = [TABLES[_suffix(path)][1](path, names, choice) for path in paths]
     return joined(parts), choice.derived
 
@@ -106,7 +114,8 @@ def read_test_part(source: object, training: object, reading: Reading, contents:
                     raise InputError("the test file has another header.", ", ".join(other), ", ".join(first))
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
-            test = _from_files(source, Reading(reading.label_columns, derived_from, keys))[0]
+            weights = reading.weights if is_table(source) else None
+            test = _from_files(source, Reading(reading.label_columns, derived_from, keys, weights))[0]
         elif is_tf_dataset(source):
             test = read_tf_dataset(source)
         else:
@@ -173,13 +182,16 @@ def _existing(source: str | Path) -> Path:
 
 
 def _from_pair(source: object) -> Contents:
-    if not isinstance(source, (tuple, list)) or len(source) != 2:
+    if not isinstance(source, (tuple, list)) or len(source) not in (2, 3):
         raise InputError("data has the wrong form.", type(source).__name__, FORMS)
     # As Keras' own data sets come: only tuples are pairs, so that nested lists of numbers stay arrays.
-    if all(isinstance(part, tuple) and len(part) == 2 for part in source):
-        (inputs, targets), test = source
-        return Contents(_array(inputs), _array(targets), tuple(map(_array, test)))
-    return Contents(*map(_array, source))
+    if len(source) == 2 and all(isinstance(part, tuple) and len(part) in (2, 3) for part in source):
+        train, test = source
+        weights, test_weights = (_array(part[2]) if len(part) == 3 else None for part in (train, test))
+        parts = tuple(map(_array, test[:2]))
+        return Contents(*map(_array, train[:2]), parts, weights=weights, test_weights=test_weights)
+    weights = _array(source[2]) if len(source) == 3 else None
+    return Contents(*map(_array, source[:2]), weights=weights)
 
 
 def _array(values: object) -> np.ndarray:

@@ -25,15 +25,21 @@ class Choice:
         inputs: Names of the columns that are read as inputs.
         labels: Names of the columns that are read as labels.
         derived: The inputs of the network, made from `inputs`; None where they are taken as they are.
+        weights: Name of the column of sample weights, or None.
     """
 
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
     derived: Columns | None = None
+    weights: str | None = None
 
 
 def choose_columns(
-    names: Sequence[str], label_columns: Sequence[str] | None, input_columns: Sequence[str] | None, file: str
+    names: Sequence[str],
+    label_columns: Sequence[str] | None,
+    input_columns: Sequence[str] | None,
+    file: str,
+    weights: str | None = None,
 ) -> Choice:
     """Chooses the columns of a table.
 
@@ -42,6 +48,7 @@ def choose_columns(
         label_columns: Names of the label columns. Default: all that start with `label`, else the last.
         input_columns: Inputs of the network, as `parse_columns` reads them. Default: all columns but the labels.
         file: What messages call the table.
+        weights: The column of sample weights. Default: none.
 
     Returns:
         The choice; of the inputs only those that are used.
@@ -49,6 +56,10 @@ def choose_columns(
     Raises:
         InputError: A column that is not there, or no inputs or labels.
     """
+    if weights is not None and weights not in names:
+        what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
+        raise InputError(what, weights, f"one of {', '.join(names)}")
+    names = [n for n in names if n != weights]
     named = [n for n in names if n.lower().startswith("label")] or list(names[-1:])
     labels = named if label_columns is None else list(label_columns)
     for name in labels:
@@ -63,7 +74,7 @@ def choose_columns(
     if not labels or not others:
         received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
         raise InputError(f"{file} needs a column of inputs and one of labels.", received)
-    return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived)
+    return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights)
 
 
 def read_header(path: Path) -> list[str]:
@@ -106,11 +117,12 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     Raises:
         InputError: A file of another kind, no examples, a line with another number of cells, a cell that is no number.
     """
-    used = [*choice.inputs, *choice.labels]
+    used = [*choice.inputs, *choice.labels, *([choice.weights] if choice.weights else [])]
     table = _numbers(path, names, used, choice.labels)
-    count = len(choice.inputs)
+    count, end = len(choice.inputs), len(choice.inputs) + len(choice.labels)
     inputs = np.ascontiguousarray(table[:, :count])
-    return Contents(inputs, table[:, count:], (), path.name, choice.inputs, by_value=True)
+    weights = table[:, end] if choice.weights else None
+    return Contents(inputs, table[:, count:end], (), path.name, choice.inputs, by_value=True, weights=weights)
 
 
 def _white(path: Path) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.data.contents import Contents
 from tati_re.errors import InputError
 
-FORM = "pairs (inputs, labels) of arrays, in batches as Keras takes them"
+FORM = "pairs (inputs, labels), or triples with sample weights, of arrays in batches as Keras takes them"
 
 
 def is_tf_dataset(source: object) -> bool:
@@ -26,13 +26,13 @@ def read_tf_dataset(source: Any) -> Contents:
     have different known lengths, are taken as single examples.
 
     Args:
-        source: Finite, of pairs (inputs, labels).
+        source: Finite, of pairs (inputs, labels), or of triples with sample weights.
 
     Raises:
         InputError: A stream without an end or without examples, or elements of another form.
     """
     spec = source.element_spec
-    if not isinstance(spec, tuple) or len(spec) != 2 or not all(hasattr(part, "shape") for part in spec):
+    if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not all(hasattr(part, "shape") for part in spec):
         received = f"elements of {len(spec)} parts" if isinstance(spec, (tuple, list)) else type(spec).__name__
         raise InputError("data: the elements of the tf.data.Dataset have the wrong form.", received, FORM)
     if int(source.cardinality()) == -1:
@@ -43,15 +43,16 @@ def read_tf_dataset(source: Any) -> Contents:
         raise InputError("data: the tf.data.Dataset has no examples.", expected=FORM)
     join = np.stack if single else np.concatenate
     try:
-        inputs, targets = (join([pair[i] for pair in pairs]) for i in range(2))
+        inputs, targets, *weights = (join([pair[i] for pair in pairs]) for i in range(len(spec)))
     except ValueError:
         raise InputError("data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM) from None
     scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
-    return Contents(inputs, targets, (), "tf.data.Dataset", input_scale=scale)
+    counted = weights[0] if weights else None
+    return Contents(inputs, targets, (), "tf.data.Dataset", input_scale=scale, weights=counted)
 
 
 def _single(spec: tuple) -> bool:
-    inputs, labels = (part.shape for part in spec)
+    inputs, labels = (part.shape for part in spec[:2])
     if labels.rank == 0 or inputs.rank == 0:
         return True
     if labels.rank is None or inputs.rank is None:

@@ -209,10 +209,10 @@ class _OfModel:
 
         def one(weights, own, inputs, labels):
             outputs, _ = potential.flat.call(weights, own, inputs)
-            loss = tf.reduce_sum(tf.cast(potential.loss.per_example(labels, outputs), tf.float64))
+            loss = tf.reduce_sum(tf.cast(potential.counted.per_example(labels, outputs), tf.float64))
             if potential.metric_name is None:
                 return tf.stack([loss, tf.zeros_like(loss)])
-            right = tf.reduce_sum(tf.cast(potential.loss.accuracy(labels, outputs, potential.signs), tf.float64))
+            right = tf.reduce_sum(tf.cast(potential.counted.accuracy(labels, outputs, potential.signs), tf.float64))
             return tf.stack([loss, right])
 
         how = self._how(position.shape[0])
@@ -224,7 +224,7 @@ class _OfModel:
 
         def total(weights, own, inputs, labels):
             outputs, new = potential.flat.call(weights, own, inputs)
-            return tf.reduce_sum(tf.cast(potential.loss.per_example(labels, outputs), tf.float64)), new
+            return tf.reduce_sum(tf.cast(potential.counted.per_example(labels, outputs), tf.float64)), new
 
         how, inputs = self._how(position.shape[0]), potential.prepared(x)
         return loss_and_gradient(how, total, potential.flat.split(position), extra, inputs, y, True)[:2]

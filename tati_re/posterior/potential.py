@@ -18,11 +18,13 @@ from tati_re.posterior.example_variance import (
     spread_in_chain,
     variance_of_gradients,
 )
+from tati_re.posterior.examples import Streamed, kept_inputs, rows_at_once, taken
 from tati_re.posterior.function import combine, no_clock, part_of_rung
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
 from tati_re.posterior.priors.choosing import unconfined
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
+from tati_re.posterior.weighted import WeightedLoss
 from tati_re.samplers.functions import rows, with_rows
 from tati_re.samplers.protocol import Clock, Energy, Rung
 
@@ -58,9 +60,11 @@ class ModelPotential:
         training: The forward pass on the examples of a step is Keras' training one: batch statistics, dropout, moving
             averages updated.
         fitting: So is one on all data, for `fit`; else it normalises by the moving averages of each walker.
+        memory_limit: Bytes of inputs that are kept as a tensor at most; what is larger is streamed. Default: all.
 
     Attributes:
         scale: L over the mean loss: N, or 1.
+        counted: The loss, times the weight of each example where the data have weights.
         auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
         chain: The model as a chain of dense layers (:func:`tati_re.models.chain.chain_of`), `None` where it is none.
     """
@@ -78,6 +82,7 @@ class ModelPotential:
         training: bool = False,
         under_xla: bool = False,
         fitting: bool = False,
+        memory_limit: float | None = None,
     ) -> None:
         self.flat, self.loss, self.prior, self.dataset = flat, loss, prior, dataset
         self.num_walkers = int(num_walkers)
@@ -95,11 +100,29 @@ class ModelPotential:
         self.signs = is_signs(dataset)
         self.metric_name = "accuracy" if _has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
-        self._x = tf.constant(stored_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype))
-        self._y = tf.constant(stored_targets(dataset.targets, loss, self.dtype))
+        self._limit = memory_limit
+        self._x = kept_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype, memory_limit)
+        self.streamed = isinstance(self._x, Streamed)
+        self._piece = rows_at_once(self._x, max(1, _FULL_CHUNK // self.num_walkers), memory_limit)
+        if self.streamed and self.training and batches.full:
+            raise InputError(
+                "batch_size: layers that act otherwise while training need their examples at once, which are streamed.",
+                received="all examples",
+                expected="a batch_size, or a larger memory_limit",
+            )
+        labels = stored_targets(dataset.targets, loss, self.dtype)
+        self.counted = loss if dataset.weights is None else WeightedLoss(loss, labels)
+        self._y = tf.constant(self._counted_labels(labels, dataset.weights))
         # Batch statistics, and dropped units, tie the examples of a batch together.
         chain = None if self.training or loss.samples_noise else chain_of(flat.model, flat.variables, flat.others)
         self.chain = chain if chain is not None and chain.fits(self._x.shape[1:]) else None
+
+    def _counted_labels(self, labels: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Labels as `counted` takes them; without weights, all count once."""
+        if self.dataset.weights is None:
+            return labels
+        weights = np.ones(len(labels)) if weights is None else weights
+        return WeightedLoss.packed(labels, weights, self.dtype)
 
     def with_batches(self, batches) -> ModelPotential:
         """The same potential on other mini-batches; both hold the data, once."""
@@ -142,8 +165,8 @@ class ModelPotential:
             # What fills up a short batch enters its statistics: its own examples do, not one that is not in it.
             indices = tf.gather(indices, tf.range(indices.shape[1]) % batch.size, axis=1)
         if self.shared:
-            return self.prepared(tf.gather(self._x, indices[0])), tf.gather(self._y, indices[0])
-        return tf.gather(self._x, indices), tf.gather(self._y, indices)
+            return self.prepared(taken(self._x, indices[0])), tf.gather(self._y, indices[0])
+        return taken(self._x, indices), tf.gather(self._y, indices)
 
     def prepared(self, x):
         """Stored inputs in the type and scale that the model takes."""
@@ -158,6 +181,8 @@ class ModelPotential:
 
         Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction.
         """
+        if batch is None and self.streamed:
+            return self.full(position, rung, auxiliary), auxiliary
         x, y = self.gather(batch)
         size, shared = None if batch is None else batch.size, self.shared or batch is None
         training, how = self.training and how is None, how or self.walker_evaluation
@@ -176,7 +201,7 @@ class ModelPotential:
     def _losses(self, weights, labels, outputs):
         """The loss of each example, float64; noise that is sampled is the last of the weights."""
         noise = (weights[-1],) if self.loss.samples_noise else ()
-        return tf.cast(self.loss.per_example(labels, outputs, *noise), tf.float64)
+        return tf.cast(self.counted.per_example(labels, outputs, *noise), tf.float64)
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -212,14 +237,14 @@ class ModelPotential:
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
         """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
-        piece = max(1, _FULL_CHUNK // self.num_walkers)
+        piece = self._piece
         count = self.num_examples
-        if count <= piece:
+        if count <= piece and not self.streamed:
             return self.energy(position, rung, None, auxiliary, self._full_evaluation)[0]
 
         def body(start, loss, slope):
             indices = start + tf.range(piece)
-            part, gradient = self._part(position, tf.gather(self._x, indices), tf.gather(self._y, indices), auxiliary)
+            part, gradient = self._part(position, taken(self._x, indices), tf.gather(self._y, indices), auxiliary)
             return start + piece, loss + part, slope + gradient
 
         whole = count - count % piece
@@ -276,7 +301,7 @@ class ModelPotential:
 
         def gradients(indices):
             count = indices.shape[0]
-            x, y = tf.gather(self._x, indices[:, None]), tf.gather(self._y, indices[:, None])
+            x, y = taken(self._x, indices[:, None]), tf.gather(self._y, indices[:, None])
             weights, own = (
                 tf.nest.map_structure(lambda v: tf.repeat(v[None], count, axis=0), v) for v in (theta, extra)
             )
@@ -293,13 +318,14 @@ class ModelPotential:
         shared, how = self.shared, self.walker_evaluation
         if how == "vectorized" and not auxiliary:
             inputs = x if shared else self.prepared(x)
-            spread = spread_in_chain(self.chain, self.loss, self.flat.split(position), (), inputs, y, shared, counted)
+            weights = self.flat.split(position)
+            spread = spread_in_chain(self.chain, self.counted, weights, (), inputs, y, shared, counted)
         else:
 
             def one(weights, extra, inputs, labels):
                 inputs, labels = (inputs, labels) if shared else (self.prepared(inputs)[None], labels[None])
                 weights = [weight[None] for weight in weights]
-                found = spread_in_chain(self.chain, self.loss, weights, extra, inputs, labels, shared, counted)
+                found = spread_in_chain(self.chain, self.counted, weights, extra, inputs, labels, shared, counted)
                 return tf.nest.map_structure(lambda value: value[0], found)
 
             types = [position.dtype] * len(self.flat.shapes)
@@ -323,13 +349,15 @@ class ModelPotential:
 
     def metric(self, position, batch: Batch | None, auxiliary: tuple):
         """Accuracy of each walker on a batch, `(walkers,)`, float64."""
+        if batch is None and self.streamed:
+            return self._accuracy_of_all(position, auxiliary)
         x, y = self.gather(batch)
         shared = self.shared or batch is None
 
         def evaluated(position, x, y, weight):
             def accuracy(weights, extra, inputs, labels):
                 outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
-                return tf.reduce_sum(tf.cast(self.loss.accuracy(labels, outputs, self.signs), tf.float64) * weight)
+                return tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64) * weight)
 
             return map_walkers(self.walker_evaluation, accuracy, self.flat.split(position), auxiliary, x, y, shared)
 
@@ -338,6 +366,28 @@ class ModelPotential:
         if self.walker_evaluation != "vectorized" or not self.under_xla:
             return evaluated(*inputs)
         return once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
+
+    def _accuracy_of_all(self, position, auxiliary: tuple):
+        """Accuracy on all examples, piece by piece."""
+        weights, count = self.flat.split(position), self.num_examples
+        how = "looped" if self._full_evaluation == "vectorized" else self._full_evaluation
+
+        def right(weights, extra, inputs, labels):
+            outputs, _ = self.flat.call(weights, extra, inputs)
+            return tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64))
+
+        def of(indices):
+            x, y = self.prepared(taken(self._x, indices)), tf.gather(self._y, indices)
+            return map_walkers(how, right, weights, auxiliary, x, y, True)
+
+        whole = count - count % self._piece
+        begin = (tf.constant(0), tf.zeros(position.shape[:1], tf.float64))
+        _, total = tf.while_loop(
+            lambda start, _: start < whole,
+            lambda start, total: (start + self._piece, total + of(start + tf.range(self._piece))),
+            begin,
+        )
+        return (total if whole == count else total + of(whole + tf.range(count - whole))) / count
 
     @cached_property
     def _test(self) -> tuple:
@@ -350,13 +400,14 @@ class ModelPotential:
                 expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
             )
         with tf.init_scope():
-            x = tf.constant(stored_inputs(dataset.test_inputs, dataset.input_scale, self.flat.input_dtype))
-            return x, tf.constant(stored_targets(dataset.test_targets, self.loss, self.dtype))
+            x = kept_inputs(dataset.test_inputs, dataset.input_scale, self.flat.input_dtype, self._limit)
+            labels = stored_targets(dataset.test_targets, self.loss, self.dtype)
+            return x, tf.constant(self._counted_labels(labels, dataset.test_weights))
 
     def validation(self, position, auxiliary: tuple):
         """Mean loss of each walker on the test part of the data, layers as in prediction, `(walkers,)`, float64."""
         x, y = self._test
-        piece, count = max(1, _FULL_CHUNK // self.num_walkers), x.shape[0]
+        piece, count = rows_at_once(x, max(1, _FULL_CHUNK // self.num_walkers), self._limit), x.shape[0]
         how = "looped" if self._full_evaluation == "vectorized" else self._full_evaluation
 
         def part(inputs, labels):
@@ -372,8 +423,7 @@ class ModelPotential:
 
     def mean_loss(self, position, auxiliary: tuple):
         """Mean loss of each walker on all data, `(walkers,)`, float64; no gradient."""
-        piece = max(1, _FULL_CHUNK // self.num_walkers)
-        count = self.num_examples
+        piece, count = self._piece, self.num_examples
         whole = count - count % piece
 
         def body(start, sums):
@@ -388,7 +438,7 @@ class ModelPotential:
 
     def examples(self, position, indices, auxiliary: tuple):
         """Loss of the examples `(n,)` for each walker, `(walkers, n)`, float64."""
-        x, y = self.prepared(tf.gather(self._x, indices)), tf.gather(self._y, indices)
+        x, y = self.prepared(taken(self._x, indices)), tf.gather(self._y, indices)
 
         def one(weights, extra, inputs, labels):
             outputs, _ = self.flat.call(weights, extra, inputs)
@@ -415,6 +465,10 @@ class ModelPotential:
         if batch is None:
             batch = "all examples" if self.batches.full else f"mini-batches of {self.batches.batch_size} examples"
         words = f"U = L + V; L = {count} ({self.loss.words}), from {batch}; V = -log prior, {self.prior}"
+        if self.dataset.weights is not None:
+            total = self.dataset.weights.sum()
+            words += f"; the loss of each example times its weight, weights with the sum {total:g} for N = "
+            words += f"{self.num_examples} examples"
         if self.flat.regularizer is not None:
             words += f", and {self.scale:g} times the model's weight regularisers"
         return words

@@ -1,0 +1,85 @@
+"""What each example counts: weights given with the data, and weights of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+
+def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> np.ndarray:
+    """Returns weights as float64 `(count,)`.
+
+    Args:
+        weights: Numbers, `(count,)` or `(count, 1)`.
+        count: How many examples there are.
+        what: What messages call them.
+
+    Raises:
+        InputError: Another number of them, no numbers, negative ones, or nothing but zeros.
+    """
+    values = np.asarray(weights)
+    if values.dtype.kind not in "buif":
+        raise InputError(f"{what} are no numbers.", f"an array of type {values.dtype}", "numbers, one an example")
+    values = values.astype(np.float64)
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.shape != (count,):
+        raise InputError(f"{what} do not fit the examples.", f"shape {values.shape}", f"({count},), one an example")
+    if not np.isfinite(values).all() or (values < 0).any():
+        i = int(np.flatnonzero(~np.isfinite(values) | (values < 0))[0])
+        raise InputError(f"{what} hold a value that is no weight.", f"{values[i]:g} of example {i}", "0 or more")
+    if not values.any():
+        raise InputError(f"{what} are all zero.", expected="some above 0")
+    return values
+
+
+def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: Any, targets: np.ndarray) -> np.ndarray:
+    """Returns the weight of each example's class, float64 `(n,)`.
+
+    Args:
+        class_weights: One for each class in their order, or by class; classes that are not named count once.
+        dataset: Says what the targets are.
+        targets: Labels, in any form of those of a data set.
+
+    Raises:
+        InputError: The targets are no classes, or there is another number of weights.
+    """
+    count = dataset.num_classes
+    if count is None:
+        raise InputError("class_weights: the labels are no classes.", "a regression", "sample_weights")
+    if isinstance(class_weights, Mapping):
+        wrong = [key for key in class_weights if key not in range(count)]
+        if wrong:
+            raise InputError("class_weights: there is no such class.", wrong[0], f"0 to {count - 1}")
+        class_weights = [class_weights.get(k, 1.0) for k in range(count)]
+    if len(class_weights) != count:
+        raise InputError("class_weights are not one a class.", f"{len(class_weights)} of them", f"{count} numbers")
+    weights = checked_weights(class_weights, count, "class_weights")
+    if targets.ndim == 2:
+        return weights[targets.argmax(axis=1)]
+    return weights[np.where(targets < 0, 0, targets).astype(int)]
+
+
+def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
+    """Returns a data set whose examples count what they are given, times what their classes are given.
+
+    Args:
+        dataset: The data set, before a part is kept for testing.
+        sample_weights: One for each example to train on. Default: those of the data set.
+        class_weights: As `of_classes` takes them; for the test part too. Default: none.
+    """
+    from dataclasses import replace
+
+    weights, test = dataset.weights, dataset.test_weights
+    if sample_weights is not None:
+        weights = checked_weights(sample_weights, dataset.num_examples)
+    if class_weights is not None and len(class_weights):
+        own = of_classes(class_weights, dataset, dataset.targets)
+        weights = own if weights is None else weights * own
+        if dataset.test_targets is not None:
+            own = of_classes(class_weights, dataset, dataset.test_targets)
+            test = own if test is None else test * own
+    return replace(dataset, weights=weights, test_weights=test)

@@ -1,0 +1,152 @@
+"""Sample and class weights: L = sum of w_i l_i, in energies, gradients, mini-batches, swaps and test losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tati_re import InputError, Simulation
+from tati_re.cli import sample
+from tati_re.data import Dataset, load_data
+from tati_re.models.backend import keras, tf
+from tati_re.posterior.potential import Batch
+
+GENERATOR = np.random.default_rng(7)
+N = 6
+X = GENERATOR.normal(size=(N, 2))
+Y = X[:, 0] - 0.3
+CLASSES = np.array([0, 1, 2, 2, 1, 0])
+W = np.array([0.0, 1.0, 2.0, 0.5, 3.0, 1.0])
+QUICK = {"verbose": 0, "execution": "graph", "dtype": "float64", "prior": "none"}
+
+
+def losses(theta) -> np.ndarray:
+    return (Y - X @ theta[:2] - theta[2]) ** 2 / 2 + np.log(2 * np.pi) / 2
+
+
+def test_potential_and_gradient_are_weighted_sums():
+    sim = Simulation(data=(X, Y, W), **QUICK)
+    theta = sim.parameters = np.array([0.3, -0.2, 0.1])
+    assert sim.potential() == pytest.approx(W @ losses(theta), rel=1e-13)
+    assert sim.loss() == pytest.approx(W @ losses(theta) / N, rel=1e-13)
+    error = X @ theta[:2] + theta[2] - Y
+    np.testing.assert_allclose(sim.gradients(), np.column_stack([X, np.ones(N)]).T @ (W * error), rtol=1e-12)
+    mean = Simulation(data=(X, Y), sample_weights=W, potential="mean_loss", **QUICK)
+    mean.parameters = theta
+    assert mean.potential() == pytest.approx(W @ losses(theta) / N, rel=1e-13)
+
+
+def test_repeated_examples_are_integer_weights():
+    weights = np.array([1, 2, 1, 3, 1, 1])
+    repeated = np.repeat(np.arange(N), weights)
+    weighted = Simulation(data=(X, CLASSES, weights), hidden=[2], **QUICK)
+    plain = Simulation(data=(X[repeated], CLASSES[repeated]), hidden=[2], **QUICK)
+    assert weighted.potential() == pytest.approx(plain.potential(), rel=1e-12)
+    np.testing.assert_allclose(weighted.gradients(), plain.gradients(), rtol=1e-12)
+    # The wrong law, with the weights divided by their mean, would differ.
+    assert weighted.potential() != pytest.approx(plain.potential() * N / len(repeated), rel=1e-3)
+
+
+@pytest.mark.parametrize("hidden", [[2], []])
+def test_mini_batches_examples_and_variances(hidden):
+    """Unbiased over an epoch; the variance of gradients in one pass is that of weighted examples."""
+    sim = Simulation(data=(X, CLASSES, W), hidden=hidden, batch_size=2, **QUICK)
+    whole = Simulation(data=(X, CLASSES, W), hidden=hidden, **QUICK)
+    total, gradient = np.mean([(sim.potential(), sim.next_batch())[0] for _ in range(3)]), whole.potential()
+    assert total == pytest.approx(gradient, rel=1e-12)
+    engine = sim._engine()
+    batch = Batch(tf.constant([[1, 2]]), tf.constant(2))
+    evaluate = engine.potential.bind(engine._rung, batch, ())
+    position = tf.constant(sim._position)
+    each = evaluate.examples(position, tf.range(N)).numpy()[0]
+    assert each.sum() == pytest.approx(whole.potential(), rel=1e-12)
+    assert each[0] == 0.0
+    _, variance = evaluate.with_variance(position)
+    slopes = []
+    for i in (1, 2):
+        one = Simulation(data=(X[[i, i]], np.array([CLASSES[i]] * 2)), hidden=hidden, num_classes=3, **QUICK)
+        one.parameters = sim.parameters
+        slopes.append(N * W[i] * one.gradients() / 2)
+    np.testing.assert_allclose(variance[0], np.var(slopes, axis=0, ddof=1) / 2 * (1 - 2 / N), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("given", [[1.0, 0.5, 2.0], {1: 0.5, 2: 2.0}])
+@pytest.mark.parametrize("labels", [CLASSES, np.eye(3)[CLASSES]])
+def test_class_weights_multiply_sample_weights(given, labels):
+    expected = W * np.array([1.0, 0.5, 2.0])[CLASSES]
+    sim = Simulation(data=(X, labels, W), class_weights=given, **QUICK)
+    np.testing.assert_array_equal(sim.dataset.weights, expected)
+    plain = Simulation(data=(X, labels, expected), **QUICK)
+    assert sim.potential() == plain.potential()
+    assert sim.score() == Simulation(data=(X, labels), **QUICK).score()
+
+
+def test_signs_and_the_test_part():
+    signs = np.array([-1, 1, 1, -1, -1, 1])
+    data = load_data(((X, signs), (X[:2], signs[:2])), class_weights=[2, 3])
+    assert data.weights.tolist() == [2, 3, 3, 2, 2, 3]
+    assert data.test_weights.tolist() == [2, 3]
+    sim = Simulation(data=((X, Y, W), (X[:3], Y[:3], W[:3])), **QUICK)
+    evaluate = sim._engine().potential.bind(sim._engine()._rung, None, ())
+    expected = W[:3] @ losses(sim.parameters)[:3] / 3
+    assert float(evaluate.validation(tf.constant(sim._position))[0]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_part_for_testing_takes_its_weights_along():
+    data = load_data((X, Y, W), test_fraction=1 / 3, seed=2)
+    for inputs, weights in ((data.inputs, data.weights), (data.test_inputs, data.test_weights)):
+        assert [W[np.flatnonzero((row == X).all(1))[0]] for row in inputs] == weights.tolist()
+
+
+def test_weights_from_files_and_streams(tmp_path):
+    rows = np.column_stack([X, W, Y])
+    np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header="a,b,w,y", comments="")
+    np.savez(tmp_path / "a.npz", x=X, y=Y, how_much=W)
+    table = load_data(tmp_path / "a.csv", 0.0, sample_weights="w")
+    assert table.feature_names == ("a", "b")
+    np.testing.assert_allclose(table.weights, W)
+    np.testing.assert_array_equal(load_data(tmp_path / "a.npz", 0.0, sample_weights="how_much").weights, W)
+    stream = tf.data.Dataset.from_tensor_slices((X, Y, W)).batch(4)
+    np.testing.assert_array_equal(load_data(stream).weights, W)
+    assert load_data((X, Y, W)).fingerprint() != load_data((X, Y)).fingerprint()
+
+
+def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("a.csv", np.column_stack([X, W, CLASSES]), delimiter=",", header="a,b,w,label", comments="")
+    common = ["--data", "a.csv", "--test-fraction", "0", "--execution", "graph", "--record-every", "1"]
+    common += ["--sample-weights", "w", "--class-weights", "1", "0.5", "2"]
+    assert sample.main([*common, "--num-steps", "4", "--output", "whole"]) == 0
+    said = capsys.readouterr()
+    assert "the loss of each example times its weight, weights with the sum 8" in said.out + said.err
+    assert sample.main([*common, "--num-steps", "2", "--output", "parts", "--quiet"]) == 0
+    assert sample.main(["--resume", "parts", "--num-steps", "4", "--quiet"]) == 0
+    assert (tmp_path / "whole" / "run.csv").read_bytes() == (tmp_path / "parts" / "run.csv").read_bytes()
+    assert sample.main([*common[:-6], "--sample-weights", "v", "--quiet"]) == 2
+    assert "sample_weights: a.csv has no column 'v'." in capsys.readouterr().err.replace(
+        "--sample-weights", "sample_weights"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"data": (X, Y, W[:-1])}, r"^sample_weights do not fit the examples\. Received: shape \(5,\)"),
+        ({"data": (X, Y), "sample_weights": -W}, r"^sample_weights hold a value that is no weight\. Received: -1 of"),
+        ({"data": (X, Y), "sample_weights": 0 * W}, "^sample_weights are all zero"),
+        ({"data": (X, Y), "sample_weights": "w"}, "^sample_weights: only columns of files have names"),
+        ({"data": (X, Y), "class_weights": [1, 2]}, "^class_weights: the labels are no classes"),
+        ({"data": (X, CLASSES), "class_weights": [1, 2]}, r"^class_weights are not one a class\. Received: 2 of them"),
+        ({"data": (X, CLASSES), "class_weights": [1, -2, 1]}, "^class_weights is out of range"),
+        ({"data": (X, Y, W, W)}, r"^data has the wrong form"),
+    ],
+)
+def test_bad_weights_are_told_in_a_sentence(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Simulation(**options, **QUICK)
+
+
+def test_a_dataset_object_has_them():
+    data = Dataset.from_arrays(X, CLASSES, weights=W)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
+    assert Simulation(model, data, verbose=0, execution="graph").dataset.weights.tolist() == W.tolist()
