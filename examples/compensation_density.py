@@ -42,7 +42,7 @@ SERIES = {
 SEARCHED = "searched cut"
 PUBLISHED = (0.895, -0.145, -2.1, 2.55, -1.8, 0.6)
 """Eq. 18: coefficients of g, g², ... at σ² = 0.2."""
-X = np.linspace(-12, 12, 961)
+X = np.linspace(-12, 12, 241)
 
 
 def tables(noise_variance: float) -> dict[str, Table]:
