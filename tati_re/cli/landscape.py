@@ -28,7 +28,10 @@ OWN: dict[str, tuple[Any, str]] = {
     ),
     "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
     "to": (("FILE",), "between: one or two files of parameters beside the centre"),
-    "range": (("LOW:HIGH:POINTS",), "of all axes, or one for each; default -1:1:41"),
+    "range": (
+        "LOW:HIGH:POINTS",
+        "of all axes, or one for each, joined by a comma; default -1:1:41; write --range=-1:1:41",
+    ),
     "scales": ("N,N,...", "powers of 10 that the range is multiplied with, one grid after the other, as 1,0,-1,-2"),
     "grid": (("PATTERN=LOW:HIGH:POINTS",), "a grid over named parameters around the centre, instead of directions"),
     "along": (None, "no plane: loss and accuracy at the stored positions, on all data"),
@@ -256,7 +259,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
         if not quiet:
             print(frame.describe().loc[["min", "mean", "max"]].to_string(float_format=lambda value: f"{value:.6g}"))
     else:
-        names, ranges = None, typed.get("range", ["-1:1:41"])
+        names, ranges = None, typed.get("range", "-1:1:41").split(",")
         if typed.get("grid"):
             directions, ranges, names = named_axes(surface.parameter_names, typed["grid"])
             said = [f"parameter {name}" for name in names]

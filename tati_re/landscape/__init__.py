@@ -23,6 +23,7 @@ from tati_re.landscape.hessian import (
     hessian_matrix,
     hessian_trace,
 )
+from tati_re.landscape.inputspace import InputSpace, input_space
 from tati_re.landscape.scan import Landscape, along, load, path_of, scan
 from tati_re.landscape.surface import Surface
 
@@ -31,6 +32,7 @@ __all__ = [
     "Density",
     "Eigenpairs",
     "Grid",
+    "InputSpace",
     "Landscape",
     "Surface",
     "Trace",
@@ -43,6 +45,7 @@ __all__ = [
     "hessian_eigenpairs",
     "hessian_matrix",
     "hessian_trace",
+    "input_space",
     "load",
     "parse_axis",
     "parse_scales",

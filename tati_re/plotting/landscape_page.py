@@ -72,4 +72,4 @@ def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], qua
         ]
         figure.update_layout(updatemenus=[{"buttons": buttons, "x": 0.02, "y": 0.98, "type": "dropdown"}])
     with storing(path):
-        figure.write_html(path, include_plotlyjs=True, full_html=True)
+        figure.write_html(path, include_plotlyjs=True, full_html=True, default_height="96vh")

@@ -1,0 +1,143 @@
+"""`tati-inputspace`: what a network predicts over a grid of inputs, and how much its sampled parameters disagree."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
+from tati_re.errors import InputError
+from tati_re.option_flags import flag
+
+TABLE, FIGURE = "inputspace.csv", "inputspace.png"
+OWN: dict[str, tuple[Any, str]] = {
+    "range": (
+        "LOW:HIGH:POINTS",
+        "of all inputs, or one for each, joined by a comma; default: the data's and 15 %% more around",
+    ),
+    "inputs": ("FILE", "inputs of a .npy, .npz or .csv file in place of a grid"),
+    "which": (("WORD",), "parameters: all that were sampled (default), mean, last, or numbers of stored steps"),
+    "parameters": ("FILE", "parameters of a file in place of the run's: a trajectory, .npz, .keras or run folder"),
+    "parameters_step": ("N", "its row with this step; default the last"),
+    "walker": ("N", "one walker of the run; default all"),
+    "thin": ("N", "each so many of the sampled positions; default 1"),
+    "output": ("DIR", f"folder of {TABLE} and {FIGURE}, new or empty; default the next of runs/inputspace-1, ..."),
+    "overwrite": (None, "replace the files there"),
+    "no_figures": (None, "the table only"),
+    "quiet": (None, "print nothing but errors"),
+}
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-inputspace",
+        usage="tati-inputspace RUN [options]",
+        description="Predict over a grid of inputs with one, many or all sampled parameters of a run.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
+    parser.add_argument("--version", action="version", version=f"tati-inputspace {__version__}")
+    for name, (form, text) in OWN.items():
+        style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
+        if isinstance(form, tuple):
+            style = {"nargs": "+", "metavar": form[0]}
+        parser.add_argument(flag(name), dest=name, help=text, **style)
+    return parser
+
+
+def _integer(typed: dict[str, Any], name: str, default: Any, least: int = 0) -> Any:
+    if name not in typed:
+        return default
+    try:
+        value = int(typed[name])
+    except ValueError:
+        raise InputError(f"{flag(name)} has the wrong type.", typed[name], "an integer") from None
+    if value < least:
+        raise InputError(f"{flag(name)} is out of range.", typed[name], f"{least} or more")
+    return value
+
+
+def _which(words: Sequence[str]) -> str | list[int]:
+    if len(words) == 1 and not words[0].isdigit():
+        return words[0]
+    if not all(word.isdigit() for word in words):
+        raise InputError("--which has the wrong form.", " ".join(words), "all, mean, last, or numbers of stored steps")
+    return [int(word) for word in words]
+
+
+def _predict(typed: dict[str, Any], folder: Path) -> None:
+    from tati_re.engine.run_folder import load
+    from tati_re.engine.storage import storing, write_whole
+    from tati_re.landscape.inputspace import input_space, read_inputs
+
+    run, parameters = load(typed["run"]), None
+    if "parameters" in typed:
+        from tati_re.models.names import parameter_names
+        from tati_re.parameters_file import read_parameters
+
+        stored = run.manifest["parameters"]
+        names = parameter_names(stored["names"], stored["shapes"])
+        step = _integer(typed, "parameters_step", None)
+        parameters = read_parameters(typed["parameters"], step, names=names).positions
+    inputs = read_inputs(typed["inputs"]) if "inputs" in typed else None
+    ranges = typed["range"].split(",") if "range" in typed else None
+    space = input_space(
+        run, ranges, inputs=inputs, which=_which(typed.get("which", ["all"])), parameters=parameters,
+        walker=_integer(typed, "walker", None), thin=_integer(typed, "thin", 1, 1),
+    )  # fmt: skip
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    taken = [folder / name for name in (TABLE, FIGURE) if (folder / name).exists()]
+    if taken and "overwrite" not in typed:
+        raise InputError("--output is there already.", taken[0], "a new folder, or --overwrite")
+    frame = space.frame()
+    write_whole(folder / TABLE, frame.to_csv(index=False, lineterminator="\n").encode())
+    written = [TABLE]
+    if "no_figures" not in typed and space.axes is not None and len(space.axes) <= 2:
+        from tati_re.plotting.inputspace import plot_input_space
+
+        plot_input_space(space, folder / FIGURE)
+        written.append(FIGURE)
+    if "quiet" not in typed:
+        print(f"{len(frame):,} inputs, {space.prediction.num_draws:,} vectors of parameters")
+        columns = [name for name in ("predicted", "mean") if name in frame]
+        if columns == ["predicted"]:
+            shares = frame["predicted"].value_counts(normalize=True).sort_index()
+            print("classes predicted: " + ", ".join(f"{name} on {share:.1%}" for name, share in shares.items()))
+        print(f"written to {folder}: {', '.join(written)}")
+
+
+def _body(argv: list[str]) -> None:
+    typed = _parser().parse(argv)
+    if "run" not in typed:
+        raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
+    made = None if "output" in typed else free_folder("inputspace")
+    try:
+        _predict(typed, Path(typed["output"]) if made is None else made)
+    except InputError as error:
+        word = str(error).split(" ")[0].rstrip(":")
+        raise InputError(str(error).replace(word, flag(word), 1) if word in OWN else str(error)) from None
+    finally:
+        if made is not None:
+            remove_if_empty(made)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-inputspace`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

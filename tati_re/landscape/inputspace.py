@@ -1,0 +1,195 @@
+"""The predictive over a space of inputs: what a network says, and how much its sampled parameters disagree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.landscape.grid import MOST_POINTS, Axis, parse_axis
+
+if TYPE_CHECKING:
+    import pandas
+
+    from tati_re.analysis.predictions import Prediction
+
+MARGIN = 0.15
+POINTS = {1: 201, 2: 81, 3: 21}
+WHICH = "all, mean, last, or numbers of stored steps"
+
+
+class InputSpace(NamedTuple):
+    """Predictions over a space of inputs.
+
+    Attributes:
+        inputs: `(n, columns)`.
+        prediction: Of :func:`tati_re.analysis.predicting.average`: probabilities of the classes or mean values, their
+            spread over the parameters, intervals.
+        names: Of the columns.
+        axes: Of a grid, the first column slowest; none where the inputs were given.
+        examples: Inputs and labels of the training data, for the figure, or none.
+    """
+
+    inputs: np.ndarray
+    prediction: Prediction
+    names: tuple[str, ...]
+    axes: tuple[Axis, ...] | None
+    examples: tuple[np.ndarray, np.ndarray] | None
+
+    def frame(self) -> pandas.DataFrame:
+        """One row an input: its columns, then those of the prediction; `std` of a class over the parameters."""
+        import pandas
+
+        inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
+        found = self.prediction.frame().drop(columns="input")
+        if self.prediction.kind == "classification":
+            for k, name in enumerate(self.prediction.class_values):
+                found[f"std[{name}]"] = self.prediction.std[:, k]
+        return pandas.concat([inputs, found], axis=1)
+
+
+def input_space(
+    run: Any,
+    ranges: Sequence[Axis | str] | Axis | str | None = None,
+    *,
+    inputs: np.ndarray | None = None,
+    which: str | Sequence[int] = "all",
+    parameters: np.ndarray | None = None,
+    walker: int | None = None,
+    thin: int = 1,
+    model: Any = None,
+) -> InputSpace:
+    """Predicts on a grid of inputs, or on given ones.
+
+    Targets p(y|x) averaged over the parameters, probabilities, not logits; `std` is the spread of a prediction over
+    them, `mutual_information` what they disagree about.
+
+    Args:
+        run: A run or its folder.
+        ranges: `-6:6:81` or an `Axis` for all inputs, or one for each, in the units of the data. Default: the range of
+            the training data and 15 % more on each side; 201 points of one input, 81 x 81 of two, 21 of each of three.
+        inputs: `(n, columns)` in place of a grid. Default: none.
+        which: Parameters: "all" that were sampled, their "mean", the "last" ones, or stored steps by number. Of the run
+            of an optimizer all of these are where it arrived, but for the steps. Default: "all".
+        parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the run's. Default: none.
+        walker: Of the run's. Default: all.
+        thin: Each so many of the sampled ones. Default: 1.
+        model: The Keras model, where the folder could not hold it. Default: that of the folder.
+
+    Returns:
+        The predictions.
+
+    Raises:
+        InputError: Inputs of more than three columns and no `inputs`, parameters that are not stored, or bad ranges.
+    """
+    from tati_re.analysis.draws import Members
+    from tati_re.analysis.network import Network
+    from tati_re.analysis.predicting import average, source_of
+    from tati_re.engine.run_folder import load
+
+    run = load(run) if isinstance(run, str | os.PathLike) else run
+    examples, names = _examples(run)
+    axes: tuple[Axis, ...] | None = None
+    if inputs is None:
+        axes = _axes(ranges, examples, run)
+        inputs = _grid(axes)
+        names = names or tuple(f"x{i + 1}" for i in range(len(axes)))
+    elif ranges is not None:
+        raise InputError("range: inputs are given already.", expected="one of the two")
+    inputs = np.asarray(inputs)
+    flat = inputs.reshape(len(inputs), -1)
+    if len(names) != flat.shape[1]:
+        names = tuple(f"x{i + 1}" for i in range(flat.shape[1]))
+    if parameters is not None:
+        source: Any = (Network(run, model), Members(np.asarray(parameters)))
+    elif isinstance(which, str) and which == "all" and run.manifest.get("kind") != "fit" and walker is None:
+        source = source_of(run, thin=thin, model=model)
+    else:
+        source = (Network(run, model), Members(_chosen(run, which, walker, thin)))
+    prediction = average([source], inputs)
+    return InputSpace(flat, prediction, names, axes, examples)
+
+
+def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int) -> np.ndarray:
+    """The parameters that words or steps mean, `(draws, parameters)`."""
+    from tati_re.analysis.positions import Positions
+    from tati_re.landscape.request import centre_of
+
+    if not isinstance(which, str):
+        return np.stack([run.parameters(int(step), walker) for step in which])
+    if which not in ("all", "mean", "last"):
+        raise InputError("which is not known.", which, WHICH)
+    if run.manifest.get("kind") == "fit":
+        return centre_of(run.folder, "last", walker)[0][None]
+    if which == "all":
+        return np.concatenate([block.values for block in Positions(run, None, thin, walker).blocks()])
+    return centre_of(run.folder, which, walker)[0][None]
+
+
+def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
+    """Training data of a run as they were read, where they are vectors, and the names of their columns."""
+    from tati_re.data import dataset_from_options
+    from tati_re.options import make_options
+
+    said = run.manifest
+    if {"data", "test_data"} & set(said.get("objects", [])):
+        return None, ()
+    known = {name: said["options"][name] for name in said["given"] if name in said["options"]}
+    dataset = dataset_from_options(make_options({**known, "verbose": 0}))
+    if dataset.inputs.ndim != 2:
+        return None, ()
+    names = dataset.feature_names or tuple(f"x{i + 1}" for i in range(dataset.inputs.shape[1]))
+    return (dataset.inputs * dataset.input_scale, np.asarray(dataset.targets)), tuple(names)
+
+
+def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
+    if ranges is None:
+        if examples is None:
+            raise InputError("range: the data of the run were given in Python.", expected="-6:6:81 for each input")
+        values = examples[0]
+        if values.shape[1] not in POINTS:
+            what = "A grid spans one, two or three inputs."
+            raise InputError(what, f"{values.shape[1]} of {run.folder}", "inputs: a file or array of them")
+        low, high = values.min(axis=0), values.max(axis=0)
+        room = MARGIN * np.where(high > low, high - low, 1.0)
+        ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
+        return tuple(Axis(*pair, POINTS[values.shape[1]]) for pair in ends)
+    if isinstance(ranges, str | Axis):
+        ranges = [ranges]
+    axes = [parse_axis(each) if isinstance(each, str) else Axis(*each) for each in ranges]
+    columns = examples[0].shape[1] if examples is not None else len(axes)
+    axes = axes * columns if len(axes) == 1 else axes
+    if len(axes) != columns:
+        raise InputError("range: not one for each input.", len(axes), f"1, or {columns}")
+    if np.prod([float(axis.num_points) for axis in axes]) > MOST_POINTS:
+        raise InputError("range: the grid has too many points.", expected=f"at most {MOST_POINTS:,}")
+    return tuple(axes)
+
+
+def _grid(axes: Sequence[Axis]) -> np.ndarray:
+    return np.stack([part.ravel() for part in np.meshgrid(*(axis.values for axis in axes), indexing="ij")], axis=1)
+
+
+def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
+    """Inputs of a file: `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order.
+
+    Raises:
+        InputError: No such file, or no table of numbers.
+    """
+    from zipfile import BadZipFile
+
+    from tati_re.stored import _read_rows
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("inputs: there is no such file.", path, "a .npy, .npz or .csv file of inputs")
+    try:
+        rows = np.asarray(_read_rows(path))
+    except (OSError, ValueError, EOFError, IndexError, BadZipFile) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(f"inputs: {path} cannot be read: {reason}.") from None
+    return rows if rows.ndim > 1 else rows[:, None]

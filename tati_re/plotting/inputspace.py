@@ -1,0 +1,143 @@
+"""What a network says over its inputs: the decision boundary with its uncertainty, or a curve with its band."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tati_re.landscape.inputspace import InputSpace
+
+_MOST_POINTS = 2000
+
+
+def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draws predictions over a grid of one or two inputs.
+
+    Two inputs and two classes: the probability of the second class with the boundary at 1/2, and its spread over the
+    parameters. More classes: the most probable one, paler where it is less sure, and the entropy of the prediction. A
+    regression: mean and spread. One input: curves with bands of the central interval.
+
+    Args:
+        space: Of :func:`tati_re.landscape.inputspace.input_space`.
+        path: PNG file to write. Default: none.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InputError: No grid of one or two inputs, or a bad path.
+    """
+    axes = space.axes
+    if axes is None or len(axes) > 2:
+        raise InputError("A figure shows a grid of one or two inputs.", "none" if axes is None else f"{len(axes)}")
+    classes = space.prediction.kind == "classification"
+    if len(axes) == 1:
+        figure = new_figure(6.0, 3.6)
+        _curves(figure.subplots(), space, classes)
+        save(figure, path)
+        return figure
+    figure = new_figure(9.6, 4.2)
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    x, y = axes[0].values, axes[1].values
+    found: Any = space.prediction
+    if classes and len(found.class_values) == 2:
+        p, spread = (_plane(space, values[:, 1]) for values in (found.probabilities, found.std))
+        drawn = left.contourf(x, y, p, levels=np.linspace(0, 1, 21), cmap="RdBu_r", alpha=0.85)
+        _bar(figure, left, drawn, f"probability of class {found.class_values[1]}")
+        left.contour(x, y, p, levels=[0.5], colors=DARK, linewidths=1.4)
+        drawn = right.contourf(x, y, spread, levels=_levels(spread), cmap="viridis")
+        _bar(figure, right, drawn, "standard deviation over the parameters")
+        right.contour(x, y, p, levels=[0.5], colors="white", linewidths=1.4)
+    elif classes:
+        best = _plane(space, found.probabilities.argmax(axis=1).astype(float))
+        sure = _plane(space, found.probabilities.max(axis=1))
+        from matplotlib.colors import to_rgb
+
+        colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
+        image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
+        extent = (x[0], x[-1], y[0], y[-1])
+        left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+        left.set_title("most probable class", loc="left", fontsize=9, color=DARK)
+        entropy = _plane(space, found.entropy)
+        _bar(figure, right, right.contourf(x, y, entropy, levels=_levels(entropy), cmap="viridis"), "entropy (nats)")
+    else:
+        mean, spread = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))
+        _bar(figure, left, left.contourf(x, y, mean, levels=15, cmap="viridis"), "mean")
+        drawn = right.contourf(x, y, spread, levels=_levels(spread), cmap="viridis")
+        _bar(figure, right, drawn, "standard deviation over the parameters")
+    for panel in (left, right):
+        _points(panel, space, classes)
+        panel.set_xlim(x[0], x[-1])
+        panel.set_ylim(y[0], y[-1])
+        panel.set_xlabel(space.names[0])
+        plain(panel)
+    left.set_ylabel(space.names[1])
+    save(figure, path)
+    return figure
+
+
+def _plane(space: InputSpace, values: np.ndarray) -> np.ndarray:
+    """Values of the grid, rows along the second input."""
+    assert space.axes is not None
+    return values.reshape([axis.num_points for axis in space.axes]).T
+
+
+def _levels(values: np.ndarray) -> np.ndarray:
+    top = float(values.max())
+    return np.linspace(0, top if top > 0 else 1.0, 16)
+
+
+def _bar(figure: Figure, panel: Axes, drawn: Any, label: str) -> None:
+    bar = figure.colorbar(drawn, ax=panel, label=label, format="%.2g")
+    bar.ax.tick_params(labelsize=8)
+    bar.ax.yaxis.label.set_size(9)
+
+
+def _points(panel: Axes, space: InputSpace, classes: bool) -> None:
+    if space.examples is None:
+        return
+    inputs, labels = (values[:_MOST_POINTS] for values in space.examples)
+    if not classes:
+        panel.scatter(*inputs.T, s=5, color="white", edgecolors=GREY, linewidths=0.4)
+        return
+    labels = labels.argmax(axis=1) if labels.ndim > 1 and labels.shape[1] > 1 else labels.reshape(-1)
+    for number, value in enumerate(np.unique(labels)):
+        chosen, two = labels == value, len(np.unique(labels)) == 2
+        color = ("#2166AC", "#B2182B")[number] if two else COLORS[number % len(COLORS)]
+        panel.scatter(
+            *inputs[chosen].T, s=9, marker="os^Dvp"[number % 6], facecolors=color, edgecolors="white", linewidths=0.4
+        )
+
+
+def _curves(panel: Axes, space: InputSpace, classes: bool) -> None:
+    x, found = space.inputs[:, 0], space.prediction
+    if classes:
+        names = [f"p of class {value}" for value in found.class_values]
+        values, low, high = found.probabilities, found.lower, found.upper
+        chosen = [1] if len(names) == 2 else range(len(names))
+    else:
+        names, chosen = ["mean"], [0]
+        values, low, high = found.mean, found.mean_lower, found.mean_upper
+        panel.fill_between(
+            x, found.lower[:, 0], found.upper[:, 0], color=COLORS[0], alpha=0.12, linewidth=0, label="with noise"
+        )
+    for number, k in enumerate(chosen):
+        color = COLORS[number % len(COLORS)]
+        panel.fill_between(x, low[:, k], high[:, k], color=color, alpha=0.35, linewidth=0)
+        panel.plot(x, values[:, k], color=color, linewidth=1.4, label=names[k])
+    if space.examples is not None and not classes:
+        inputs, labels = space.examples
+        panel.plot(inputs[:, 0], labels.reshape(len(labels), -1)[:, 0], ".", color=GREY, markersize=4, zorder=0)
+    panel.set_xlabel(space.names[0])
+    panel.set_ylabel("probability" if classes else "prediction")
+    panel.legend(frameon=False, fontsize=8)
+    plain(panel)

@@ -1,0 +1,97 @@
+"""`tati-inputspace`: predictions over a grid of inputs are averages over the parameters, and the figure is there."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tati_re
+from tati_re.cli import inputspace as command
+from tati_re.errors import InputError
+from tati_re.landscape import input_space
+from tati_re.plotting.inputspace import plot_input_space
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    options = {"data": "two_clusters", "dtype": "float64", "execution": "graph", "verbose": 0}
+    sim = tati_re.Simulation(num_walkers=2, **options)
+    sim.sample(num_steps=200, step_size=0.02, trajectory_every=10, output=str(folder / "sampled"))
+    tati_re.Simulation(**options).fit(num_steps=20, output=str(folder / "fit"))
+    return folder
+
+
+def probability(parameters, points):
+    """Of +1 under a squared error: sigmoid(2f / variance); the loss of signs is gaussian with variance 1 or a mean
+    squared error, so that only its order is compared."""
+    return points @ parameters[:2] + parameters[2]
+
+
+def test_the_mean_over_all_parameters(runs, tmp_path):
+    run = tati_re.load(runs / "sampled")
+    space = input_space(run, "-4:4:9")
+    assert space.inputs.shape == (81, 2) and space.prediction.num_draws == 40
+    assert space.names == ("x1", "x2")
+    one = [input_space(run, "-4:4:9", which=[step], walker=walker) for step in range(10, 201, 10) for walker in (0, 1)]
+    probabilities = np.stack([each.prediction.probabilities for each in one])
+    np.testing.assert_allclose(space.prediction.probabilities, probabilities.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(space.prediction.std, probabilities.std(axis=0), atol=1e-9)
+    # The probability of the mean parameters is another number: that would be the wrong average.
+    wrong = input_space(run, "-4:4:9", which="mean").prediction.probabilities
+    assert np.abs(wrong - space.prediction.probabilities).max() > 1e-4
+    walker = input_space(run, "-4:4:9", walker=1)
+    np.testing.assert_allclose(walker.prediction.probabilities, probabilities[1::2].mean(axis=0), rtol=1e-9)
+    table = space.frame()
+    assert {"x1", "x2", "predicted", "p[1]", "std[1]", "mutual_information"} <= set(table)
+    # A linear boundary, seen from the sign of each point.
+    last = run.trajectory.iloc[-1, 4:7].to_numpy(float)
+    final = input_space(run, "-4:4:9", which=[200], walker=1).frame()
+    np.testing.assert_array_equal(final["predicted"] > 0, probability(last, space.inputs) > 0)
+    figure = plot_input_space(space, tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 20_000
+    assert figure.axes[0].get_xlabel() == "x1" and len(figure.axes) == 4
+
+
+def test_given_inputs_and_parameters(runs):
+    points = np.array([[1.0, 1.0], [-3.0, 0.5]])
+    space = input_space(runs / "sampled", inputs=points, parameters=np.array([1.0, 0.0, 0.0]))
+    assert space.axes is None and space.frame()["predicted"].tolist() == [1, -1]
+    assert space.prediction.num_draws == 1 and (space.prediction.std == 0).all()
+    assert input_space(runs / "fit").prediction.num_draws == 1
+    with pytest.raises(InputError, match="grid of one or two inputs"):
+        plot_input_space(space)
+    with pytest.raises(InputError, match="inputs are given already"):
+        input_space(runs / "fit", "-1:1:3", inputs=points)
+
+
+def test_command(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert command.main([str(runs / "sampled"), "--range=-4:4:9,-3:3:5", "--output", "a"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("45 inputs, 40 vectors of parameters\nclasses predicted: -1 on ")
+    assert len(pd.read_csv("a/inputspace.csv")) == 45
+    np.savetxt("points.csv", np.eye(2), delimiter=",", header="a,b", comments="")
+    flags = [str(runs / "sampled"), "--inputs", "points.csv", "--which", "10", "20", "--walker", "0", "--quiet"]
+    assert command.main([*flags, "--output", "b"]) == 0
+    assert len(pd.read_csv("b/inputspace.csv")) == 2 and not (tmp_path / "b" / "inputspace.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        ([], "tati-inputspace needs a run folder."),
+        (["RUN", "--which", "mena"], "--which is not known. Received: mena."),
+        (["RUN", "--which", "10", "x"], "--which has the wrong form."),
+        (["RUN", "--range=1:0:3"], "--range has the wrong form."),
+        (["RUN", "--range=0:1:3,0:1:3,0:1:3"], "--range: not one for each input. Received: 3."),
+        (["RUN", "--inputs", "no.csv"], "--inputs: there is no such file."),
+        (["RUN", "--thin", "0"], "--thin is out of range."),
+        (["RUN", "--parameters", "no.csv"], "--parameters: there is no no.csv"),
+    ],
+)
+def test_bad_input_is_one_line(runs, capsys, tmp_path, monkeypatch, argv, sentence):
+    monkeypatch.chdir(tmp_path)
+    status = command.main([str(runs / "sampled") if word == "RUN" else word for word in argv])
+    err = capsys.readouterr().err
+    assert status == 2 and err.startswith(f"error: {sentence}") and err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
