@@ -8,8 +8,11 @@ from tati_re.analysis.convergence import (
     monte_carlo_error,
     r_hat,
 )
+from tati_re.analysis.coordinates import coordinate_of, diffusion_map_of
 from tati_re.analysis.covariance import Eigenpairs, covariance_eigenpairs, covariance_table, leading_eigenpairs
+from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map, landmarks
 from tati_re.analysis.export import to_arviz, write_arviz
+from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_temperatures
 from tati_re.analysis.positions import Positions
 from tati_re.analysis.prediction import (
@@ -22,6 +25,7 @@ from tati_re.analysis.prediction import (
     posterior_average,
     predictive_entropy,
 )
+from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.summary import summarize
 from tati_re.analysis.temperature import (
     Temperature,
@@ -34,6 +38,7 @@ from tati_re.analysis.trajectory import Position, stored_positions
 
 __all__ = [
     "Calibration",
+    "DiffusionMap",
     "Eigenpairs",
     "Position",
     "Positions",
@@ -45,12 +50,17 @@ __all__ = [
     "calibration",
     "chains_of",
     "configurational_temperature",
+    "coordinate_of",
     "covariance_eigenpairs",
     "covariance_table",
+    "diffusion_map",
+    "diffusion_map_of",
     "effective_sample_size",
+    "free_energy",
     "gaussian_negative_log_likelihood",
     "group_temperatures",
     "kinetic_temperature",
+    "landmarks",
     "leading_eigenpairs",
     "monte_carlo_error",
     "negative_log_likelihood",
@@ -58,6 +68,7 @@ __all__ = [
     "posterior_average",
     "predictive_entropy",
     "r_hat",
+    "reweight",
     "stored_positions",
     "summarize",
     "target_temperature",

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tati_re.analysis.averages import averages, parameter_averages
 from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.coordinates import coordinate_of, diffusion_map_of
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
+from tati_re.analysis.diffusion_map import landmarks
+from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
 from tati_re.analysis.positions import Positions
+from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.rows import kept_rows, spacing
 from tati_re.errors import InputError
 
@@ -37,6 +41,16 @@ class Choices:
         observables: Columns of run.csv; empty: those that vary.
         num_eigenpairs: Leading ones of the covariance.
         groups: Of the temperatures: each `tensor`, `layer` or `kind` (kernels, biases).
+        num_eigenvectors: Of the diffusion map.
+        num_points: Most positions that it takes.
+        num_landmarks: Points far apart that are marked in it.
+        bandwidth: Of its kernel: a number, `bgh` or `median`.
+        alpha: Its normalisation.
+        target_measure: Whether its points count for exp(-U/T).
+        along: The coordinate of the free energy.
+        method: `histogram` or `kernel`.
+        num_bins: Of the free energy.
+        temperatures: To reweight to; empty: the ladder's and two between each.
     """
 
     burnin: int | None = None
@@ -45,6 +59,21 @@ class Choices:
     observables: tuple[str, ...] = ()
     num_eigenpairs: int = 16
     groups: str = "tensor"
+    num_eigenvectors: int = 4
+    num_points: int = 2000
+    num_landmarks: int = 5
+    bandwidth: float | str = "bgh"
+    alpha: float = 0.5
+    target_measure: bool = False
+    along: str = "potential"
+    method: str = "histogram"
+    num_bins: int = 40
+    temperatures: tuple[float, ...] = ()
+
+    @property
+    def diffusion(self) -> dict[str, Any]:
+        """The options of `diffusion_map_of`."""
+        return {name: getattr(self, name) for name in ("num_points", "bandwidth", "alpha", "target_measure")}
 
 
 @dataclass
@@ -130,11 +159,57 @@ def _temperatures(run: Run, choices: Choices) -> Result:
     return Result(table, group_sentences(table) or ["All groups lie within their bands."], figures)
 
 
+def _diffusion_map(run: Run, choices: Choices) -> Result:
+    import pandas as pd
+
+    from tati_re.plotting.free_energy import plot_diffusion_map
+
+    found, block = diffusion_map_of(run, choices.num_eigenvectors, choices.burnin, choices.thin, **choices.diffusion)
+    marked = landmarks(found, min(choices.num_landmarks, len(block.step)), int(block.potential.argmin()))
+    columns = {"step": block.step, "walker": block.walker, "potential": block.potential, "loss": block.loss}
+    place = np.full(len(block.step), np.nan)
+    place[marked] = np.arange(1, len(marked) + 1)
+    columns |= {"stationary": found.stationary, "landmark": place}
+    columns |= {f"eigenfunction_{k + 1}": found.vectors[:, k] for k in range(len(found.values))}
+    values = ", ".join(f"{value:.4g}" for value in found.values)
+    sentences = [
+        f"{len(block.step):,} positions, bandwidth {found.bandwidth:.4g}, at which the kernel sees "
+        f"{found.dimension:.2g} dimensions. Eigenvalues of the generator: {values}.",
+    ]
+    figures = {"diffusion_map": lambda path: plot_diffusion_map(found, block.potential, marked, path)}
+    return Result(pd.DataFrame(columns), sentences, figures, {"values": found.values})
+
+
+def _free_energy(run: Run, choices: Choices) -> Result:
+    from tati_re.plotting.free_energy import plot_free_energy
+
+    options = choices.diffusion if choices.along.startswith("diffusion:") else {}
+    found = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
+    temperature = float(run.manifest.get("temperature", 1.0))
+    table = free_energy(found.values, temperature, choices.method, choices.num_bins, found.weights)
+    sentences = [
+        f"Along {choices.along}, by {choices.method}, at temperature {temperature:g}; errors are one standard error."
+    ]
+    return Result(table, sentences, {"free_energy": lambda path: plot_free_energy(table, choices.along, path)})
+
+
+def _reweighting(run: Run, choices: Choices) -> Result:
+    from tati_re.plotting.free_energy import plot_reweighting
+
+    names = choices.observables or ("potential", "loss")
+    table = reweight(run, choices.temperatures or None, names, choices.burnin, choices.thin)
+    sampled = sorted(set(run.run_info["temperature"]))
+    return Result(table, figures={"reweighting": lambda path: plot_reweighting(table, sampled, path)})
+
+
 MODULES: dict[str, tuple[Callable[[Run, Choices], Result], str]] = {
     "averages": (_averages, "means of the columns of run.csv, with errors, sample sizes and autocorrelation times"),
     "parameters": (_parameters, "mean and standard deviation of each parameter"),
     "covariance": (_covariance, "leading eigenpairs of the covariance of the stored positions, and how slow they are"),
     "temperatures": (_temperatures, "kinetic and configurational temperature of each group of parameters"),
+    "diffusion_map": (_diffusion_map, "slowest motions of the cloud of stored positions, and landmarks"),
+    "free_energy": (_free_energy, "free energy along a coordinate, with error bars"),
+    "reweighting": (_reweighting, "averages at temperatures that were not sampled, by MBAR over all rungs"),
 }
 """The modules by name, each a function of a run and what was asked, and what it is, in words."""
 

@@ -1,0 +1,226 @@
+"""Diffusion maps: the slowest motions that a cloud of points allows, and coordinates along them."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+DENSE_LIMIT = 3000
+"""Up to so many points all pairs count; beyond, each point's nearest neighbours."""
+
+_CUTOFF = 40.0
+"""Kernels below exp(-40) are none."""
+
+
+class DiffusionMap(NamedTuple):
+    """A diffusion map of n points.
+
+    Attributes:
+        values: Eigenvalues of the generator, 0 > λ₁ >= λ₂ ..., `(k,)`; that of the constant is left out. -1/λ is the
+            relaxation time of an overdamped motion of unit diffusion.
+        vectors: Eigenfunctions at the points, `(n, k)`, each with mean square 1 under the stationary law and its
+            largest entry positive.
+        bandwidth: ε of the kernel exp(-d²/4ε).
+        dimension: Of the cloud, as the kernel sees it: 2 d ln S / d ln ε.
+        stationary: Probabilities of the points, `(n,)`.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    bandwidth: float
+    dimension: float
+    stationary: np.ndarray
+
+    @property
+    def coordinates(self) -> np.ndarray:
+        """Diffusion coordinates φ_k / sqrt(-λ_k), `(n, k)`: distances in them are commute times."""
+        return self.vectors / np.sqrt(-self.values)
+
+
+def diffusion_map(
+    points: np.ndarray,
+    num_eigenvectors: int = 4,
+    bandwidth: float | Literal["bgh", "median"] = "bgh",
+    alpha: float = 0.5,
+    log_target: np.ndarray | None = None,
+    num_neighbors: int | None = None,
+) -> DiffusionMap:
+    """Leading eigenfunctions of a diffusion on a cloud of points.
+
+    Rule: K_ij = exp(-|x_i - x_j|²/4ε); q_i = Σ_j K_ij; the kernel is multiplied from the right by r_j = q_j^-α, for a
+    target measure π by r_j = q_j^-1 sqrt(π_j); rows are made to sum to 1: P; L = (P - 1)/ε. As ε falls, L becomes
+        without target   Δ + 2 (1 - α) ∇ ln q · ∇,   q the density of the points: α = 1/2 gives the overdamped Langevin
+                         motion whose law the points have, α = 1 the Laplacian of the surface they lie on;
+        with target      Δ + ∇ ln π · ∇, whatever the points' own density (target-measure diffusion map).
+
+    Reference: R. Coifman, S. Lafon, Appl. Comput. Harmon. Anal. 21 (2006); R. Banisch, Z. Trstanova, A. Bittracher,
+    S. Klus, P. Koltai, Appl. Comput. Harmon. Anal. 48 (2020); "bgh": T. Berry, D. Giannakis, J. Harlim, Phys. Rev. E 91
+    (2015): the ε at which d ln Σ K / d ln ε is largest.
+
+    Args:
+        points: `(n, d)`.
+        num_eigenvectors: k. Default: 4.
+        bandwidth: ε, or a rule: `"bgh"`, or `"median"`, 4ε = median of d² over ln n. Default: `"bgh"`.
+        alpha: α, between 0 and 1; a target measure takes α = 1. Default: 0.5.
+        log_target: ln π at the points up to a constant, such as -βU, `(n,)`. Default: None, no target measure.
+        num_neighbors: Each point's nearest that count, itself included. Default: None, all up to 3,000 points, else
+            256.
+
+    Returns:
+        The map.
+
+    Raises:
+        InputError: Fewer points than eigenvectors, not finite, all the same, or a rule that is not known; points that
+            fall apart into pieces at this bandwidth.
+    """
+    points = np.asarray(points, np.float64)
+    if points.ndim == 1:
+        points = points[:, None]
+    count = len(points)
+    if count < num_eigenvectors + 2 or not np.isfinite(points).all():
+        expected = f"more than {num_eigenvectors + 1} finite points"
+        raise InputError("A diffusion map needs more points.", f"shape {points.shape}", expected)
+    if num_eigenvectors < 1:
+        raise InputError("num_eigenvectors is too small.", num_eigenvectors, "at least 1")
+    squares = _squared_distances(points, num_neighbors)
+    entries = squares.data if hasattr(squares, "data") and not isinstance(squares, np.ndarray) else squares.ravel()
+    if entries.max() == 0:
+        raise InputError("All points are the same.")
+    epsilon, dimension = _bandwidth(entries, count, bandwidth)
+    kernel = _kernel(squares, epsilon)
+    density = np.asarray(kernel.sum(axis=1)).ravel()
+    if log_target is None:
+        right = density**-alpha
+    else:
+        log_target = np.asarray(log_target, np.float64)
+        if log_target.shape != (count,):
+            raise InputError("log_target does not fit the points.", log_target.shape, f"({count},)")
+        right = np.exp(0.5 * (log_target - log_target.max())) / density
+    rows = np.asarray(kernel @ right).ravel()
+    # P = diag(1/rows) K diag(right) is similar to a symmetric matrix, for which eigsh is made.
+    scale = np.sqrt(right / rows)
+    symmetric = kernel.multiply(scale[:, None]).multiply(scale).tocsr() if _sparse(kernel) else scale[:, None] * kernel
+    symmetric = symmetric if _sparse(kernel) else symmetric * scale
+    values, inner = _leading(symmetric, num_eigenvectors + 1)
+    weight = right * rows
+    stationary = weight / weight.sum()
+    vectors = inner / np.sqrt(weight)[:, None]
+    vectors /= np.sqrt(stationary @ vectors**2)
+    pieces = int((values > 1 - 1e-10).sum())
+    if pieces > 1:
+        raise InputError(
+            f"The points fall apart into {pieces} or more pieces, which no kernel joins.",
+            f"bandwidth {epsilon:.3g}",
+            "a larger bandwidth, or more neighbours",
+        )
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
+    vectors = vectors * np.where(largest < 0, -1.0, 1.0)
+    return DiffusionMap((values[1:] - 1) / epsilon, vectors[:, 1:], epsilon, dimension, stationary)
+
+
+def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
+    """Points far from each other in the diffusion distance: each the farthest from those before it.
+
+    Args:
+        found: The map.
+        num_landmarks: How many.
+        first: The first of them, such as that of the lowest potential. Default: None, where the first eigenfunction is
+            largest.
+
+    Returns:
+        Their indices, `(num_landmarks,)`.
+
+    Raises:
+        InputError: More than there are points.
+    """
+    coordinates = found.coordinates
+    if not 1 <= num_landmarks <= len(coordinates):
+        raise InputError("num_landmarks is out of range.", num_landmarks, f"1 to {len(coordinates)}")
+    chosen = [int(np.argmax(found.vectors[:, 0])) if first is None else int(first)]
+    distance = np.full(len(coordinates), np.inf)
+    while len(chosen) < num_landmarks:
+        distance = np.minimum(distance, ((coordinates - coordinates[chosen[-1]]) ** 2).sum(axis=1))
+        chosen.append(int(distance.argmax()))
+    return np.array(chosen)
+
+
+def _squared_distances(points: np.ndarray, num_neighbors: int | None):
+    count = len(points)
+    if num_neighbors is None:
+        num_neighbors = count if count <= DENSE_LIMIT else 256
+    if num_neighbors >= count:
+        from scipy.spatial.distance import pdist, squareform
+
+        return squareform(pdist(points, "sqeuclidean"))
+    if num_neighbors < 2:
+        raise InputError("num_neighbors is too small.", num_neighbors, "at least 2")
+    from sklearn.neighbors import NearestNeighbors
+
+    graph = NearestNeighbors(n_neighbors=num_neighbors).fit(points).kneighbors_graph(points, mode="distance")
+    graph.data **= 2
+    # A pair counts if one is among the other's neighbours; explicit zeros on the diagonal stay.
+    return _union(graph)
+
+
+def _union(graph):
+    from scipy.sparse import csr_matrix
+
+    # Distances are shifted by 1 so that a point's own, 0, is an entry and the larger of both directions is either.
+    shifted = csr_matrix((graph.data + 1.0, graph.indices, graph.indptr), graph.shape)
+    both = shifted.maximum(shifted.T).tocsr()
+    both.data -= 1.0
+    return both
+
+
+def _kernel(squares, epsilon: float):
+    if not _sparse(squares):
+        return np.exp(-squares / (4 * epsilon))
+    kernel = squares.copy()
+    kernel.data = np.exp(-kernel.data / (4 * epsilon))
+    return kernel
+
+
+def _sparse(matrix) -> bool:
+    return not isinstance(matrix, np.ndarray)
+
+
+def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
+    """ε and the dimension that the kernel sees there, from a fine histogram of the squared distances."""
+    positive = entries[entries > 0]
+    logs = np.log(positive)
+    low, high = float(logs.min()), float(logs.max())
+    heights, edges = np.histogram(logs, bins=2000, range=(low, high + 1e-9))
+    middle = np.exp(0.5 * (edges[1:] + edges[:-1]))
+    own = len(entries) - len(positive)  # pairs at distance zero: each point and itself, and points that coincide
+
+    def slope(log_epsilon: np.ndarray) -> np.ndarray:
+        exponent = middle / (4 * np.exp(log_epsilon)[:, None])
+        kernel = np.exp(-np.minimum(exponent, 700)) * heights
+        return (kernel * exponent).sum(axis=1) / (kernel.sum(axis=1) + own)
+
+    if rule == "bgh":
+        grid = np.arange(low - np.log(4 * _CUTOFF), high + 3.0, 0.02)
+        slopes = slope(grid)
+        place = int(slopes.argmax())
+        return float(np.exp(grid[place])), float(2 * slopes[place])
+    if rule == "median":
+        epsilon = float(np.median(positive)) / (4 * np.log(count))
+    elif isinstance(rule, str):
+        raise InputError("bandwidth: the rule is not known.", rule, "bgh, median, or a number above 0")
+    else:
+        epsilon = float(rule)
+        if not (np.isfinite(epsilon) and epsilon > 0):
+            raise InputError("bandwidth is out of range.", rule, "a number above 0")
+    return epsilon, float(2 * slope(np.array([np.log(epsilon)]))[0])
+
+
+def _leading(matrix, number: int) -> tuple[np.ndarray, np.ndarray]:
+    from scipy.sparse.linalg import eigsh
+
+    # The start is fixed, so that a second call gives the same signs and digits.
+    start = np.random.default_rng(0).standard_normal(matrix.shape[0])
+    values, vectors = eigsh(matrix, number, which="LA", v0=start)
+    return values[::-1], vectors[:, ::-1]

@@ -1,0 +1,228 @@
+"""Averages at temperatures that were not sampled, from the energies of those that were."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.rows import as_run, kept_rows
+from tati_re.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+BLOCKS = 20
+"""Parts of the run that are left out in turn for the errors."""
+
+_MOST = 60_000
+
+
+class Sampled(NamedTuple):
+    """Draws at the rungs of a ladder, or at the one temperature of a run.
+
+    Attributes:
+        likelihood: L, the negative log likelihood, `(rungs, walkers, draws)`.
+        penalty: V = -log prior, same shape.
+        inverse_temperatures: β of each rung.
+        likelihood_weights: λ of each rung; it samples exp(-β (λ L + V)).
+    """
+
+    likelihood: np.ndarray
+    penalty: np.ndarray
+    inverse_temperatures: np.ndarray
+    likelihood_weights: np.ndarray
+
+
+def reweight(
+    run: Run | str | os.PathLike[str],
+    temperatures: Sequence[float] | None = None,
+    observables: Iterable[str] = ("potential", "loss"),
+    burnin: int | None = None,
+    thin: int = 1,
+) -> pd.DataFrame:
+    """Averages of a run at other temperatures, by the multistate Bennett acceptance ratio over all of its rungs.
+
+    A draw at any rung counts at temperature T with the weight exp(-U/T) / Σ_k N_k exp(f_k - u_k), u_k the reduced
+    potential of rung k and f_k its free energy, which the draws determine. With one temperature this is plain
+    reweighting, good for temperatures near by. Errors are those of a jackknife: a twentieth of the run is left out in
+    turn and all is computed anew, so that correlations of rows count as long as they are shorter than such a part.
+
+    Reference: M. Shirts, J. Chodera, J. Chem. Phys. 129, 124105 (2008). The free energies are solved by pymbar.
+
+    Args:
+        run: The run, or its folder; on all of the data at each step, or with `full_every`.
+        temperatures: T of the target exp(-U/T). Default: None, those of the ladder and two between each two of them; of
+            a run at one temperature five from 0.8 to 1.25 times its own.
+        observables: Columns of `run.csv`. Default: potential (at likelihood weight 1) and loss.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        thin: Every how many rows are kept. Default: 1.
+
+    Returns:
+        Columns `temperature, observable, mean, error, effective_rows`. The observable `log_partition` is ln Z(T) less
+        that of the run's own target. `effective_rows` is (Σw)²/Σw², without regard to correlations: a mean that rests
+        on a few rows is none.
+
+    Raises:
+        InputError: The energies are those of mini-batches, the run has a bias, pymbar is missing, or no rows are left.
+    """
+    import pandas as pd
+
+    run = as_run(run)
+    rows = kept_rows(run, burnin, thin, rung=None)
+    names = list(observables)
+    for name in names:
+        if name not in rows.columns:
+            raise InputError(f"The run has no column '{name}'.{nearest(name, rows.columns)}")
+    rows = _exact(run, rows)
+    sampled = sampled_energies(run, rows)
+    chosen = _temperatures(sampled) if temperatures is None else np.asarray(list(temperatures), np.float64)
+    if not (len(chosen) and (chosen > 0).all() and np.isfinite(chosen).all()):
+        raise InputError("temperatures must be above 0.", temperatures)
+    own = {name: _by_rung(rows, name) for name in names}
+    if "potential" in own:
+        own["potential"] = sampled.likelihood + sampled.penalty
+    lines = []
+    for number, (means, errors, effective) in enumerate(_jackknife(sampled, chosen, own)):
+        for name, mean, error in zip([*names, "log_partition"], means, errors, strict=True):
+            line = {"temperature": chosen[number], "observable": name, "mean": mean, "error": error}
+            lines.append(line | {"effective_rows": effective})
+    return pd.DataFrame(lines)
+
+
+def sampled_energies(run: Run, rows: pd.DataFrame) -> Sampled:
+    """The energies of the rows of a run, taken apart into likelihood and prior."""
+    penalty = -_by_rung(rows, "log_prior")
+    potential = _by_rung(rows, "potential")
+    if "rung" in rows.columns:
+        ladder = run.ladder.sort_values("rung")
+        beta, weight = 1.0 / ladder["temperature"].to_numpy(), ladder["likelihood_weight"].to_numpy()
+    else:
+        beta, weight = 1.0 / rows["temperature"].to_numpy()[:1], np.ones(1)
+    tempered = weight[:, None, None] * np.ones_like(potential)
+    scaled = potential - penalty
+    with np.errstate(divide="ignore", invalid="ignore"):
+        likelihood = np.where(tempered > 0, scaled / tempered, np.nan)
+    if (weight == 0).any():
+        # Where the likelihood does not count it is known from the mean loss, times what it is elsewhere.
+        loss = _by_rung(rows, "loss")
+        scale = np.nanmedian(likelihood / loss)
+        likelihood = np.where(tempered > 0, likelihood, scale * loss)
+    return Sampled(likelihood, penalty, beta, weight)
+
+
+def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+    """Free energies f_k = -ln Z_k of K states from draws of each, that of the first being 0.
+
+    Args:
+        reduced: Reduced potential of each draw in each state, `(K, N)`.
+        counts: Draws of each state, in the order of the columns, `(K,)`.
+        start: Where to start. Default: None, zeros.
+
+    Raises:
+        InputError: pymbar is not installed.
+    """
+    if len(counts) == 1:
+        return np.zeros(1)
+    from tati_re.evidence.estimators import load_pymbar
+
+    pymbar = load_pymbar()
+    logger = logging.getLogger("pymbar")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it speaks of accelerators that nobody asked for
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            protocol = ({"method": "hybr"},) if start is not None else "default"
+            solver = pymbar.MBAR(reduced, counts, initial_f_k=start, solver_protocol=protocol)
+    finally:
+        logger.setLevel(level)
+    free = np.asarray(solver.f_k, np.float64)
+    return free - free[0]
+
+
+def _jackknife(sampled: Sampled, temperatures: np.ndarray, own: dict[str, np.ndarray]):
+    """For each temperature the estimates of all draws, their errors, and the effective number of rows."""
+    rungs, walkers, draws = sampled.likelihood.shape
+    stride = max(1, -(-rungs * walkers * draws // _MOST))
+    sampled = sampled._replace(likelihood=sampled.likelihood[:, :, ::stride], penalty=sampled.penalty[:, :, ::stride])
+    own = {name: values[:, :, ::stride] for name, values in own.items()}
+    draws = sampled.likelihood.shape[2]
+    blocks = min(BLOCKS, draws)
+    if blocks < 2:
+        raise InputError("Too few rows to reweight.", f"{draws} a walker", "at least 2")
+    part = np.arange(draws) * blocks // draws
+    whole, effective, free = _estimates(sampled, temperatures, own, slice(None), None)
+    without = np.array([_estimates(sampled, temperatures, own, part != k, free)[0] for k in range(blocks)])
+    errors = np.sqrt((blocks - 1) / blocks * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+    return zip(whole, errors, effective, strict=True)
+
+
+def _estimates(sampled: Sampled, temperatures: np.ndarray, own: dict[str, np.ndarray], chosen, start):
+    likelihood, penalty = sampled.likelihood[:, :, chosen], sampled.penalty[:, :, chosen]
+    counts = np.full(len(likelihood), likelihood[0].size)
+    flat, prior = likelihood.ravel(), penalty.ravel()
+    beta, weight = sampled.inverse_temperatures[:, None], sampled.likelihood_weights[:, None]
+    reduced = beta * (weight * flat + prior)
+    free = mbar_free_energies(reduced, counts, start)
+    mixture = _log_sum(free[:, None] - reduced + np.log(counts)[:, None])
+    target = sampled.inverse_temperatures[0] * (flat + prior)
+    reference = _log_sum(-target - mixture)
+    values = [series[:, :, chosen].ravel() for series in own.values()]
+    found, effective = [], []
+    for temperature in temperatures:
+        logs = -(flat + prior) / temperature - mixture
+        shares = np.exp(logs - logs.max())
+        total = shares.sum()
+        found.append([*(float(shares @ value / total) for value in values), _log_sum(logs) - reference])
+        effective.append(float(total**2 / (shares @ shares)))
+    return np.array(found, dtype=np.float64), effective, free
+
+
+def _log_sum(logs: np.ndarray):
+    top = logs.max(axis=0)
+    return np.log(np.exp(logs - top).sum(axis=0)) + top
+
+
+def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
+    if "rung" not in rows.columns:
+        return chains_of(rows, column, -1)[None]
+    parts = [chains_of(part, column, -1) for _, part in rows.groupby("rung")]
+    shortest = min(part.shape[1] for part in parts)
+    return np.stack([part[:, :shortest] for part in parts])
+
+
+def _exact(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with energies on all data; refuses those of mini-batches, whose noise enters the weights exponentially."""
+    if "weight" in rows.columns:
+        raise InputError(
+            "reweighting does not know the bias or the visits of this run.", "a column weight", "averages, which use it"
+        )
+    if "full_potential" in rows.columns:
+        rows = rows.dropna(subset=["full_potential"])
+        return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])
+    batch = run.manifest.get("options", {}).get("batch_size")
+    if batch not in (None, run.manifest.get("dataset", {}).get("num_examples")):
+        raise InputError(
+            "reweighting needs energies of all data: the noise of mini-batches enters weights exponentially.",
+            f"batch_size {batch}",
+            "a run on all data, or with full_every",
+        )
+    return rows
+
+
+def _temperatures(sampled: Sampled) -> np.ndarray:
+    own = 1.0 / sampled.inverse_temperatures
+    if len(own) == 1 or np.ptp(own) == 0:
+        return own[0] * np.geomspace(0.8, 1.25, 5)
+    own = np.sort(own)
+    between = [np.geomspace(low, high, 4)[:-1] for low, high in pairwise(own)]
+    return np.concatenate([*between, own[-1:]])
