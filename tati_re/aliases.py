@@ -160,6 +160,9 @@ def _analysis(instead: str) -> Translation:
     return _refused("it belongs to the analysis of a run", instead)
 
 
+_MAP = "tati-analyse RUN --what diffusion_map"
+
+
 def _table() -> dict[str, Alias]:
     def alias(group: str, instead: str, translate: Translation, new: tuple = (), many: bool = False) -> Alias:
         return Alias(new, translate, instead, group, many)
@@ -248,9 +251,11 @@ def _table() -> dict[str, Alias]:
         ),
         "sigma": alias("sampler", "covariance_window of CCAdL", _refused_noise),
         "sigmaA": alias("sampler", "covariance_window of CCAdL", _refused_noise),
-        "diffusion_map_method": alias("analysis", "tati-analyse", _analysis("tati-analyse, in the folder of the run")),
-        "number_of_eigenvalues": alias("analysis", "tati-analyse", _analysis("tati-analyse, in the folder of the run")),
-        "use_reweighting": alias("analysis", "tati-analyse", _analysis("tati-analyse, in the folder of the run")),
+        "diffusion_map_method": alias("analysis", _MAP, _analysis(_MAP)),
+        "number_of_eigenvalues": alias(
+            "analysis", f"{_MAP} --num-eigenvectors", _analysis(f"{_MAP} --num-eigenvectors")
+        ),
+        "use_reweighting": alias("analysis", f"{_MAP} --target-measure", _analysis(f"{_MAP} --target-measure")),
     }
 
 

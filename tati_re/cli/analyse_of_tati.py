@@ -18,9 +18,9 @@ INSTEAD = {
     "covariance_per_walker": "tati-analyse RUN --what covariance --by walker",
     "integrated_autocorrelation_time_covariance": "tati-analyse RUN --what covariance",
     "integrated_autocorrelation_time_covariance_per_walker": "tati-analyse RUN --what covariance --by walker",
-    "diffusion_map": "the modules of tati-analyse --help",
-    "free_energy_levelsets": "the modules of tati-analyse --help",
-    "free_energy_histograms": "the modules of tati-analyse --help",
+    "diffusion_map": "tati-analyse RUN --what diffusion_map",
+    "free_energy_levelsets": "tati-analyse RUN --what free_energy --along diffusion:1",
+    "free_energy_histograms": "tati-analyse RUN --what free_energy --along diffusion:1",
 }
 """Modules of TATi that need more than a CSV file, and what does their work."""
 
