@@ -52,7 +52,7 @@ def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "cs
 
 
 def to_arviz(run: Run | str | os.PathLike[str], burnin: int | None = None, thin: int = 1) -> Any:
-    """Returns a run as ArviZ has it: an `xarray.DataTree` with walkers as chains.
+    """Returns a run as ArviZ has it: an `xarray.DataTree` with walkers as chains (InferenceData).
 
     `posterior` holds the stored positions, each tensor of the model in its shape (or the projections that were
     stored), `sample_stats` the columns of `run.csv`. Both have the coordinate `step`: they may be recorded at
@@ -108,7 +108,7 @@ def to_arviz(run: Run | str | os.PathLike[str], burnin: int | None = None, thin:
 def write_arviz(
     run: Run | str | os.PathLike[str], path: str | os.PathLike[str], burnin: int | None = None, thin: int = 1
 ) -> Path:
-    """Writes a run as a NetCDF file that `arviz.from_netcdf` opens.
+    """Writes a run as a NetCDF file that `xarray.open_datatree` opens, and ArviZ' functions take.
 
     Args:
         run: The run, or its folder.
