@@ -13,17 +13,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tati_re.evidence.methods import log_evidence, log_evidences
+    from tati_re.evidence.methods import estimated, log_evidence, log_evidences, sample_energies
     from tati_re.evidence.result import Evidence, Evidences, bayes_factors
 
-__all__ = ["Evidence", "Evidences", "bayes_factors", "log_evidence", "log_evidences"]
+__all__ = [
+    "Evidence",
+    "Evidences",
+    "bayes_factors",
+    "estimated",
+    "log_evidence",
+    "log_evidences",
+    "sample_energies",
+]
 
 _HOME = {
     "Evidence": "result",
     "Evidences": "result",
     "bayes_factors": "result",
+    "estimated": "methods",
     "log_evidence": "methods",
     "log_evidences": "methods",
+    "sample_energies": "methods",
 }
 
 

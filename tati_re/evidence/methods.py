@@ -18,13 +18,21 @@ from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.quadratic import Springs
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.evidence.smc import cooled
+from tati_re.exchange.replicas import rung_fields
 from tati_re.exchange.starts import descended
 from tati_re.models.inspect import output_shape_of
 from tati_re.options import Options, make_options
 from tati_re.posterior.priors import Box
+from tati_re.samplers.choosing import unused_options
 from tati_re.samplers.protocol import groups_of
 
 METHODS = tuple(NAMES)
+_UNUSED = (
+    *("record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
+    *("step_schedule", "temperature_schedule", "control_variate", "exchange", "swap_rule", "swap_schedule"),
+    *("exchange_every", "adapt_ladder", "replica_start", "batch_sampling", "walker_batches"),
+)
+"""Options of runs that mean nothing here."""
 _WALKERS = 4
 _TARGET_ACCEPTANCE = 0.8
 _OBJECTS = ("sampler", "prior", "loss")
@@ -68,9 +76,8 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
         >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1)
         >>> print(tati_re.evidence.log_evidence(sim).summary())
     """
-    methods = None if method is None else [method]
-    chosen = _options(sim, methods, options)
-    return log_evidences(sim, chosen.method[:1], **options)[0]
+    first = [method] if method is not None else _options(sim, None, options).method[:1]
+    return log_evidences(sim, first, **options)[0]
 
 
 def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> Evidences:
@@ -84,13 +91,24 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
     Returns:
         The estimates, with `table`, `disagreements` and `summary()`.
     """
+    work = _work(sim, methods, options)
+    return Evidences([work.by(name) for name in dict.fromkeys(work.options.method)])
+
+
+def sample_energies(sim, **options: Any) -> Energies:
+    """Energies at the points of `evidence_grid` from the prior to the posterior, for :func:`estimated`.
+
+    Args:
+        sim: As for :func:`log_evidence`.
+        **options: As for :func:`log_evidence`.
+    """
+    return _work(sim, None, options).from_prior()[0]
+
+
+def _work(sim, methods: Sequence[str] | None, options: dict[str, Any]) -> _Work:
     chosen = _options(sim, methods, options)
-    objects = {
-        **sim._objects,
-        **{name: options[name] for name in ("sampler", "prior", "loss") if _object(options, name)},
-    }
-    work = _Work(sim, chosen, objects)
-    return Evidences([work.by(name) for name in dict.fromkeys(chosen.method)])
+    given = {name: options[name] for name in _OBJECTS if _object(options, name)}
+    return _Work(sim, chosen, {**sim._objects, **given})
 
 
 def estimated(energies: Energies, method: str, grid: Grid | None = None) -> Evidence:
@@ -120,7 +138,7 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
     said = []
     if abs(found.bias) > found.error:
         said.append(
-            f"The trapezoid is off by about {-found.bias:+.2g} between its points, more than its error: evidence_grid "
+            f"The trapezoid is off by about {found.bias:+.2g} between its points, more than its error: evidence_grid "
             "corrected_trapezoid or gauss_legendre."
         )
     if "effective_fraction" in found.curve and (least := found.curve["effective_fraction"].min()) < 0.02:
@@ -198,6 +216,8 @@ class _Work:
         self.execution = self.system.execution(options)
         check(sim, options, objects, self.potential(1))
         self.sampler = self._sampler()
+        if unused := [*(name for name in _UNUSED if name in options.explicit), *unused_options(options, self.sampler)]:
+            self.progress.message(f"Not used for the evidence: {', '.join(dict.fromkeys(unused))}.")
         self._from_prior: tuple[Energies, float] | None = None
 
     def potential(self, copies: int):
@@ -213,7 +233,7 @@ class _Work:
         if "walls" not in options.explicit:
             changed["walls"] = "reflect"
         sampler = sampler_of(self.sim, make_options(options, **changed), objects)
-        adapts = getattr(sampler, "adapts", False)
+        adapts = getattr(sampler, "adapts", False) or rung_fields(sampler)
         if groups_of(sampler)[0] > 1 or adapts or getattr(sampler, "label_names", ()):
             raise InputError(
                 "sampler: the points of a path need one that moves each walker by a fixed law.",

@@ -102,8 +102,8 @@ class Evidences(Sequence):
                 times = f"{apart / error:.1f} standard errors" if error > 0 else "and no error is known"
                 found.append(
                     f"{NAMES[one.method]} and {NAMES[other.method]} disagree: {one.log_z:.6g} and {other.log_z:.6g} "
-                    f"are {apart:.3g} apart, {times}: at least one of them has not come to equilibrium, or its points are "
-                    "too far apart."
+                    f"are {apart:.3g} apart, {times}: at least one of them has not come to equilibrium, or its points "
+                    "are too far apart."
                 )
         return found
 

@@ -47,9 +47,9 @@ def cooled(
     """Adaptive sequential Monte Carlo along a path.
 
     Rule, from independent draws of the reference: the next λ is where the effective part of the poorest population
-    falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share of Z; each population is resampled by itself
-    and its members moved while the step size is tuned, and by `num_moves` steps more. Choosing λ and step
-    sizes from the members leaves a bias of order 1/members.
+    falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share of Z; each population is resampled by
+    itself and its members moved while the step size is tuned, and by `num_moves` steps more. Choosing λ and step sizes
+    from the members leaves a bias of order 1/members.
 
     Args:
         potential_of: The path's potential for a number of walkers.

@@ -1,0 +1,139 @@
+"""`tati-evidence`: log Z of a model by one method or several, or of several models side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tati_re.cli.arguments import command, free_folder, make_parser, remove_if_empty
+from tati_re.cli.run import with_config
+from tati_re.errors import InputError
+from tati_re.options import EVIDENCE, OPTIONS, Options, to_toml
+
+LEFT_OUT = (
+    *("resume", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
+    *("checkpoint_seconds", "temperature", "inverse_temperature", "step_schedule", "schedule_delay", "schedule_power"),
+    *("cycle_steps", "exploration_fraction", "temperature_schedule", "temperature_start", "control_variate"),
+    *("control_variate_every", "covariance_blending", "covariance_after_steps", "ensemble_scheme", "batch_size"),
+    *("batch_sampling", "walker_batches", "step_size_tuning"),
+)
+"""Options of these groups that do not belong to an evidence."""
+
+
+def _models(typed: dict[str, Any]) -> dict[str, Options]:
+    """The options of each model, by the name of its file."""
+    files = typed.pop("compare", None)
+    if files is None:
+        return {"": with_config(typed)}
+    if "config" in typed:
+        raise InputError("--compare and --config both name files of options.", expected="one of the two")
+    if len(files) < 2:
+        raise InputError("--compare needs several models.", " ".join(files), "two TOML files or more")
+    stems = [Path(file).stem for file in files]
+    names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
+    if len(set(names)) < len(names):
+        raise InputError("--compare: a file is named twice.", " ".join(files), "different files")
+    return {name: with_config({**typed, "config": file}) for name, file in zip(names, files, strict=True)}
+
+
+def _check(models: dict[str, Options]) -> None:
+    for name, options in models.items():
+        if options.data is None:
+            raise InputError(f"{f'{name}: ' * bool(name)}--data is missing.", expected=OPTIONS["data"].description)
+    if len({str(options.data) for options in models.values()}) > 1:
+        raise InputError(
+            "--compare: the models have different data, on which evidences do not compare.",
+            " and ".join(str(options.data) for options in models.values()),
+            "one data set",
+        )
+    if len({tuple(options.method) for options in models.values()}) > 1:
+        raise InputError("--compare: the models have different methods.", expected="--method, which goes for all")
+
+
+def _report(models: dict[str, Options], folder: Path) -> str:
+    """Estimates all models, writes tables and the figure, and returns what is printed."""
+    import pandas as pd
+
+    from tati_re.engine.storage import storing
+    from tati_re.evidence import bayes_factors, log_evidences
+    from tati_re.plotting.evidence import plot_evidence
+    from tati_re.simulation import Simulation
+
+    found, lines, tables = {}, [], []
+    for name, options in models.items():
+        found[name] = log_evidences(Simulation.from_options(options))
+        tables.append(found[name].table.assign(model=name or "model"))
+        lines += [*([f"{name}:"] if name else []), found[name].summary()]
+    if len(models) > 1:
+        factors = []
+        for method in next(iter(models.values())).method:
+            table = bayes_factors({name: estimates[method] for name, estimates in found.items()})
+            factors.append(table.assign(method=method))
+            lines += ["", f"log Bayes factors by {method.replace('_', ' ')}, the best model first:"]
+            for row in table.to_dict("records"):
+                factor = f"{row['log_bayes_factor']:,.2f} ± {row['factor_error']:.2f}"
+                lines.append(f"  {row['model']}  {factor}  probability {row['probability']:.3g}")
+    with storing(folder):
+        pd.concat(tables).to_csv(folder / "evidence.csv", index=False)
+        if len(models) > 1:
+            pd.concat(factors).to_csv(folder / "bayes_factors.csv", index=False)
+        for name, estimates in found.items():
+            head = f"{name.replace('/', '_')}-" * bool(name)
+            (folder / f"{head}options.toml").write_text(to_toml(models[name], EVIDENCE), encoding="utf-8")
+            for each in estimates:
+                each.curve.to_csv(folder / f"{head}{each.method}.csv", index=False)
+    flat = [(name, each) for name, estimates in found.items() for each in estimates]
+    labels = [f"{name} {each.method}".strip().replace("_", " ") for name, each in flat]
+    plot_evidence([each for _, each in flat], folder / "evidence.png", labels)
+    return "\n".join([*lines, f"tables and figure: {folder}"])
+
+
+def _body(argv: list[str]) -> None:
+    description = "Estimate log Z of a model, or compare models (--compare a.toml b.toml)."
+    parser = make_parser("tati-evidence", description, EVIDENCE, LEFT_OUT)
+    text = "TOML files of options, a model each on the same data; flags go before all of them"
+    parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
+    typed = parser.parse(argv)
+    wants_config = typed.pop("print_config", False)
+    models = _models(typed)
+    if wants_config:
+        print("\n".join(to_toml(options, EVIDENCE) for options in models.values()), end="")
+        return
+    _check(models)
+    first = next(iter(models.values()))
+    made = None
+    if first.output is None:
+        folder = made = free_folder("evidence")
+    else:
+        folder = Path(first.output)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not first.overwrite:
+            raise InputError("--output is not empty.", folder, "a new folder, or --overwrite")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--output cannot be made: {error.strerror}.", folder, "a folder") from None
+    try:
+        said = _report(models, folder)
+    finally:
+        if made is not None:
+            remove_if_empty(made)
+    if first.verbose > 0:
+        print(said)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-evidence`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

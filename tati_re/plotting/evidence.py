@@ -1,0 +1,69 @@
+"""What was integrated to log Z, and what several methods found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tati_re.evidence.result import Evidence
+
+POWER = 5.0
+
+
+def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str] | None = None) -> Figure:
+    """Draws the curve behind each estimate, and the estimates side by side.
+
+    Left, against t with λ = t⁵: for integrals the integrand in t, <log(f/q)> dλ/dt, whose area is log Z; for others
+    what each step adds to log Z, per unit of t. Right: log Z with one standard error.
+
+    Args:
+        estimates: Of one model or of several.
+        path: File ending in `.png`. Default: none.
+        labels: One for each estimate. Default: the methods.
+
+    Returns:
+        The figure.
+    """
+    from tati_re.evidence.result import NAMES
+
+    labels = [NAMES[each.method] for each in estimates] if labels is None else list(labels)
+    rows = len(estimates)
+    figure = new_figure(8.6, max(3.2, 0.34 * rows + 2.2))
+    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.6, 1]})
+    for number, (each, label) in enumerate(zip(estimates, labels, strict=True)):
+        color = COLORS[number % len(COLORS)]
+        curve = each.curve
+        if "weight" in curve:
+            counted = curve[curve["weight"] > 0]
+            t = counted["path"].to_numpy() ** (1 / POWER)
+            slope = POWER * t ** (POWER - 1)
+            left.errorbar(
+                t, counted["mean"] * slope, counted["error"] * slope, fmt="o-", color=color, markersize=3, linewidth=1
+            )
+        elif "next" in curve:
+            edges = np.append(curve["path"].to_numpy(), curve["next"].to_numpy()[-1]) ** (1 / POWER)
+            left.stairs(curve["log_ratio"].to_numpy() / np.diff(edges), edges, color=color, linewidth=1)
+        else:
+            t = curve["path"].to_numpy() ** (1 / POWER)
+            left.stairs(np.diff(curve["log_z"].to_numpy()) / np.diff(t), t, color=color, linewidth=1)
+        place = rows - 1 - number
+        right.errorbar(each.log_z, place, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2, label=label)
+    left.axhline(0, color=GREY, linewidth=0.6)
+    left.set_xlabel("t, λ = t⁵: 0 the reference, 1 the posterior")
+    left.set_ylabel("d log Z / dt, nats")
+    right.set_yticks(range(rows), labels[::-1])
+    right.set_ylim(-0.6, rows - 0.4)
+    right.set_xlabel("log Z, nats")
+    right.ticklabel_format(axis="x", useOffset=False)
+    right.locator_params(axis="x", nbins=4)
+    for axes in (left, right):
+        plain(axes)
+    save(figure, path)
+    return figure
