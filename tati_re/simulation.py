@@ -11,9 +11,11 @@ from tati_re import aliases
 from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
 from tati_re.batch_norm import check_model
 from tati_re.current_batch import CurrentDataset
+from tati_re.data.packing import as_packed
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
 from tati_re.engine.run import Run
 from tati_re.errors import InputError, nearest
+from tati_re.html import simulation_html
 from tati_re.models.backend import set_threads, tf
 from tati_re.models.build import activation_names
 from tati_re.models.inspect import input_shape_of
@@ -99,6 +101,9 @@ class Simulation:
         self._predictors: dict = {}
         self._forget()
         self._dataset = CurrentDataset.of(self._system.dataset, self._rows)
+
+    def _repr_html_(self) -> str:
+        return simulation_html(self)
 
     # Parameters and momenta
 
@@ -300,7 +305,7 @@ class Simulation:
     def _engine(self) -> Evaluator:
         if self._evaluator is None:
             # One evaluation at a time gains from XLA only where many small operations are fused.
-            xla = self.options.execution in ("auto", "xla") and self._system.flat.vectorizable
+            xla = self._system.execution(self.options) == "xla" and self._system.flat.vectorizable
             training = self.options.batch_norm == "batch"
             if training:
                 check_model(self._system.flat)
@@ -351,7 +356,7 @@ class Simulation:
         """The model's outputs, `(n, ...)`, or `(walkers, n, ...)` for several walkers.
 
         Args:
-            inputs: As in the data set, before scaling, `(n, ...)`.
+            inputs: As in the data set, before scaling, `(n, ...)`; several by name or in their order.
             parameters: `(parameters,)`. Default: those of the walkers.
             walker_index: Which walker. Default: all.
         """
@@ -362,7 +367,9 @@ class Simulation:
         if parameters.shape != self._position.shape[1:]:
             raise InputError("parameters: wrong shape.", received=parameters.shape, expected=self._position.shape[1:])
         parameters = parameters.astype(self._position.dtype)
-        inputs = fit_inputs(self.dataset.prepare(np.asarray(inputs)), input_shape_of(self._system.model)[1:])
+        inputs = fit_inputs(
+            self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self._system.model)[1:]
+        )
         if "outputs" not in self._predictors:
             system, potential = self._system, self._engine().potential
 

@@ -35,6 +35,13 @@ def summarize(run: Run) -> str:
     Returns:
         Lines of plain text, at most 110 characters wide but for long paths.
     """
+    notes, lines = summary_lines(run)
+    warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]
+    return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
+
+
+def summary_lines(run: Run) -> tuple[list[str], list[tuple[str, str]]]:
+    """The warnings of a run, and pairs of label and value, of which `summarize` makes a page."""
     manifest, rows = run.manifest, run.run_info
     lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows)]
     if rows.empty:
@@ -51,8 +58,7 @@ def summarize(run: Run) -> str:
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
-    warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]
-    return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
+    return notes, lines
 
 
 def at_target(rows: pd.DataFrame) -> pd.DataFrame:

@@ -98,6 +98,45 @@ class PlainProgress:
         self._next = self._clock() + self.seconds
 
 
+class NotebookProgress(PlainProgress):
+    """One line below the cell that is written over twice a second; sentences stay above it.
+
+    Args:
+        stream: The cell's output. Default: standard output.
+        seconds: Least time between two states. Default: 0.5.
+        clock: Returns seconds. Default: `time.monotonic`.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        seconds: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(stream, seconds, clock)
+        self._width = 0
+
+    def message(self, text: str) -> None:
+        self._end_line()
+        super().message(text)
+
+    def stop(self) -> None:
+        super().stop()
+        self._end_line()
+
+    def _print_waiting(self) -> None:
+        # A shorter state must cover the end of a longer one.
+        line = self._waiting or ""
+        print("\r" + line.ljust(self._width), end="", file=self.stream, flush=True)
+        self._width, self._waiting = len(line), None
+        self._next = self._clock() + self.seconds
+
+    def _end_line(self) -> None:
+        if self._width:
+            print(file=self.stream, flush=True)
+            self._width = 0
+
+
 class RichProgress:
     """A bar on a terminal: title, bar, step, walkers, potential, temperature, steps a second, time left.
 
@@ -152,7 +191,8 @@ def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
     """Returns the progress that fits where it is shown.
 
     Args:
-        verbose: 0 for silence, 1 for a bar on a terminal and plain lines elsewhere, 2 for plain lines. Default: 1.
+        verbose: 0 for silence, 1 for a bar on a terminal, a line below the cell of a notebook and plain lines
+            elsewhere, 2 for plain lines. Default: 1.
         stream: Where it goes. Default: standard output.
     """
     stream = stream or sys.stdout
@@ -160,6 +200,8 @@ def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
         return NullProgress()
     if verbose == 1 and stream.isatty() and os.environ.get("TERM") != "dumb":
         return RichProgress(stream)
+    if verbose == 1 and type(stream).__module__.split(".")[0] in ("ipykernel", "google"):
+        return NotebookProgress(stream)
     return PlainProgress(stream)
 
 

@@ -66,6 +66,11 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({os.fspath(self.folder)!r})"
 
+    def _repr_html_(self) -> str:
+        from tati_re.html import run_html
+
+        return run_html(self)
+
     @property
     def manifest(self) -> dict[str, Any]:
         """Options, versions, parameters and choices of the run."""

@@ -1,0 +1,51 @@
+"""Small tables for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tati_re.engine.run import Run
+    from tati_re.simulation import Simulation
+
+
+def html_table(title: str, lines: Iterable[tuple[str, str]], notes: Iterable[str] = ()) -> str:
+    """Returns a table of labels and values under a title, with warnings above it, all text escaped."""
+    rows = "".join(
+        f'<tr><th style="text-align:left">{escape(label)}</th><td style="text-align:left">{escape(value)}</td></tr>'
+        for label, value in lines
+        if label or value
+    )
+    said = "".join(f"<p><b>Warning:</b> {escape(note)}</p>" for note in notes)
+    return f"<div><b>{escape(title)}</b>{said}<table>{rows}</table></div>"
+
+
+def simulation_html(sim: Simulation) -> str:
+    """What a Simulation is made of; nothing is evaluated for it."""
+    options, flat, dataset = sim.options, sim._system.flat, sim.dataset
+    tensors = [
+        f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)
+    ]
+    shown = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]
+    batch = "all examples" if options.batch_size is None else f"mini-batches of {options.batch_size}"
+    lines = [
+        ("parameters", f"{flat.num_parameters:,}: {', '.join(shown)}"),
+        ("walkers", str(options.num_walkers)),
+        ("data", f"{dataset.name}, {dataset.num_examples:,} examples ({dataset.task}), {batch}"),
+        ("potential", f"{options.potential}, temperature {options.kT:g}"),
+        (
+            "sampler",
+            f"{options.sampler if 'sampler' not in sim._objects else 'an object'}, step_size {options.step_size:g}",
+        ),
+    ]
+    return html_table("Simulation", lines)
+
+
+def run_html(run: Run) -> str:
+    """What a run says of itself, as `run.summary()`."""
+    from tati_re.analysis.summary import summary_lines
+
+    notes, lines = summary_lines(run)
+    return html_table(f"Run {run.folder.name}", lines, notes)

@@ -1,0 +1,84 @@
+"""Notebooks: their code runs from top to bottom, and simulations, runs and progress show themselves."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+from tati_re import Simulation
+from tati_re.engine.progress import NotebookProgress, make_progress
+from tati_re.html import html_table
+
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "first_steps.ipynb"
+
+
+@pytest.fixture(autouse=True)
+def without_a_screen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")
+    yield
+    import matplotlib.pyplot as plt
+
+    plt.close("all")
+
+
+def test_the_notebook_runs_and_its_band_is_wide_where_there_are_no_data(capsys):
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    assert notebook["nbformat"] == 4 and len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    names: dict = {"__name__": "__main__"}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [] and cell["execution_count"] is None
+            text = "".join(cell["source"]).replace("num_steps=20_000", "num_steps=8_000").replace("4_000", "2_000")
+            text = text.replace("seed=1\n", "seed=1, execution='graph'\n")
+            exec(compile(text, NOTEBOOK.name, "exec"), names)
+    width = (names["high"] - names["low"]).ravel()
+    grid = names["grid"][:, 0]
+    inside, gap, outside = np.abs(grid + 0.6) < 0.1, np.abs(grid - 0.05) < 0.1, np.abs(grid) > 1.2
+    assert width[inside].mean() < 0.2 < width[outside].mean()
+    assert width[inside].mean() < width[gap].mean()
+    assert "BAOAB and other methods with momenta are stable below" in capsys.readouterr().out
+
+
+def test_simulations_and_runs_show_themselves():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    sim = Simulation(data=(x, (x[:, 0] > 0).astype(int)), hidden=[3], num_walkers=2, verbose=0, execution="graph")
+    text = sim._repr_html_()
+    assert "<b>Simulation</b>" in text and "17: dense/kernel 2×3, dense/bias 3" in text
+    assert "20 examples (classification), all examples" in text
+    run = sim.sample(num_steps=4, record_every=1, step_size=0.01)
+    text = run._repr_html_()
+    assert "kinetic temperature" in text and "<table>" in text and "Warning:" in text
+    assert html_table("<a>", [("b&c", "<d>")], ["1 < 2"]).count("<a>") == 0
+
+
+class Cell(io.StringIO):
+    """Standard output in a notebook."""
+
+
+def test_progress_writes_over_one_line_below_the_cell():
+    Cell.__module__ = "ipykernel.iostream"
+    cell = Cell()
+    progress = make_progress(1, cell)
+    assert isinstance(progress, NotebookProgress)
+    now = iter(np.arange(0.0, 10.0, 0.3))
+    progress._clock = lambda: next(now)
+    progress.message("The start.")
+    progress.start(100, title="BAOAB")
+    for step in (10, 20, 30, 40):
+        progress.update(step, 123.456 if step < 40 else None)
+    progress.message("A sentence.")
+    progress.update(100)
+    progress.stop()
+    progress.stop()
+    lines = cell.getvalue().split("\n")
+    assert lines[0] == "The start."
+    states = lines[1].split("\r")
+    assert states[0] == "" and len(states) == 3 and states[1].startswith("BAOAB  step 20/100")
+    assert len(states[2]) >= len(states[1].rstrip())
+    assert lines[2] == "A sentence." and lines[3].startswith("\rBAOAB  step 100/100") and lines[4:] == [""]
