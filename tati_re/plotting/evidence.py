@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
     """Draws the curve behind each estimate, and the estimates side by side.
 
     Left, against t with λ = t⁵: for integrals the integrand in t, <log(f/q)> dλ/dt, whose area is log Z; for others
-    what each step adds to log Z, per unit of t. Right: log Z with one standard error.
+    what each step adds to log Z, per unit of t. A colour is a method, a line style a model. Right: log Z with one
+    standard error.
 
     Args:
         estimates: Of one model or of several.
@@ -37,24 +39,26 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
     rows = len(estimates)
     figure = new_figure(8.6, max(3.2, 0.34 * rows + 2.2))
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.6, 1]})
-    for number, (each, label) in enumerate(zip(estimates, labels, strict=True)):
-        color = COLORS[number % len(COLORS)]
+    seen: Counter = Counter()
+    for number, each in enumerate(estimates):
+        color = COLORS[list(NAMES).index(each.method)]
+        style = ("-", "--", ":", "-.")[seen[each.method] % 4]
+        seen[each.method] += 1
+        look = {"color": color, "linewidth": 1, "linestyle": style}
         curve = each.curve
         if "weight" in curve:
             counted = curve[curve["weight"] > 0]
             t = counted["path"].to_numpy() ** (1 / POWER)
             slope = POWER * t ** (POWER - 1)
-            left.errorbar(
-                t, counted["mean"] * slope, counted["error"] * slope, fmt="o-", color=color, markersize=3, linewidth=1
-            )
+            left.errorbar(t, counted["mean"] * slope, counted["error"] * slope, marker="o", markersize=3, **look)
         elif "next" in curve:
             edges = np.append(curve["path"].to_numpy(), curve["next"].to_numpy()[-1]) ** (1 / POWER)
-            left.stairs(curve["log_ratio"].to_numpy() / np.diff(edges), edges, color=color, linewidth=1)
+            left.stairs(curve["log_ratio"].to_numpy() / np.diff(edges), edges, baseline=None, **look)
         else:
             t = curve["path"].to_numpy() ** (1 / POWER)
-            left.stairs(np.diff(curve["log_z"].to_numpy()) / np.diff(t), t, color=color, linewidth=1)
+            left.stairs(np.diff(curve["log_z"].to_numpy()) / np.diff(t), t, baseline=None, **look)
         place = rows - 1 - number
-        right.errorbar(each.log_z, place, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2, label=label)
+        right.errorbar(each.log_z, place, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2)
     left.axhline(0, color=GREY, linewidth=0.6)
     left.set_xlabel("t, λ = t⁵: 0 the reference, 1 the posterior")
     left.set_ylabel("d log Z / dt, nats")
