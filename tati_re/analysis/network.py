@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.data.packing import as_packed
 from tati_re.data.preparation import Preparation
 from tati_re.engine import checkpoint
 from tati_re.errors import InputError
@@ -56,6 +57,7 @@ class Network:
         self.preparation = Preparation.from_config(data["preparation"]) if "preparation" in data else None
         standard = None if self.preparation is None else self.preparation.target_standard
         around = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
+        self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
         loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
         self.predictive = Predictive(
             loss, data["task"], num_classes, num_outputs, *around, per_example=_named_loss(loss)
@@ -65,11 +67,15 @@ class Network:
             arrays, _, _ = checkpoint.load(run.folder)
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
 
+    def packed(self, inputs: Any) -> np.ndarray:
+        """Inputs as in the data set in one array, several side by side."""
+        return as_packed(inputs, self._layout)
+
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
         """Inputs as the network takes them, from inputs as in the data set, `(n, ...)`."""
         from tati_re.assembly import fit_inputs
 
-        values = np.asarray(inputs)
+        values = self.packed(inputs)
         values = values[:, None] if values.ndim == 1 else values
         if values.dtype.kind not in "buif" or not np.isfinite(values).all():
             raise InputError("The inputs to predict are not finite numbers.", f"type {values.dtype}", "finite numbers")

@@ -120,7 +120,7 @@ def average(
         if (other.kind, other.num_columns) != (first.kind, first.num_columns):
             received = f"{first.kind} of {first.num_columns} and {other.kind} of {other.num_columns} columns"
             raise InputError("The runs predict different things.", received)
-    inputs = np.asarray(inputs)
+    inputs = sources[0][0].packed(inputs)
     if labels is not None:
         labels = np.asarray(labels)
         if len(labels) != len(inputs):

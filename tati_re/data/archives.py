@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.data.contents import Contents
+from tati_re.data.on_disk import member_of_npz
+from tati_re.data.packing import packed
 from tati_re.errors import InputError, nearest
 
 KERAS = ("mnist", "fashion_mnist", "cifar10")
@@ -19,22 +21,26 @@ KERAS = ("mnist", "fashion_mnist", "cifar10")
 NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with the names of two or four arrays"
 
 
-def read_npz(path: Path, keys: Sequence[str] | None = None, weights: str | None = None) -> Contents:
+def read_npz(
+    path: Path, keys: Sequence[str] | None = None, weights: str | None = None, limit: float | None = None
+) -> Contents:
     """Reads the arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y.
 
     Inputs of type uint8 are images: they stay bytes and get the scale 1/255.
 
     Args:
         path: The file.
-        keys: Names of the arrays of inputs and targets, and perhaps of test inputs and test targets.
+        keys: Names of the arrays of inputs and targets, and perhaps of test inputs and test targets; those of several
+            inputs are joined by `+`, in the order of the model's inputs.
         weights: Name of the array of sample weights of the training part. Default: none.
+        limit: Bytes; larger arrays are kept on the disk. Default: none, all in memory.
 
     Raises:
         InputError: Another kind of file, one with pickled objects, or arrays that are not there.
     """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return _chosen(path, file, keys, weights)
+            return _chosen(path, file, keys, weights, limit)
     except InputError:
         raise
     except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -45,7 +51,7 @@ def read_npz(path: Path, keys: Sequence[str] | None = None, weights: str | None 
         raise InputError(what, str(error).split("\n")[0].rstrip(".") or type(error).__name__) from None
 
 
-def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None) -> Contents:
+def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None, limit: float | None) -> Contents:
     if keys is None:
         keys = ["x_train", "y_train"] if "x_train" in file.files else ["x", "y"]
         if not set(keys) <= set(file.files):
@@ -53,16 +59,34 @@ def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None) -
             raise InputError(f"{path.name} lacks the arrays of a data set.", received, NPZ_KEYS)
         keys += ["x_test", "y_test"] if {"x_test", "y_test"} <= set(file.files) else []
     check_keys(keys, (2, 4))
-    for key in keys:
+    parts = [[key] if key in file.files else key.split("+") for key in keys]
+    for key in [part for several in parts for part in several]:
         if key not in file.files:
             what = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
             raise InputError(what, key, f"one of {', '.join(file.files)}")
     if weights is not None and weights not in file.files:
         what = f"sample_weights: {path.name} has no array '{weights}'.{nearest(weights, file.files)}"
         raise InputError(what, weights, f"one of {', '.join(file.files)}")
-    inputs, targets, *test = (file[key] for key in keys)
-    contents = images(inputs, targets, tuple(test), path.name)
+    if len(parts[0]) > 1:
+        contents = _several(path, file, parts)
+    else:
+        inputs, targets, *test = (_array(path, file, key, limit) for key in keys)
+        contents = images(inputs, targets, tuple(test), path.name)
     return contents if weights is None else replace(contents, weights=file[weights])
+
+
+def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
+    """Several inputs side by side; arrays of bytes among them are images."""
+    both = [packed([file[key] for key in parts[i]], 1 / 255) for i in range(0, len(parts), 2)]
+    if len({layout for _, layout in both}) > 1:
+        raise InputError(f"{path.name}: the test part has other inputs.", "+".join(parts[2]), "those of the training")
+    test = (both[1][0], file[parts[3][0]]) if len(parts) == 4 else ()
+    return Contents(both[0][0], file[parts[1][0]], test, path.name, layout=both[0][1])
+
+
+def _array(path: Path, file, key: str, limit: float | None) -> np.ndarray:
+    kept = member_of_npz(path, f"{key}.npy", limit) if f"{key}.npy" in file.zip.namelist() else None
+    return file[key] if kept is None else kept
 
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tati_re.data.on_disk import concatenated
+from tati_re.data.packing import Layout
 from tati_re.errors import InputError
 
 
@@ -24,6 +26,7 @@ class Contents:
         by_value: Floats that are whole numbers count as integers, since a text file does not tell them apart.
         weights: What each example counts, `(N,)`. Default: 1 for all.
         test_weights: Likewise for the test part.
+        layout: Names and shapes of several inputs that stand side by side; empty for one input.
     """
 
     inputs: np.ndarray
@@ -35,6 +38,7 @@ class Contents:
     by_value: bool = field(default=False)
     weights: np.ndarray | None = None
     test_weights: np.ndarray | None = None
+    layout: Layout = ()
 
 
 def joined(parts: Sequence[Contents]) -> Contents:
@@ -59,8 +63,8 @@ def joined(parts: Sequence[Contents]) -> Contents:
             raise InputError(f"Only one of {first.name} and {other.name} has sample weights.", expected="all or none")
         if bool(other.test) != bool(first.test):
             raise InputError(f"Only one of {first.name} and {other.name} has a test part.", expected="all or none")
-    test = tuple(np.concatenate([part.test[i] for part in parts]) for i in range(len(first.test)))
-    inputs = np.concatenate([part.inputs for part in parts])
+    test = tuple(concatenated([part.test[i] for part in parts]) for i in range(len(first.test)))
+    inputs = concatenated([part.inputs for part in parts])
     targets = np.concatenate([part.targets for part in parts])
     name = f"{first.name} and {len(parts) - 1} more"
     weights = None if first.weights is None else np.concatenate([part.weights for part in parts])

@@ -9,6 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from tati_re.data.labels import kind_of, stored
+from tati_re.data.on_disk import blocks, chosen
+from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
 from tati_re.data.streams import SPLIT, stream
 from tati_re.data.weights import checked_weights
@@ -34,6 +36,7 @@ class Dataset:
         preparation: What happens to inputs and targets before the network sees them. Default: nothing but the scale.
         weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
         test_weights: Likewise for those of the test part, `(M,)`.
+        layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default: one input.
 
     Raises:
         InputError: No examples, unequal lengths, test examples of another shape, an array that is not of numbers, NaN
@@ -55,6 +58,7 @@ class Dataset:
     preparation: Preparation | None = None
     weights: np.ndarray | None = None
     test_weights: np.ndarray | None = None
+    layout: Layout = ()
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -92,6 +96,7 @@ class Dataset:
         num_classes: int | None = None,
         weights: object = None,
         test_weights: object = None,
+        layout: Layout = (),
     ) -> Dataset:
         """Makes a data set and settles what its targets are.
 
@@ -116,6 +121,7 @@ class Dataset:
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
             weights: What each example counts in the loss, `(N,)`. Default: 1 for all.
             test_weights: Likewise for the test part.
+            layout: Names and shapes of several inputs that were packed (:mod:`tati_re.data.packing`).
 
         Returns:
             The data set.
@@ -134,7 +140,7 @@ class Dataset:
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
         labels = [None if t is None else stored(t, kind) for t in (checked.targets, checked.test_targets)]
         parts = (checked.inputs, labels[0], checked.test_inputs, labels[1])
-        counted = {"weights": weights, "test_weights": test_weights}
+        counted = {"weights": weights, "test_weights": test_weights, "layout": layout}
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
@@ -154,7 +160,8 @@ class Dataset:
         order = stream(seed, SPLIT).permutation(self.num_examples) if shuffle else np.arange(self.num_examples)[::-1]
         test[order[:count]] = True
         x, y, w = self.inputs, self.targets, self.weights
-        parts = {"inputs": x[~test], "targets": y[~test], "test_inputs": x[test], "test_targets": y[test]}
+        parts = {"inputs": chosen(x, ~test), "targets": y[~test]}
+        parts |= {"test_inputs": chosen(x, test), "test_targets": y[test]}
         if w is not None:
             parts |= {"weights": w[~test], "test_weights": w[test]}
         return replace(self, **parts)
@@ -207,6 +214,9 @@ class Dataset:
             "input_scale": self.input_scale,
             "feature_names": list(self.feature_names),
             "preparation": None if self.preparation is None else self.preparation.get_config(),
+            **(
+                {"layout": [{"name": name, "shape": list(shape)} for name, shape in self.layout]} if self.layout else {}
+            ),
         }
 
     def fingerprint(self) -> str:
@@ -226,6 +236,8 @@ class Dataset:
                 values = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
                 digest.update(f"{values.dtype.str}{values.shape}".encode())
                 digest.update(values.reshape(-1).view(np.uint8).data)
+        if self.layout:
+            digest.update(repr(self.layout).encode())
         if self.preparation is not None:
             digest.update(self.preparation.fingerprint())
         return digest.hexdigest()
@@ -250,7 +262,7 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
     if inputs.size == 0 or targets.size == 0:
         raise InputError(f"There are no {part}examples.", f"{part}inputs of shape {inputs.shape}", "at least 1 example")
     for kind, values in (("inputs", inputs), ("targets", targets)):
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        if values.dtype.kind == "f" and not all(np.isfinite(block).all() for block in blocks(values)):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
             place = f"{part}{kind}[{', '.join(map(str, index))}]"
             raise InputError(

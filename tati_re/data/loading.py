@@ -33,6 +33,7 @@ def load_data(
     shuffle: bool = True,
     sample_weights: object = None,
     class_weights: object = None,
+    memory_limit: float | None = None,
 ) -> Dataset:
     """Loads a data set.
 
@@ -56,6 +57,8 @@ def load_data(
         sample_weights: What each example counts in the loss: numbers, one for each that is read to train on, or the
             name of a column of a table, or of an array of an NPZ file. Default: those that the data bring, else 1.
         class_weights: One number for each class, or a mapping from classes to numbers. Default: 1 for all.
+        memory_limit: Megabytes; inputs of NPZ and TFRecord files and of a `tf.data.Dataset` that are larger are kept on
+            the disk. Default: none, all in memory.
 
     Returns:
         The data set, with values as they were read; `Dataset.prepared()` is what a network trains on.
@@ -64,7 +67,8 @@ def load_data(
         InputError: Bad data, in one sentence.
     """
     named = sample_weights if isinstance(sample_weights, str) else None
-    reading = Reading(label_columns, input_columns, data_keys, named)
+    limit = None if memory_limit is None else 1e6 * memory_limit
+    reading = Reading(label_columns, input_columns, data_keys, named, limit)
     if named is not None and (not by_name(source) or (isinstance(source, str) and source in (*GENERATORS, *KERAS))):
         raise InputError("sample_weights: only columns of files have names.", named, "numbers, one an example")
     if label_columns is not None and not is_table(source):
@@ -95,6 +99,11 @@ def load_data(
             num_classes=num_classes,
             weights=contents.weights,
             test_weights=contents.test_weights,
+            layout=contents.layout,
+        )
+    if data.layout and (columns is not None or standardize != "none"):
+        raise InputError(
+            "standardize and input_columns belong to data with one input.", f"{len(data.layout)} inputs", "neither"
         )
     if sample_weights is not None or (class_weights is not None and len(class_weights)):
         data = with_weights(data, None if named else sample_weights, class_weights)
@@ -136,6 +145,7 @@ def dataset_from_options(
         shuffle=options.shuffle,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
         class_weights=options.class_weights,
+        memory_limit=options.memory_limit,
     )
 
 

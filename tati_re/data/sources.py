@@ -14,6 +14,7 @@ from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
 from tati_re.data.generators import GENERATORS
+from tati_re.data.packing import Layout, is_several, packed
 from tati_re.data.parquet import read_parquet, read_parquet_names
 from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_table
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
@@ -41,12 +42,14 @@ class Reading:
         input_columns: Inputs of the network in terms of columns, or None.
         data_keys: Names of the arrays of an NPZ file, of the features of a TFRecord file, or None.
         weights: Name of the column of a table or of the array of an NPZ file that holds sample weights, or None.
+        limit: Bytes of inputs that are kept in memory; larger ones are kept on the disk. None: all in memory.
     """
 
     label_columns: Sequence[str] | None = None
     input_columns: Sequence[str] | None = None
     data_keys: Sequence[str] | None = None
     weights: str | None = None
+    limit: float | None = None
 
 
 def read_source(source: object, reading: Reading) -> tuple[Contents, Columns | None]:
@@ -56,7 +59,7 @@ def read_source(source: object, reading: Reading) -> tuple[Contents, Columns | N
     elif by_name(source):
         return _from_files(source, reading)
     elif is_tf_dataset(source):
-        contents = read_tf_dataset(source)
+        contents = read_tf_dataset(source, reading.limit)
     else:
         contents = _from_pair(source)
     return contents, derived(contents, reading)
@@ -85,11 +88,11 @@ def _from_files(source: object, reading: Reading) -> tuple[Contents, Columns | N
             raise InputError(what, ", ".join(reading.data_keys), "label_columns")
         return _from_tables(paths, reading)
     if kinds[0] == ".npz":
-        contents = joined([read_npz(path, reading.data_keys, reading.weights) for path in paths])
+        contents = joined([read_npz(path, reading.data_keys, reading.weights, reading.limit) for path in paths])
     elif reading.weights is not None:
         raise InputError("sample_weights are not read from TFRecord files.", reading.weights, "a .csv or .npz file")
     else:
-        contents = joined([read_tfrecord(path, reading.data_keys) for path in paths])
+        contents = joined([read_tfrecord(path, reading.data_keys, reading.limit) for path in paths])
     return contents, derived(contents, reading)
 
 
@@ -115,9 +118,9 @@ def read_test_part(source: object, training: object, reading: Reading, contents:
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None
-            test = _from_files(source, Reading(reading.label_columns, derived_from, keys, weights))[0]
+            test = _from_files(source, Reading(reading.label_columns, derived_from, keys, weights, reading.limit))[0]
         elif is_tf_dataset(source):
-            test = read_tf_dataset(source)
+            test = read_tf_dataset(source, reading.limit)
         else:
             test = _from_pair(source)
     except InputError as error:
@@ -188,10 +191,21 @@ def _from_pair(source: object) -> Contents:
     if len(source) == 2 and all(isinstance(part, tuple) and len(part) in (2, 3) for part in source):
         train, test = source
         weights, test_weights = (_array(part[2]) if len(part) == 3 else None for part in (train, test))
-        parts = tuple(map(_array, test[:2]))
-        return Contents(*map(_array, train[:2]), parts, weights=weights, test_weights=test_weights)
+        (inputs, layout), (test_inputs, test_layout) = (_inputs(*part[:2]) for part in (train, test))
+        if layout != test_layout:
+            raise InputError("data: the test part has other inputs.", test_layout or "one", layout or "one")
+        parts = (test_inputs, _array(test[1]))
+        counted = {"weights": weights, "test_weights": test_weights}
+        return Contents(inputs, _array(train[1]), parts, layout=layout, **counted)
     weights = _array(source[2]) if len(source) == 3 else None
-    return Contents(*map(_array, source[:2]), weights=weights)
+    inputs, layout = _inputs(*source[:2])
+    return Contents(inputs, _array(source[1]), weights=weights, layout=layout)
+
+
+def _inputs(inputs: object, targets: object) -> tuple[np.ndarray, Layout]:
+    """Inputs in one array, and the layout of several."""
+    count = len(targets) if hasattr(targets, "__len__") else None
+    return packed(inputs) if is_several(inputs, count) else (_array(inputs), ())
 
 
 def _array(values: object) -> np.ndarray:

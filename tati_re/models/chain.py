@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tati_re.models.backend import keras, tf
+from tati_re.models.inputs import layout_of
 from tati_re.models.inspect import acts_alone, input_shape_of
 
 
@@ -106,7 +107,7 @@ def chain_of(
         others: All others. Default: those that are not trainable.
     """
     layers = _row_of(model)
-    if layers is None or not all(acts_alone(layer) for layer in layers):
+    if layers is None or layout_of(model) or not all(acts_alone(layer) for layer in layers):
         return None
     variables = model.trainable_variables if variables is None else variables
     others = model.non_trainable_variables if others is None else others

@@ -12,6 +12,7 @@ from tati_re.models import inspect
 from tati_re.models.backend import keras, tf
 from tati_re.models.fan_in import PartShape, fan_in_plus_one
 from tati_re.models.fixed import fixed_parts
+from tati_re.models.inputs import called
 from tati_re.models.names import described_names, tensor_names
 
 
@@ -23,7 +24,7 @@ class FlatModel:
     whose variables move otherwise (constraints), or whose loss has terms that depend on activations, is refused.
 
     Args:
-        model: A built Keras model with one input and one output, all trainable variables of one type, float32 or
+        model: A built Keras model with one output, all trainable variables of one type, float32 or
             float64 (`tati_re.models.precision.in_precision`).
         fix: Parameters that keep their values, as :func:`tati_re.models.fixed.fixed_parts` takes them. Default: none.
 
@@ -189,7 +190,7 @@ class FlatModel:
         Args:
             weights: Tensors of `shapes`.
             auxiliary: Tensors of the shapes of `self.auxiliary`.
-            x: Inputs, `(n, ...)`.
+            x: Inputs, `(n, ...)`; several stand side by side, `(n, numbers)`.
             training: Act as while training: batch statistics, dropout. Default False.
 
         Returns:
@@ -198,7 +199,7 @@ class FlatModel:
         # Keras' own stateless_call skips what calling a model does: casting its inputs, telling layers that they train.
         variables = [*self.variables, *self.others]
         with keras.StatelessScope(list(zip(variables, [*weights, *auxiliary], strict=True))) as scope:
-            outputs = self.model(x, training=training)
+            outputs = called(self.model, x, training)
         new = [scope.get_current_value(variable) for variable in self.others]
         return outputs, tuple(new)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tati_re.errors import InputError
 from tati_re.models.backend import keras, tf
+from tati_re.models.inputs import called, layout_of
 
 # Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and inputs per walker.
 _VECTORIZABLE = frozenset(
@@ -34,7 +36,7 @@ def refuse_unsupported(model: Any) -> None:
 
     Raises:
         InputError: No weights yet; none that train; constraints; activity regularisers or other losses of layers;
-            layers that keep a state between batches; several inputs or outputs; parameters of several types.
+            layers that keep a state between batches; several outputs; parameters of several types.
     """
     if not model.built or not all(layer.built for layer in layers_of(model)):
         raise InputError(
@@ -45,9 +47,8 @@ def refuse_unsupported(model: Any) -> None:
         raise InputError(
             "The model has no trainable parameters.", model.name, "a model with weights that are trainable"
         )
-    for count, what in ((_count(model, "inputs"), "inputs"), (_count(model, "outputs"), "outputs")):
-        if count > 1:
-            raise InputError(f"The model has several {what}.", count, "one")
+    if _count(model, "outputs") > 1:
+        raise InputError("The model has several outputs.", _count(model, "outputs"), "one")
     for variable in variables:
         if variable.constraint is not None:
             received = f"{type(variable.constraint).__name__} on {variable.path}"
@@ -75,7 +76,7 @@ def _refuse_added_losses(model: Any) -> None:
 
     def run(x: Any) -> Any:
         with keras.StatelessScope(collect_losses=True) as scope:
-            outputs = model(x, training=False)
+            outputs = called(model, x)
         found.extend(scope.losses)
         return outputs
 
@@ -117,7 +118,7 @@ def xla_safe(model: Any) -> bool:
         with tf.GradientTape() as tape:
             tape.watch(weights)
             with keras.StatelessScope(list(zip(model.trainable_variables, weights, strict=True))):
-                total = tf.reduce_sum(model(x, training=False))
+                total = tf.reduce_sum(called(model, x))
         return tape.gradient(total, weights, unconnected_gradients="zero")
 
     try:
@@ -148,20 +149,21 @@ def training_layers(model: Any) -> list[str]:
 
 
 def input_dtype_of(model: Any) -> str | None:
-    """Returns the integer type in which the model says that it takes its inputs, or None if they are floats."""
+    """Returns the integer type in which the model says that it takes its one input, or None if it is of floats, or
+    several are packed."""
     inputs = getattr(model, "inputs", None)
-    dtype = inputs[0].dtype if inputs else "float32"
+    dtype = inputs[0].dtype if inputs and len(inputs) == 1 else "float32"
     return dtype if "int" in dtype else None
 
 
 def input_shape_of(model: Any) -> tuple[int | None, ...]:
-    """Returns the shape of the model's one input, the number of examples first, as None.
+    """Returns the shape of the model's input, the number of examples first, as None; several stand side by side.
 
     Raises:
-        InputError: The model has several inputs, or cannot tell.
+        InputError: The model cannot tell.
     """
-    if _count(model, "inputs") > 1:
-        raise InputError("The model has several inputs.", _count(model, "inputs"), "one")
+    if layout := layout_of(model):
+        return (None, sum(math.prod(shape) for _, shape in layout))
     inputs = getattr(model, "inputs", None)
     shapes = [tuple(inputs[0].shape)] if inputs else list((getattr(model, "_build_shapes_dict", None) or {}).values())
     if len(shapes) != 1 or not isinstance(shapes[0], (tuple, list)):

@@ -1,0 +1,119 @@
+"""Several inputs of a model side by side in one array, `(N, numbers of all inputs)`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.errors import InputError, nearest
+
+Layout = tuple[tuple[str, tuple[int, ...]], ...]
+"""Name (empty where it has none) and shape of one example of each input, in their order."""
+
+_MOST = 2**24
+"""Whole numbers up to here are exact in float32."""
+
+
+def is_several(inputs: Any, count: int | None = None) -> bool:
+    """Whether inputs are several arrays: a mapping, or a list or tuple of arrays with one row an example each.
+
+    Args:
+        inputs: What was given.
+        count: How many examples there are, where known; a list of so many rows is one array.
+    """
+    if isinstance(inputs, Mapping):
+        return True
+    if not isinstance(inputs, (list, tuple)) or len(inputs) < 2 or len(inputs) == count:
+        return False
+    if not all(hasattr(part, "shape") and len(part.shape) for part in inputs):
+        return False
+    lengths = {len(part) for part in inputs}
+    return len(lengths) == 1 and (count is None or lengths == {count})
+
+
+def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) -> tuple[np.ndarray, Layout]:
+    """Returns several inputs as one array, and their layout.
+
+    Args:
+        inputs: Arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`.
+        bytes_scale: Factor of arrays of bytes. Default: 1.
+
+    Raises:
+        InputError: No arrays of numbers, different numbers of examples, or whole numbers that float32 cannot hold.
+    """
+    names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
+    values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
+    if not values:
+        raise InputError("data has no inputs.", "an empty mapping", "arrays by the names of the model's inputs")
+    arrays = [np.asarray(value) for value in values]
+    for name, array in zip(names, arrays, strict=True):
+        called = f" {name}" if name else ""
+        if array.dtype.kind not in "buif" or not array.ndim:
+            raise InputError(f"data: input{called} is no array of numbers.", f"type {array.dtype}", "numbers")
+        if array.dtype.kind in "ui" and array.size and max(abs(int(array.max())), abs(int(array.min()))) > _MOST:
+            raise InputError(f"data: input{called} has whole numbers that are too large.", expected=f"up to {_MOST:,}")
+    counts = [len(array) for array in arrays]
+    if len(set(counts)) > 1:
+        raise InputError("data: the inputs have unequal lengths.", ", ".join(map(str, counts)), "one row an example")
+    kind = np.float64 if any(array.dtype == np.float64 for array in arrays) else np.float32
+    scaled = [
+        array * kind(bytes_scale) if array.dtype == np.uint8 and bytes_scale != 1.0 else array for array in arrays
+    ]
+    flat = np.concatenate([array.reshape(len(array), -1).astype(kind) for array in scaled], axis=1)
+    return flat, tuple((name, array.shape[1:] or (1,)) for name, array in zip(names, arrays, strict=True))
+
+
+def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
+    """Returns inputs to predict as those of a data set are: several are packed in the order of its layout.
+
+    Args:
+        inputs: One array, or several by name or in their order.
+        layout: That of the data set, empty where it has one input.
+
+    Raises:
+        InputError: An input that is missing, or of another shape.
+    """
+    if not layout or not is_several(inputs) or len(inputs) != len(layout):
+        return np.asarray(inputs)
+    if isinstance(inputs, Mapping):
+        for name, _ in layout:
+            if name not in inputs:
+                raise InputError(f"inputs lack '{name}'.", ", ".join(inputs), ", ".join(name for name, _ in layout))
+        inputs = {name: inputs[name] for name, _ in layout}
+    values, found = packed(inputs)
+    if [math.prod(shape) for _, shape in found] != [math.prod(shape) for _, shape in layout]:
+        shapes = ", ".join(str(shape) for _, shape in found)
+        raise InputError("inputs do not fit the data.", shapes, ", ".join(str(shape) for _, shape in layout))
+    return values
+
+
+def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
+    """Which column of packed inputs goes where, so that they are in the order of a model; None where they are.
+
+    Args:
+        layout: Of the data; empty: columns in the order of the model.
+        wanted: Of the model.
+
+    Raises:
+        InputError: Other names, another number of inputs, or other shapes.
+    """
+    names, theirs = [name for name, _ in layout], [name for name, _ in wanted]
+    order = list(range(len(layout)))
+    if any(names):
+        for name in names:
+            if name not in theirs:
+                what = f"data: the model has no input '{name}'.{nearest(name, theirs)}"
+                raise InputError(what, ", ".join(names), ", ".join(theirs))
+        order = [names.index(name) for name in theirs if name in names]
+    sizes = [math.prod(layout[i][1]) for i in order]
+    if layout and sizes != [math.prod(shape) for _, shape in wanted]:
+        received = ", ".join(f"{name} {shape}".strip() for name, shape in layout)
+        expected = ", ".join(f"{name} {shape}" for name, shape in wanted)
+        raise InputError("data: the inputs do not fit those of the model.", received, expected)
+    if order == list(range(len(layout))):
+        return None
+    starts = np.cumsum([0, *(math.prod(shape) for _, shape in layout)])
+    return np.concatenate([np.arange(starts[i], starts[i + 1]) for i in order])

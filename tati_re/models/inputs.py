@@ -1,0 +1,45 @@
+"""Models of several inputs, which get them side by side in one array (:mod:`tati_re.data.packing`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tati_re.errors import InputError
+from tati_re.models.backend import keras, tf
+
+
+def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Returns name and shape of one example of each input of a model; empty where it has one input.
+
+    Args:
+        model: A built Keras model.
+
+    Raises:
+        InputError: An input of several has no fixed shape.
+    """
+    inputs = getattr(model, "inputs", None)
+    if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
+        return ()
+    struct = getattr(model, "_inputs_struct", inputs)
+    named = {id(tensor): name for name, tensor in struct.items()} if isinstance(struct, dict) else {}
+    found = []
+    for tensor in inputs:
+        shape = tuple(tensor.shape[1:])
+        if None in shape:
+            raise InputError(f"model: input {tensor.name} of several has no fixed shape.", shape, "fixed lengths")
+        found.append((named.get(id(tensor), tensor.name), shape or (1,)))
+    return tuple(found)
+
+
+def called(model: Any, x: Any, training: bool = False) -> Any:
+    """Calls a model on inputs `(n, ...)`; those of several stand side by side, `(n, numbers)`."""
+    layout = layout_of(model)
+    if not layout:
+        return model(x, training=training)
+    pieces = tf.split(x, [math.prod(shape) for _, shape in layout], axis=-1)
+    parts = []
+    for piece, tensor in zip(pieces, model.inputs, strict=True):
+        value = tf.reshape(piece, (-1, *tensor.shape[1:]))
+        parts.append(value if "float" in tensor.dtype else tf.cast(value, tensor.dtype))
+    return model(keras.tree.pack_sequence_as(getattr(model, "_inputs_struct", parts), parts), training=training)
