@@ -91,8 +91,11 @@ def sentence(options, flat) -> str | None:
             "energies of all data, swaps and predictions take the moving averages of each walker."
         )
     frozen = "batch normalisation at its moving statistics" if LAYER in flat.training_layers else ""
-    off = "dropout off" if any(name != LAYER for name in flat.training_layers) else ""
-    return f"Sampling keeps {' and '.join(filter(None, (frozen, off)))}."
+    random = [name for name in flat.training_layers if name != LAYER]
+    augmenting = [name for name in random if name.startswith("Random")]
+    off = "dropout off" if len(random) > len(augmenting) else ""
+    unchanged = f"examples as they are, without {', '.join(augmenting)}, which only a fit sees" if augmenting else ""
+    return f"Sampling keeps {' and '.join(filter(None, (frozen, off, unchanged)))}."
 
 
 def _asks_for_variance(method, copies: int, flat) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.data.columns import Column, Columns
+from tati_re.data.on_disk import on_disk
 from tati_re.errors import InputError
 
 STANDARDIZE = ("none", "inputs", "all")
@@ -143,6 +144,12 @@ def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparat
         columns = None
     if columns is None and standardize == "none":
         return None
+    if on_disk(dataset.inputs):
+        raise InputError(
+            "standardize, input_columns: data larger than memory_limit are read as they are.",
+            received=f"inputs of {dataset.inputs.nbytes / 1e6:,.3g} megabytes",
+            expected="a larger memory_limit, or inputs prepared beforehand",
+        )
     inputs = Preparation(columns).inputs(dataset.inputs, dataset.input_scale)
     if not np.isfinite(inputs).all():
         raise InputError("input_columns give values that are not finite.", ", ".join(columns.texts if columns else ()))

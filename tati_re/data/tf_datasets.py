@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.data.contents import Contents
+from tati_re.data.on_disk import Store
 from tati_re.errors import InputError
 
 FORM = "pairs (inputs, labels), or triples with sample weights, of arrays in batches as Keras takes them"
@@ -19,7 +20,7 @@ def is_tf_dataset(source: object) -> bool:
     return tensorflow is not None and isinstance(source, tensorflow.data.Dataset)
 
 
-def read_tf_dataset(source: Any) -> Contents:
+def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
     """Reads all examples of a `tf.data.Dataset`, in its order; bytes get the scale 1/255.
 
     Elements are batches, as for `keras.Model.fit`. Pairs whose label is a single number, or whose inputs and labels
@@ -27,6 +28,7 @@ def read_tf_dataset(source: Any) -> Contents:
 
     Args:
         source: Finite, of pairs (inputs, labels), or of triples with sample weights.
+        limit: Bytes; inputs that are larger are kept on the disk. Default: none, all in memory.
 
     Raises:
         InputError: A stream without an end or without examples, or elements of another form.
@@ -38,14 +40,16 @@ def read_tf_dataset(source: Any) -> Contents:
     if int(source.cardinality()) == -1:
         raise InputError("data: the tf.data.Dataset has no end.", "an infinite one", "one without repeat(), or take(n)")
     single = _single(spec)
-    pairs = [tuple(np.asarray(part) for part in pair) for pair in source.as_numpy_iterator()]
-    if not pairs:
-        raise InputError("data: the tf.data.Dataset has no examples.", expected=FORM)
-    join = np.stack if single else np.concatenate
+    stores = [Store(limit if i == 0 else None) for i in range(len(spec))]
     try:
-        inputs, targets, *weights = (join([pair[i] for pair in pairs]) for i in range(len(spec)))
+        for pair in source.as_numpy_iterator():
+            for store, part in zip(stores, pair, strict=True):
+                store.append(np.asarray(part)[None] if single else np.asarray(part))
     except ValueError:
         raise InputError("data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM) from None
+    if stores[0].empty:
+        raise InputError("data: the tf.data.Dataset has no examples.", expected=FORM)
+    inputs, targets, *weights = (store.finished() for store in stores)
     scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
     counted = weights[0] if weights else None
     return Contents(inputs, targets, (), "tf.data.Dataset", input_scale=scale, weights=counted)

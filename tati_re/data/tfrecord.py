@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.data.archives import check_keys
 from tati_re.data.contents import Contents
+from tati_re.data.on_disk import Store
 from tati_re.errors import InputError, nearest
 
 KEYS = ("image_raw", "label")
@@ -19,7 +20,7 @@ _AT_ONCE = 4096
 _ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 
 
-def read_tfrecord(path: Path, keys: Sequence[str] | None = None) -> Contents:
+def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | None = None) -> Contents:
     """Reads a TFRecord file.
 
     A feature of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats or integers as it is. Bytes
@@ -29,6 +30,8 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None) -> Contents:
     Args:
         path: The file; with the suffix `.gz` it is compressed.
         keys: Names of the features of inputs and labels. Default: image_raw, label.
+        limit: Bytes; inputs that are larger are kept on the disk, as numbers one after the other, since a step reads
+            examples in any order. Default: none, all in memory.
 
     Returns:
         Inputs `(N, height, width)`, `(N, height, width, depth)` or `(N, length)`, targets `(N,)` or `(N, K)`.
@@ -53,17 +56,21 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None) -> Contents:
     _check(path, features, keys, 0)
     # Without a default value, a record that lacks a feature is an error.
     spec = {key: tf.io.FixedLenFeature([_length(features[key])], _type(tf, features[key])) for key in keys}
-    pieces: dict[str, list[np.ndarray]] = {key: [] for key in keys}
+    stores, lengths, start = (Store(limit), Store()), [0, 0], 0
     try:
         for batch in records.batch(_AT_ONCE):
             parsed = tf.io.parse_example(batch, spec)
-            for key in keys:
-                pieces[key].append(parsed[key].numpy())
+            for i, key in enumerate(keys):
+                values = parsed[key].numpy()
+                if values.dtype == object and start == 0:
+                    lengths[i] = len(values[0, 0])
+                stores[i].append(_decoded(path, key, values, start, lengths[i]))
+            start += len(batch)
     except tf.errors.DataLossError as error:
         raise _broken(path, error) from None
     except tf.errors.InvalidArgumentError:
         raise _odd_record(tf, path, records, keys, features) from None
-    inputs, targets = (_decoded(path, key, np.concatenate(pieces[key])) for key in keys)
+    inputs, targets = (store.finished() for store in stores)
     scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
     return Contents(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name, input_scale=scale)
 
@@ -106,8 +113,8 @@ def _odd_record(tf: Any, path: Path, records: Any, keys: Sequence[str], first: A
     return InputError(f"{path} cannot be read as a TFRecord file of examples.", path)
 
 
-def _decoded(path: Path, key: str, values: np.ndarray) -> np.ndarray:
-    """Returns numbers: bytes become uint8."""
+def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) -> np.ndarray:
+    """Returns numbers: bytes become uint8, as many in each record from record `first` on as in record 0."""
     if values.dtype != object:
         return values
     if values.shape[1] > 1:
@@ -118,10 +125,10 @@ def _decoded(path: Path, key: str, values: np.ndarray) -> np.ndarray:
             what = f"{path.name}: feature '{key}' holds encoded images."
             raise InputError(what, name, "the bytes of the pixels, as numpy's tobytes gives them")
     lengths = np.array([len(text) for text in texts])
-    odd = np.flatnonzero(lengths != lengths[0])
+    odd = np.flatnonzero(lengths != length)
     if len(odd):
         what = f"{path.name}: the records have a different number of bytes in feature '{key}'."
-        raise InputError(what, f"{lengths[odd[0]]} in record {odd[0]}", f"{lengths[0]}, as in the first")
+        raise InputError(what, f"{lengths[odd[0]]} in record {first + odd[0]}", f"{length}, as in the first")
     return np.frombuffer(b"".join(texts), np.uint8).reshape(len(texts), -1)
 
 

@@ -18,7 +18,7 @@ from tati_re.posterior.example_variance import (
     spread_in_chain,
     variance_of_gradients,
 )
-from tati_re.posterior.examples import Streamed, kept_inputs, rows_at_once, taken
+from tati_re.posterior.examples import Streamed, kept_bytes, kept_inputs, rows_at_once, taken
 from tati_re.posterior.function import combine, no_clock, part_of_rung
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
@@ -476,6 +476,12 @@ class ModelPotential:
     def notices(self) -> list[str]:
         """Sentences that a user should read before the run."""
         said = []
+        if self.streamed:
+            size = kept_bytes(self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype)
+            said.append(
+                f"Inputs of {size / 1e6:,.3g} megabytes are more than memory_limit: each step reads the examples of "
+                "its batch, in a graph and not under XLA."
+            )
         if sentence := unconfined(self.prior, self.flat.tensor_names, self.flat.regularized):
             said.append(sentence)
         if self.convention == "posterior" and not self.loss.likelihood:

@@ -1,0 +1,145 @@
+"""Arrays larger than the memory that they may take: in files without a name, read row by row."""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.errors import InputError
+
+_BLOCK_BYTES = 32 * 2**20
+
+
+class Store:
+    """Rows of one shape and type that arrive piece by piece: in memory up to a limit, beyond it in a temporary file.
+
+    The file has no name any more when rows are written to it: it goes with the array, at the latest when the process
+    ends, however that ends. The folder is that of the environment variable TMPDIR.
+
+    Args:
+        limit: Bytes; `None`: all in memory.
+
+    Example:
+        >>> store = Store(limit=10)
+        >>> store.append(np.arange(6).reshape(3, 2))
+        >>> rows = store.finished()
+        >>> int(rows.sum()), on_disk(rows)
+        (15, True)
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self._limit, self._pieces, self._bytes = limit, [], 0
+        self._file: Any = None
+        self._rows, self._like = 0, np.zeros(0)
+
+    def append(self, rows: np.ndarray) -> None:
+        """Adds rows `(n, ...)`.
+
+        Raises:
+            ValueError: They are not of the shape of those before.
+            InputError: The temporary file cannot be written.
+        """
+        if self._rows and rows.shape[1:] != self._like.shape[1:]:
+            raise ValueError("rows of unequal shapes")
+        if not self._rows:
+            self._like = rows[:0]
+        self._rows += len(rows)
+        self._bytes += rows.nbytes
+        if self._file is None and (self._limit is None or self._bytes <= self._limit):
+            self._pieces.append(rows)
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, the array reads it
+                for piece in self._pieces:
+                    self._file.write(np.ascontiguousarray(piece).data)
+                self._pieces = []
+            self._file.write(np.ascontiguousarray(rows, self._like.dtype).data)
+        except OSError as error:
+            raise _full(error) from None
+
+    @property
+    def empty(self) -> bool:
+        return self._rows == 0
+
+    def finished(self) -> np.ndarray:
+        """All rows, an array in memory or one that reads its file; the store is then of no more use."""
+        if self._file is None:
+            return np.concatenate(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
+        return _mapped(self._file, self._like.dtype, (self._rows, *self._like.shape[1:]))
+
+
+def on_disk(values: Any) -> bool:
+    """Whether an array reads a file where it is looked at."""
+    while values is not None:
+        if isinstance(values, (np.memmap, mmap.mmap)):
+            return True
+        values = getattr(values, "base", None)
+    return False
+
+
+def blocks(values: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows of an array, some 32 MB at a time."""
+    rows = max(1, _BLOCK_BYTES // max(1, values[:1].nbytes))
+    for start in range(0, len(values), rows):
+        yield values[start : start + rows]
+
+
+def chosen(values: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """`values[which]` for a mask `(n,)`; what is on the disk stays there."""
+    if not on_disk(values):
+        return values[which]
+    store, start = Store(limit=0), 0
+    for block in blocks(values):
+        store.append(block[which[start : start + len(block)]])
+        start += len(block)
+    return store.finished()
+
+
+def concatenated(parts: list[np.ndarray]) -> np.ndarray:
+    """Arrays one after the other; on the disk where one of them is."""
+    if not any(map(on_disk, parts)):
+        return np.concatenate(parts)
+    store = Store(limit=0)
+    for part in parts:
+        for block in blocks(part):
+            store.append(block)
+    return store.finished()
+
+
+def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | None:
+    """An array of an NPZ file that is larger than the limit, on the disk; `None` where it is not, or is none."""
+    with zipfile.ZipFile(path) as archive:
+        if limit is None or archive.getinfo(name).file_size <= limit:
+            return None
+        with archive.open(name) as source:
+            version = np.lib.format.read_magic(source)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, by_column, dtype = read(source)
+            if by_column or dtype.hasobject:
+                return None
+            try:
+                file = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, the array reads it
+                shutil.copyfileobj(source, file, _BLOCK_BYTES)
+                return _mapped(file, dtype, shape)
+            except OSError as error:
+                raise _full(error) from None
+
+
+def _mapped(file: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
+    """The array in a file, which only the array holds from now on."""
+    with file:
+        file.flush()
+        return np.memmap(file, dtype, "r", shape=shape)
+
+
+def _full(error: OSError) -> InputError:
+    what = f"memory_limit: larger data cannot be kept in {tempfile.gettempdir()}: {error.strerror}."
+    return InputError(what, expected="a larger memory_limit, or another folder in the environment variable TMPDIR")

@@ -1,0 +1,74 @@
+"""The inputs of a data set as steps see them: in the memory of the device, or streamed from the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.models.backend import tf
+
+
+class Streamed:
+    """Inputs that stay where they are, on the disk or in the memory of the host; a step reads the rows of its batch.
+
+    It stands for a tensor where rows are taken of it: `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the
+    same numbers, so that a run has the law, and in a graph the bytes, of one that holds its data in memory. The host
+    reads them, which XLA cannot ask for.
+
+    Args:
+        values: `(N, ...)`, in memory or a memory map.
+        dtype: The type in which rows arrive.
+    """
+
+    def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:
+        self._values, self.dtype = values, tf.as_dtype(dtype)
+        self.shape = tf.TensorShape(values.shape)
+
+    def take(self, indices) -> tf.Tensor:
+        """Rows `(*indices.shape, ...)`."""
+        indices = tf.convert_to_tensor(indices)
+        rows = tf.numpy_function(self._read, [indices], self.dtype, stateful=False)
+        return tf.ensure_shape(rows, indices.shape.concatenate(self.shape[1:]))
+
+    def _read(self, indices: np.ndarray) -> np.ndarray:
+        return np.asarray(self._values[indices], self.dtype.as_numpy_dtype)
+
+    def __getitem__(self, rows: slice) -> tf.Tensor:
+        return self.take(np.arange(*rows.indices(self.shape[0]), dtype=np.int64))
+
+
+def kept_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
+    """Inputs as they are kept: bytes that are scaled later stay bytes, everything else is in the model's type.
+
+    Args:
+        inputs: `(N, ...)`.
+        scale: Their factor.
+        dtype: The type in which the model takes them.
+        limit: Bytes of a tensor at most; what is larger is streamed. Default: no limit.
+    """
+    kind = _kept_type(inputs, scale, dtype)
+    if limit is not None and kept_bytes(inputs, scale, dtype) > limit:
+        return Streamed(inputs, kind)
+    return tf.constant(inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype))
+
+
+def kept_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
+    """What inputs take in memory; arguments as those of `kept_inputs`."""
+    return inputs.size * _kept_type(inputs, scale, dtype).size
+
+
+def _kept_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
+    return tf.uint8 if scale != 1.0 and inputs.dtype == np.uint8 else tf.as_dtype(dtype)
+
+
+def taken(inputs, indices) -> tf.Tensor:
+    """The rows of some examples, `(*indices.shape, ...)`."""
+    return inputs.take(indices) if isinstance(inputs, Streamed) else tf.gather(inputs, indices)
+
+
+def rows_at_once(inputs, most: int, limit: float | None) -> int:
+    """How many examples a sum over all of them takes at a time: those of an eighth of the limit, where they are
+    streamed."""
+    if not isinstance(inputs, Streamed):
+        return most
+    of_one = max(1, inputs.shape[1:].num_elements() * inputs.dtype.size)
+    return max(1, min(most, int(limit / 8 // of_one)))
