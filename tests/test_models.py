@@ -422,8 +422,9 @@ def refused():
     yield keras.Sequential([keras.Input((3,)), layers.Dense(2), layers.ActivityRegularization(0.1)]), "Activity"
     yield keras.Sequential([keras.Input((3,)), AddsLoss(), layers.Dense(2)]), "add_loss"
     yield keras.Model(x, [layers.Dense(1)(x), layers.Dense(1)(x)]), "several outputs"
-    y = keras.Input((3,))
-    yield keras.Model([x, y], layers.Dense(1)(layers.Add()([x, y]))), "several inputs"
+    y = keras.Input((None, 3))
+    pooled = layers.GlobalAveragePooling1D()(y)
+    yield keras.Model([x, y], layers.Dense(1)(layers.Add()([x, pooled]))), "of several has no fixed shape"
     yield keras.Model(sequence, layers.LSTM(2, stateful=True)(sequence)), "state between batches"
     two_types = [keras.Input((3,)), layers.Dense(2), layers.Dense(1, dtype="float64")]
     yield keras.Sequential(two_types), "not of one type"

@@ -47,6 +47,7 @@ def refuse_unsupported(model: Any) -> None:
         raise InputError(
             "The model has no trainable parameters.", model.name, "a model with weights that are trainable"
         )
+    layout_of(model)
     if _count(model, "outputs") > 1:
         raise InputError("The model has several outputs.", _count(model, "outputs"), "one")
     for variable in variables:
