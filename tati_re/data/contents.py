@@ -9,7 +9,6 @@ import numpy as np
 
 from tati_re.data.on_disk import concatenated
 from tati_re.data.packing import Layout
-from tati_re.data.on_disk import concatenated
 from tati_re.errors import InputError
 
 
