@@ -27,6 +27,7 @@ class Draws:
         step: Of each draw, `(draws,)`.
         walker: Likewise.
         weight: What a draw counts in averages, above 0; 1 where the run has no weights.
+        burnin: Steps that were left out.
         loss: The column `loss` of the trajectory: on the step's mini-batch.
 
     Raises:
@@ -39,6 +40,7 @@ class Draws:
         if rung and not _has_rungs(run):
             raise InputError(f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one")
         self._positions = Positions(run, burnin, thin, rung=rung)
+        self.burnin = self._positions.burnin
         if self._positions.projected:
             raise InputError(f"The run {run.folder} stored projections, not parameters.")
         found = []
@@ -73,22 +75,22 @@ class Members:
     """
 
     def __init__(self, vectors: np.ndarray, walkers: np.ndarray | None = None) -> None:
-        self._vectors = np.atleast_2d(vectors)
-        count = len(self._vectors)
+        self.vectors = np.atleast_2d(vectors)
+        count = len(self.vectors)
         self.walker = np.zeros(count, np.int64) if walkers is None else np.asarray(walkers)
         self.step, self.weight = np.zeros(count, np.int64), np.ones(count)
 
     def __len__(self) -> int:
-        return len(self._vectors)
+        return len(self.vectors)
 
     def first(self) -> Members:
         """The first of them alone."""
-        return Members(self._vectors[:1], self.walker[:1])
+        return Members(self.vectors[:1], self.walker[:1])
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
         """As `Draws.blocks`."""
         for first in range(0, len(self), most):
-            yield first, self._vectors[first : first + most]
+            yield first, self.vectors[first : first + most]
 
 
 def _has_rungs(run: Run) -> bool:

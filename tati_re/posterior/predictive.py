@@ -35,6 +35,8 @@ class Predictive:
 
     Attributes:
         kind: `CLASSES` or `VALUES`.
+        deviation: As given.
+        mean: As given.
         num_columns: Columns of a prediction: classes, or outputs.
         noise_std: Noise of a predicted value in the units of the targets, `(outputs,)`; None where the loss says
             nothing of it.
@@ -55,7 +57,7 @@ class Predictive:
     ) -> None:
         self.loss, self.task, self.num_outputs = dict(loss), task, int(num_outputs)
         self.name, self.from_logits = str(loss["loss"]), bool(loss.get("from_logits", True))
-        self._per_example, self._mean, self._deviation = per_example, np.asarray(mean), np.asarray(deviation)
+        self._per_example, self.mean, self.deviation = per_example, np.asarray(mean), np.asarray(deviation)
         values_of_classes = task == "classification" and self.name != "sparse_categorical_crossentropy"
         by_value = values_of_classes and (num_classes or 0) > 2
         self.kind = VALUES if task == "regression" or by_value else CLASSES
@@ -89,11 +91,11 @@ class Predictive:
             return None
         own = math.sqrt(self.num_outputs / 2) if self.name == "mean_squared_error" else self.loss["noise_std"]
         noise = np.asarray(own if noise_std is None else noise_std, np.float64)
-        return noise[..., None] * np.broadcast_to(self._deviation, (self.num_outputs,))
+        return noise[..., None] * np.broadcast_to(self.deviation, (self.num_outputs,))
 
     def restored(self, outputs: np.ndarray) -> np.ndarray:
         """Outputs in the units of the targets, float64."""
-        return np.asarray(outputs, np.float64) * self._deviation + self._mean
+        return np.asarray(outputs, np.float64) * self.deviation + self.mean
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """Log probabilities of the classes.

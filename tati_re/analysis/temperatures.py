@@ -1,0 +1,275 @@
+"""Loss and accuracy against temperature, and where cooling should stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS, monte_carlo_error
+from tati_re.analysis.draws import Draws
+from tati_re.analysis.network import Network
+from tati_re.analysis.predicting import average, test_part
+from tati_re.errors import InputError
+from tati_re.posterior.predictive import CLASSES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+RISE = 2.0
+"""Standard errors by which the validation loss must have risen for cooling to stop."""
+
+
+@dataclass(frozen=True, eq=False)
+class TemperatureStudy:
+    """What a posterior does at several temperatures.
+
+    Attributes:
+        frame: One row a temperature, rising: see `temperature_curve`.
+        best_temperature: Where cooling should have stopped: the lowest validation loss on the way down.
+        stopped_at: The temperature at which the validation loss was seen to have risen, or None.
+        runs: By temperature.
+    """
+
+    frame: pd.DataFrame
+    best_temperature: float
+    stopped_at: float | None
+    runs: dict[float, Run]
+
+
+def temperature_study(
+    sim: Any,
+    temperatures: Sequence[float],
+    *,
+    early_stopping: bool = True,
+    validation_fraction: float = 0.5,
+    output: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> TemperatureStudy:
+    """Samples at one temperature after the other, from the hottest down, each from where the one before arrived.
+
+    With early stopping the cooling ends once the validation loss has risen, and goes back: the walkers of `sim` are
+    then left where they were at the temperature of the lowest validation loss. Every run targets exp(-U/T) at its T; a
+    cold posterior is one of T below 1.
+
+    Reference: R. Baldock, N. Marzari, Bayesian Neural Networks at Finite Temperature (2019), section 2. The part of the
+    test data that chooses the temperature takes no part in the test loss beside it.
+
+    Args:
+        sim: A `Simulation` with a test part.
+        temperatures: Above 0, all different, in any order.
+        early_stopping: Whether to stop once the validation loss is more than two standard errors above its lowest
+            value. Default: True.
+        validation_fraction: Part of the test data that validates, in 0..1. Default: 0.5.
+        output: Folder in which each run has a folder of its own. Default: temporary ones.
+        **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`.
+
+    Returns:
+        The study.
+
+    Raises:
+        InputError: Temperatures out of range, no test part, or options that do not fit.
+
+    Example:
+        >>> study = temperature_study(sim, [0.1, 0.3, 1.0], step_size=0.01, num_steps=2000, num_burnin_steps=500)
+        >>> study.frame[["temperature", "validation_loss", "test_loss"]]
+    """
+    values = sorted({float(value) for value in temperatures}, reverse=True)
+    if len(values) != len(temperatures) or not values or not values[-1] > 0:
+        raise InputError("temperatures are not right.", list(temperatures), "different numbers above 0")
+    data = sim.dataset
+    if data.test_inputs is None:
+        raise InputError("The data have no test part.", data.name, "test_fraction above 0, or test data")
+    parts = _parts(data.test_inputs, data.test_targets, validation_fraction)
+    runs, rows, ends, stopped = {}, [], {}, None
+    for value in values:
+        where = None if output is None else str(Path(output) / f"T-{value:g}")
+        run = sim.sample(**{**options, "temperature": value, "output": where})
+        runs[value], ends[value] = run, np.array(sim.parameters)
+        rows.append(_row(value, Draws(run), Network(run), run.at_rung(0), parts))
+        if early_stopping and (stopped := stopping(_frame(rows))[1]) is not None:
+            break
+    frame = _frame(rows)
+    best, stopped = stopping(frame)
+    if early_stopping:
+        sim.parameters = ends[best]
+    return TemperatureStudy(frame, best, stopped, runs)
+
+
+def temperature_curve(
+    runs: Run | Sequence[Run], inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
+) -> pd.DataFrame:
+    """Loss and accuracy at the temperature of each run, or of each rung of one ladder.
+
+    Args:
+        runs: Runs at several temperatures, or one on a ladder with `trajectory_rungs="all"`.
+        inputs: With labels. Default: the test part of the run's data.
+        labels: Their labels.
+        validation_fraction: Part of them that validates, in 0..1. Default: 0.5; 0: none.
+
+    Returns:
+        One row a temperature, rising: `temperature, draws`; means over the draws with their Monte Carlo errors,
+        `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers,
+        `test_accuracy`; and what the posterior average reaches on the test part, `average_loss` (the loss of the
+        averaged probabilities or densities) and `average_accuracy`. The losses are the network's.
+
+    Raises:
+        InputError: No labels, or runs that all have the same temperature.
+    """
+    runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
+    if inputs is None:
+        inputs, labels = test_part(runs[0])
+    if labels is None:
+        raise InputError("The losses need labels.", expected="inputs and their labels")
+    parts = _parts(np.asarray(inputs), np.asarray(labels), validation_fraction)
+    rows = []
+    for run in runs:
+        network = Network(run)
+        ladder = run.ladder if len(runs) == 1 and (run.folder / "ladder.csv").exists() else None
+        if ladder is None:
+            rows.append(_row(float(run.manifest["temperature"]), Draws(run), network, run.at_rung(0), parts))
+        elif ladder["temperature"].nunique() == 1:
+            raise InputError("The ladder weakens the likelihood: its rungs have one temperature.")
+        else:
+            for rung, temperature in zip(ladder["rung"], ladder["temperature"], strict=True):
+                rows.append(_row(float(temperature), Draws(run, int(rung)), network, run.at_rung(int(rung)), parts))
+    if len({row["temperature"] for row in rows}) < 2:
+        raise InputError(
+            "There is one temperature only.",
+            f"{rows[0]['temperature']:g}",
+            "several runs, or one on a ladder with trajectory_rungs = all",
+        )
+    return _frame(rows)
+
+
+def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
+    """Where cooling should stop: cool until the validation loss rises, then go back.
+
+    It has risen where it is more than `RISE` standard errors (of the difference) above the lowest one so far.
+
+    Args:
+        frame: As `temperature_curve` gives it.
+
+    Returns:
+        The temperature of the lowest validation loss until then, and that at which it had risen, or None.
+    """
+    column = "validation_loss" if frame["validation_loss"].notna().all() else "test_loss"
+    rows = frame.sort_values("temperature", ascending=False)
+    best = rows.iloc[0]
+    for _, row in rows.iterrows():
+        error = np.hypot(*np.nan_to_num([row[f"{column}_error"], best[f"{column}_error"]]))
+        if row[column] > best[column] + RISE * error:
+            return float(best["temperature"]), float(row["temperature"])
+        if row[column] < best[column]:
+            best = row
+    return float(best["temperature"]), None
+
+
+def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
+    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and says what they show.
+
+    Args:
+        runs: The runs.
+        folder: Made if it is not there.
+        typed: `data`, which may be absent.
+
+    Returns:
+        A table in plain text.
+    """
+    from tati_re.analysis.inputs import read_inputs
+    from tati_re.analysis.summary import table, with_error
+    from tati_re.engine.storage import storing, write_whole
+    from tati_re.plotting.temperatures import plot_temperatures
+
+    for name in ("optimum", "ensemble", "ood", "rung"):
+        if name in typed:
+            raise InputError(f"--{name} does not belong to --by-temperature.")
+    frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()))
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "temperatures.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+    plot_temperatures(frame, folder / "temperatures.png")
+    best, rose = stopping(frame)
+    lines = []
+    for row in frame.to_dict("records"):
+        shown = [f"{name.replace('_', ' ')} {with_error(row[name], row[f'{name}_error'])}" for name in _shown(frame)]
+        lines.append((f"T = {row['temperature']:g}", "  ".join(shown)))
+    risen = "never rises" if rose is None else f"has risen at T = {rose:g}"
+    lines.append(("cooling down", f"the validation loss is lowest at T = {best:g}, and {risen}"))
+    return table([*lines, ("folder", str(folder)), ("files", "temperatures.csv, temperatures.png")])
+
+
+def _shown(frame: pd.DataFrame) -> list[str]:
+    names = ("train_loss", "validation_loss", "test_loss", "test_accuracy")
+    return [name for name in names if name in frame and frame[name].notna().any()]
+
+
+def _parts(inputs: np.ndarray, labels: np.ndarray, fraction: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The examples that validate, evenly spread over all of them, and the others, which test."""
+    if not 0 <= fraction < 1:
+        raise InputError("validation_fraction is out of range.", fraction, "a number in [0, 1)")
+    numbers = np.arange(len(inputs))
+    first = np.floor((numbers + 1) * fraction) > np.floor(numbers * fraction)
+    parts = {"test": (inputs[~first], labels[~first])}
+    return parts if not first.any() else {"validation": (inputs[first], labels[first]), **parts}
+
+
+def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame, parts: Mapping) -> dict[str, float]:
+    burnin = draws.burnin
+    rows = rows[rows["step"] > burnin]
+    weight = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
+    kept = weight > 0
+    values = (rows["loss"].to_numpy(np.float64)[kept], weight[kept], rows["walker"].to_numpy()[kept])
+    row: dict[str, float] = {"temperature": temperature, "draws": len(draws)}
+    row["train_loss"], row["train_loss_error"] = mean_and_error(*values)
+    for name in ("validation", "test"):
+        row[f"{name}_loss"] = row[f"{name}_loss_error"] = float("nan")
+    for name, part in parts.items():
+        found = average([(network, draws)], *part)
+        loss = mean_and_error(found.draw_losses, draws.weight, draws.walker)
+        row[f"{name}_loss"], row[f"{name}_loss_error"] = loss
+    if network.predictive.kind == CLASSES:
+        right = mean_and_error(found.draw_accuracy, draws.weight, draws.walker)
+        row["test_accuracy"], row["test_accuracy_error"] = right
+    scores = found.scores()
+    row["average_loss"] = scores.get("negative_log_likelihood", float("nan"))
+    if network.predictive.kind != CLASSES:
+        # From the units of the data to those of the network, as the other losses.
+        scale = np.log(np.broadcast_to(network.predictive.deviation, (network.predictive.num_outputs,))).sum()
+        row["average_loss"] -= float(scale)
+    elif "accuracy" in scores:
+        row["average_accuracy"] = scores["accuracy"]
+    return row
+
+
+def mean_and_error(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -> tuple[float, float]:
+    """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each walker.
+
+    Args:
+        values: `(draws,)`, those of a walker in the order of its steps.
+        weight: `(draws,)`, above 0.
+        walker: `(draws,)`.
+
+    Returns:
+        Mean and error; the error is nan where a walker has fewer than four draws.
+    """
+    mean = float(np.average(values, weights=weight))
+    # The error of a ratio of two means, to first order.
+    deviations = weight * (values - mean) / weight.mean()
+    chains = [deviations[walker == number] for number in np.unique(walker)]
+    shortest = min(map(len, chains))
+    if shortest < MINIMUM_DRAWS:
+        return mean, float("nan")
+    return mean, monte_carlo_error(np.stack([chain[:shortest] for chain in chains]))
+
+
+def _frame(rows: Sequence[Mapping[str, float]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(rows).sort_values("temperature", ignore_index=True)
