@@ -1,0 +1,92 @@
+"""`tati-evidence`: one model, several methods, several models, bad input, and the figure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tati_re.cli import evidence
+from tests import regression as known
+
+SHORT = ["--execution", "graph", "--num-steps", "40", "--evidence-nodes", "6", "--num-leapfrog-steps", "3"]
+SHORT += ["--evidence-sampling", "sequential", "--quiet"]
+TOML = """data = "points.csv"
+input_columns = {columns}
+noise_std = 0.3
+prior_std = 2.0
+test_fraction = 0.0
+dtype = "float64"
+num_walkers = 20
+"""
+
+
+@pytest.fixture
+def models(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"a": known.X, "b": known.X**2, "label": known.Y})
+    table.to_csv("points.csv", index=False)
+    for name, columns in (("line", '["a"]'), ("parabola", '["a", "b"]')):
+        (tmp_path / f"{name}.toml").write_text(TOML.format(columns=columns))
+    return tmp_path
+
+
+def test_models_side_by_side(models, capsys):
+    arguments = ["--compare", "line.toml", "parabola.toml", "--method", "stepping_stone", "thermodynamic_integration"]
+    loud = [text for text in SHORT if text != "--quiet"]
+    assert evidence.main([*arguments, *loud, "--output", "out"]) == 0
+    said = capsys.readouterr().out
+    assert "log Bayes factors by stepping stone" in said and "line" in said
+    table = pd.read_csv("out/bayes_factors.csv")
+    best = table[table["method"] == "stepping_stone"]
+    assert list(best["model"]) == ["line", "parabola"]
+    exact = known.LOG_Z[3] - known.LOG_Z[2]
+    assert abs(best["log_bayes_factor"].iloc[1] - exact) < 5.5 * best["factor_error"].iloc[1]
+    assert len(pd.read_csv("out/evidence.csv")) == 4
+    curve = pd.read_csv("out/line-thermodynamic_integration.csv")
+    area = curve["weight"] @ curve["mean"]
+    rows = pd.read_csv("out/evidence.csv").set_index(["model", "method"])
+    assert np.isclose(area, rows.loc[("line", "thermodynamic_integration"), "log_z"])
+    assert (models / "out" / "evidence.png").stat().st_size > 10_000
+    used = tomllib.loads((models / "out/line-options.toml").read_text())
+    assert used["method"] == ["stepping_stone", "thermodynamic_integration"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--data is missing"),
+        (["--data", "points.csv", "--method", "mbra"], "--method has an unknown value. Did you mean 'mbar'?"),
+        (["--compare", "line.toml"], "several models"),
+        (["--compare", "line.toml", "line.toml"], "named twice"),
+        (["--compare", "line.toml", "nothing.toml"], "nothing.toml cannot be read"),
+        (["--compare", "line.toml", "parabola.toml", "--config", "line.toml"], "--compare and --config"),
+        (["--config", "line.toml", "--loss", "mean_squared_error"], "no likelihood"),
+        (["--config", "line.toml", "--prior", "none"], "proper"),
+        (["--config", "line.toml", "--record-every", "5"], "not a known option"),
+        (["--config", "line.toml", "--output", "points.csv"], "--output is not empty"),
+    ],
+)
+def test_bad_input_is_one_line(models, capsys, arguments, words):
+    assert evidence.main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and words in said
+    assert not (models / "runs").exists()
+
+
+def test_help_lists_the_options_and_loads_nothing_heavy():
+    program = "import sys\nfrom tati_re.cli.evidence import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n"
+    program += "    print('heavy' if {'tensorflow', 'keras', 'pandas', 'pymbar'} & set(sys.modules) else 'light')\n"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.rstrip().endswith("light")
+    assert "--compare FILE" in said and "--evidence-grid" in said and "default 16" in said
+    assert "--record-every" not in said
+
+
+def test_print_config(models, capsys):
+    assert evidence.main(["--config", "line.toml", "--method", "smc", "mbar", "--print-config"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["method"] == ["smc", "mbar"]
