@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,6 +94,10 @@ def load_model(path: str | Path) -> Any:
             not known here.
     """
     path = Path(path).expanduser()
+    if path.is_dir() or path.suffix in (".h5", ".hdf5"):
+        kind = "a folder, perhaps a SavedModel" if path.is_dir() else "an HDF5 file, the form of Keras 2"
+        expected = "the model saved by Keras 3 as model.save('name.keras')"
+        raise InputError(f"model is {kind}, not a .keras file.", path, expected)
     if not path.is_file():
         others = [p.name for p in path.parent.glob("*.keras")] if path.parent.is_dir() else []
         raise InputError(f"model is a file that does not exist.{nearest(path.name, others)}", path, "a .keras file")
@@ -109,10 +114,23 @@ def load_model(path: str | Path) -> Any:
             what = "model has layers or functions of a kind that Keras does not know."
             expected = "keras.saving.register_keras_serializable on the class, or the model as an object in Python"
             raise InputError(what, path, expected) from None
+        if (version := _written_by(path)).startswith("2."):
+            what = f"model was written by Keras {version}, and Keras {keras.__version__} cannot read its layers."
+            expected = "the same model built and saved by Keras 3, with its weights carried over"
+            raise InputError(what, path, expected) from None
         reason = text.strip().split("\n")[0][:200]
         raise InputError(
             f"model cannot be loaded: {reason}", path, "a file written by model.save('name.keras')"
         ) from error
+
+
+def _written_by(path: Path) -> str:
+    """The version of Keras that a .keras file says it was written by; empty where it says none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return str(json.loads(archive.read("metadata.json")).get("keras_version", ""))
+    except (KeyError, ValueError, OSError):
+        return ""
 
 
 def _layer_seed(seed: int, layer: int) -> int:
