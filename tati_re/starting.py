@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tati_re.errors import InputError
 from tati_re.exchange.starts import fresh_starts
 from tati_re.options import Options
 from tati_re.parameters_file import StoredParameters, read_parameters
+from tati_re.posterior.noise_level import with_noise_of
 
 _PURPOSE = 0x4A49
 
@@ -32,7 +34,7 @@ def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str
     position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], walkers, axis=0)
     auxiliary = tuple(np.repeat(np.asarray(value)[None], walkers, axis=0) for value in flat.auxiliary)
     if options.parameters is not None:
-        stored = read_parameters(options.parameters, options.parameters_step, names=flat.parameter_names())
+        stored = _stored(options, flat)
         position = stored.for_walkers(walkers).astype(flat.dtype)
         auxiliary = _auxiliary(stored, auxiliary)
         said = f"Start: {stored.source}{_which(stored, walkers)}"
@@ -40,6 +42,7 @@ def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str
         said = "Start: all walkers at the same place" if walkers > 1 else None
     if start == "fresh":
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)
+        position = with_noise_of(flat, position)
         said = "Start: each walker newly drawn"
     elif start == "jitter":
         noise = np.random.default_rng([options.seed, _PURPOSE]).standard_normal(position.shape)
@@ -48,6 +51,22 @@ def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str
     elif walkers > 1 and options.parameters is None:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
     return position, auxiliary, None if said is None else said + "."
+
+
+def _stored(options: Options, flat: Any) -> StoredParameters:
+    """The parameters of a file; those of a run without noise get the noise where it starts."""
+    try:
+        return read_parameters(options.parameters, options.parameters_step, names=flat.parameter_names())
+    except InputError as error:
+        if not getattr(flat, "samples_noise", False):
+            raise
+        names = flat.inside.parameter_names()
+        try:
+            stored = read_parameters(options.parameters, options.parameters_step, names=names)
+        except InputError:
+            raise error from None
+        positions = np.append(stored.positions, np.zeros((len(stored.positions), 1)), axis=1)
+        return stored._replace(positions=with_noise_of(flat, positions))
 
 
 def _which(stored: StoredParameters, walkers: int) -> str:

@@ -149,6 +149,19 @@ def test_a_run_with_mini_batches_goes_on_byte_for_byte(tmp_path):
     assert whole.trajectory.columns[-1] == "log_noise_std"
 
 
+def test_starts_leave_the_noise_at_its_start(tmp_path):
+    """Fresh walkers, and weights of a file that has no noise; a file that has it says where."""
+    fresh = Simulation(**OPTIONS, num_walkers=3, walker_start="fresh")
+    np.testing.assert_allclose(fresh.parameters[:, -1], np.log(np.std(Y)))
+    for length in (3, 4):
+        np.save(tmp_path / "start.npy", np.arange(1.0, 1.0 + length))
+        sim = Simulation(**OPTIONS, parameters=str(tmp_path / "start.npy"))
+        np.testing.assert_allclose(sim.parameters, [1, 2, 3, np.log(np.std(Y)) if length == 3 else 4])
+    np.save(tmp_path / "start.npy", np.zeros(7))
+    with pytest.raises(InputError, match="parameters"):
+        Simulation(**OPTIONS, parameters=str(tmp_path / "start.npy"))
+
+
 def test_a_prior_object_is_that_of_the_weights():
     sim = Simulation(**OPTIONS, prior=priors.Gaussian([1.0, 2.0, 3.0]))
     prior = sim._system.prior(sim.options, sim._objects)

@@ -11,6 +11,7 @@ from tati_re.models.backend import tf
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.optimizers.fire import Fire
 from tati_re.options import make_options
+from tati_re.posterior.noise_level import with_noise_of
 from tati_re.samplers.protocol import Rung
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def made_starts(system, options: Options, objects, like: np.ndarray, auxiliary: 
         execution: "xla", "graph" or "eager".
     """
     fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.seed).astype(like.dtype)
+    fresh = with_noise_of(system.flat, fresh)
     if options.replica_start == "fresh":
         return fresh
     all_data = make_options(options, batch_size=None)

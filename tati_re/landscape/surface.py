@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.errors import InputError
 from tati_re.models.backend import tf
+from tati_re.posterior.examples import taken
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.walkers import loss_and_gradient, map_walkers
@@ -151,7 +152,7 @@ class _OfModel:
             self._test = self.potential._test
         potential = self.potential
         x, y = potential._x, potential._y
-        self._data = (x, y) if self._indices is None else (tf.gather(x, self._indices), tf.gather(y, self._indices))
+        self._data = (x, y) if self._indices is None else (taken(x, self._indices), tf.gather(y, self._indices))
         self._piece = int(np.clip(_NUMBERS // (points * _width(potential.flat.model)), 64, _MOST_EXAMPLES))
         self._compiled: dict[Any, Callable] = {}
 

@@ -203,6 +203,14 @@ def with_noise(flat, options, targets=None):
     return NoisyModel(flat, 0.0 if targets is None else math.log(noise_scale(options, targets)))
 
 
+def with_noise_of(flat, position: np.ndarray) -> np.ndarray:
+    """Positions `(walkers, parameters)` with the noise, where it is sampled, at its start."""
+    if getattr(flat, "samples_noise", False):
+        position = np.array(position)
+        position[:, -1] = flat.log_noise
+    return position
+
+
 def with_noise_prior(prior: Prior, options, flat, targets: np.ndarray) -> Prior:
     """The prior of a model's weights together with that of its noise."""
     noise = NoisePrior(options.noise_prior, noise_scale(options, targets), options.noise_prior_shape)
