@@ -186,6 +186,10 @@ def check(sim, options: Options, objects: dict[str, Any], potential) -> None:
         raise InputError(f"loss: {loss.name} is no likelihood with its constant.", loss.name, advice)
     if len(output_shape_of(sim._system.model)) > 2:
         raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
+    if sim.dataset.weights is not None:
+        raise InputError(
+            "sample_weights: a loss with weights is no log likelihood.", "weights of examples or classes", "no weights"
+        )
     if not prior.proper:
         raise InputError(
             "prior: the evidence needs one that is proper.", f"{prior}", "gaussian, laplace, student_t or box"
