@@ -17,10 +17,13 @@ from tati_re.testing.sampler_law import TOLERANCE
 
 
 class Linear:
-    """A network x -> x W, weights flattened row by row."""
+    """A network x -> x W, weights flattened row by row; behind them log s where the noise is a parameter."""
 
     def __init__(self, predictive):
         self.predictive = predictive
+
+    def packed(self, inputs):
+        return np.asarray(inputs)
 
     def prepared(self, inputs):
         return np.asarray(inputs, np.float64)
@@ -29,8 +32,12 @@ class Linear:
         return targets
 
     def outputs(self, parameters, walkers, inputs):
-        weights = parameters.reshape(len(parameters), inputs.shape[1], -1)
+        count = inputs.shape[1] * self.predictive.num_outputs
+        weights = parameters[:, :count].reshape(len(parameters), inputs.shape[1], -1)
         return np.einsum("ni,sik->snk", inputs, weights)
+
+    def noise_std(self, parameters):
+        return np.exp(parameters[:, -1])
 
 
 def weighted(vectors, weights):
@@ -85,7 +92,7 @@ def test_losses_are_those_of_the_definition():
     assert regression(0.5, 3).losses(f, y) == pytest.approx(-norm.logpdf(y, f, 0.5).sum(axis=-1))
     squares = Predictive({"loss": "mean_squared_error"}, "regression", None, 3)
     assert squares.losses(f, y) == pytest.approx(((y - f) ** 2).mean(axis=-1))
-    assert squares.noise_std == pytest.approx(np.sqrt(1.5))
+    assert squares.noise() == pytest.approx(np.sqrt(1.5))
     binary = Predictive({"loss": "binary_crossentropy", "from_logits": True}, "signs", 2, 1)
     z, signs = f[..., :1], np.array([-1, 1, 1, -1, 1])
     assert binary.losses(z, signs) == pytest.approx(np.logaddexp(0, -signs * z[..., 0]))
@@ -224,6 +231,24 @@ def test_units_are_those_of_the_data(conjugate):
     assert found.std == pytest.approx(10 * plain.std) and found.crps == pytest.approx(10 * plain.crps)
     assert found.log_density == pytest.approx(plain.log_density - np.log(10))
     assert found.draw_losses == pytest.approx(plain.draw_losses), "the loss is the network's"
+
+
+def test_each_draw_has_its_own_noise_where_that_is_a_parameter(conjugate):
+    one, generator = conjugate, np.random.default_rng(6)
+    log_noise = generator.normal(-1.0, 0.3, len(one.draws))
+    network = Linear(regression("sampled", deviation=np.float64(2.0)))
+    network.prepared_targets = lambda targets: targets / 2
+    vectors = np.column_stack([one.draws, log_noise])[:300]
+    found = average([(network, Members(vectors))], one.new, one.targets)
+    values, noise = 2 * one.draws[:300] @ one.new.T, 2 * np.exp(log_noise[:300])[:, None]
+    assert found.noise_std[:, 0] == pytest.approx(np.sqrt((noise**2).mean()))
+    density = norm.logpdf(one.targets, values, noise)
+    assert found.log_density == pytest.approx(log_mean_exp(density, np.ones(300)))
+    assert found.pit[:, 0] == pytest.approx(norm.cdf(one.targets, values, noise).mean(axis=0))
+    assert found.draw_losses == pytest.approx(-norm.logpdf(one.targets / 2, values / 2, noise / 2).mean(axis=1))
+    # Wrong variant that this catches: one noise for all draws.
+    wrong = norm.logpdf(one.targets, values, np.sqrt((noise**2).mean()))
+    assert np.abs(found.log_density - log_mean_exp(wrong, np.ones(300))).max() > 0.01
 
 
 def test_several_outputs_and_no_noise():

@@ -36,6 +36,7 @@ class Network:
         from tati_re.models.build import load_model
         from tati_re.models.flat import FlatModel
         from tati_re.models.precision import in_precision
+        from tati_re.posterior.noise_level import with_noise
 
         manifest = run.manifest
         if "task" not in manifest["dataset"]:
@@ -44,9 +45,9 @@ class Network:
             raise InputError(f"The run {run.folder} holds no model.", expected="model=..., the object it was made with")
         self._folder = run.folder
         model = load_model(run.folder / "model.keras") if model is None else model
-        self.flat = FlatModel(
-            in_precision(model, manifest["options"].get("dtype", "float32")), manifest["options"].get("fix_parameters")
-        )
+        options = manifest["options"]
+        flat = FlatModel(in_precision(model, options.get("dtype", "float32")), options.get("fix_parameters"))
+        self.flat = with_noise(flat, options)
         self.num_parameters = self.flat.num_parameters
         if self.num_parameters != manifest["parameters"]["num"]:
             expected = f"{manifest['parameters']['num']} parameters"
@@ -105,6 +106,10 @@ class Network:
         if found.ndim > 3 and self.predictive.kind == "classification":
             raise InputError("Classes of sequences cannot be averaged.", f"outputs of shape {found.shape[2:]}")
         return found.reshape(*found.shape[:2], -1)
+
+    def noise_std(self, parameters: np.ndarray) -> np.ndarray | None:
+        """The noise of each vector `(draws, P)` where it is a parameter, `(draws,)`; else None."""
+        return np.exp(np.asarray(parameters[:, -1], np.float64)) if self.predictive.samples_noise else None
 
     def final_positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Where the run's walkers are now, `(walkers, P)`, and their numbers."""

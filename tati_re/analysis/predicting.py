@@ -136,8 +136,8 @@ def average(
     for start in range(0, len(inputs), rows):
         part = slice(start, start + rows)
         these = [x[part] for x in prepared]
-        outputs = [_outputs(*source, x) for source, x in zip(sources, these, strict=True)]
-        parts.append(_Part(sources, outputs, None if labels is None else labels[part], interval))
+        found = [_outputs(*source, x) for source, x in zip(sources, these, strict=True)]
+        parts.append(_Part(sources, found, None if labels is None else labels[part], interval))
     weight = np.concatenate([draws.weight for _, draws in sources])
     shared: dict[str, Any] = {
         "num_draws": num_draws,
@@ -171,24 +171,22 @@ def average(
 class _Part:
     """Predictions of some of the inputs, by all draws."""
 
-    def __init__(self, sources, outputs: list[np.ndarray], labels: np.ndarray | None, level: float) -> None:
+    def __init__(self, sources, found: list[tuple], labels: np.ndarray | None, level: float) -> None:
         weight = np.concatenate([draws.weight for _, draws in sources])
         self._share, self._weight = weight / weight.sum(), weight
         self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
         self.losses = self.right = None
         if labels is not None:
-            pairs = zip(sources, outputs, strict=True)
-            self.losses = np.concatenate(
-                [
-                    network.predictive.losses(f, network.prepared_targets(labels)).sum(axis=1)
-                    for (network, _), f in pairs
-                ]
-            )
+            parts = [
+                network.predictive.losses(f, network.prepared_targets(labels), noise)
+                for (network, _), (f, noise) in zip(sources, found, strict=True)
+            ]
+            self.losses = np.concatenate([part.sum(axis=1) for part in parts])
         predictive = [network.predictive for network, _ in sources]
-        (self._classes if predictive[0].kind == CLASSES else self._values)(predictive, outputs, labels, level)
+        (self._classes if predictive[0].kind == CLASSES else self._values)(predictive, found, labels, level)
 
-    def _classes(self, predictive, outputs, labels, level: float) -> None:
-        logs = np.concatenate([one.log_probabilities(f) for one, f in zip(predictive, outputs, strict=True)])
+    def _classes(self, predictive, found, labels, level: float) -> None:
+        logs = np.concatenate([one.log_probabilities(f) for one, (f, _) in zip(predictive, found, strict=True)])
         self.expected_entropy = np.tensordot(self._share, entropy_of(logs), 1)
         p = np.exp(logs, out=logs)
         self.probabilities = np.tensordot(self._share, p, 1)
@@ -198,24 +196,24 @@ class _Part:
             right = labels_of_classes(labels, p.shape[-1])
             self.right = (p.argmax(axis=-1) == right).sum(axis=1)
 
-    def _values(self, predictive, outputs, labels, level: float) -> None:
-        pairs = list(zip(predictive, outputs, strict=True))
-        values = np.concatenate([one.restored(f) for one, f in pairs])
+    def _values(self, predictive, found, labels, level: float) -> None:
+        pairs = [(one, *pair) for one, pair in zip(predictive, found, strict=True)]
+        values = np.concatenate([one.restored(f) for one, f, _ in pairs])
         self.mean = np.tensordot(self._share, values, 1)
         self.parameter_std = np.sqrt(np.tensordot(self._share, (values - self.mean) ** 2, 1))
         self.mean_lower, self.mean_upper = weighted_quantiles(values, self._weight, self._ends)
         self.noise_std = self.log_density = self.crps = self.pit = None
         self.lower, self.upper = self.mean_lower, self.mean_upper
-        if any(one.noise_std is None for one in predictive):
+        if not all(one.has_noise for one in predictive):
             return
-        noise = np.concatenate([np.broadcast_to(one.noise_std, (len(f), values.shape[-1])) for one, f in pairs])
+        noise = np.concatenate([np.broadcast_to(one.noise(own), (len(f), values.shape[-1])) for one, f, own in pairs])
         self.noise_std = np.broadcast_to(np.sqrt(self._share @ noise**2), self.mean.shape)
         columns = range(values.shape[-1])
         ends = [mixture_interval(values[..., k], noise[:, k, None], self._weight, level) for k in columns]
         self.lower, self.upper = (np.stack(part, axis=1) for part in zip(*ends, strict=True))
         if labels is not None:
             y = np.asarray(labels, np.float64).reshape(len(labels), -1)
-            densities = np.concatenate([one.log_densities(f, y) for one, f in pairs])
+            densities = np.concatenate([one.log_densities(f, y, own) for one, f, own in pairs])
             self.log_density = log_mean_exp(densities, self._weight)
             scores = [crps(y[:, k], values[..., k], noise[:, k, None], self._weight) for k in columns]
             self.crps = np.stack(scores, axis=1)
@@ -223,13 +221,16 @@ class _Part:
             self.pit = np.stack(below, axis=1)
 
 
-def _outputs(network: Network, draws: Draws | Members, inputs: np.ndarray) -> np.ndarray:
-    """Of all draws, `(draws, n, outputs)`, float64."""
+def _outputs(network: Network, draws: Draws | Members, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Of all draws, `(draws, n, outputs)`, float64; and their noise `(draws,)`, where it is a parameter."""
+    noise: list[np.ndarray] = []
     found = np.empty((len(draws), len(inputs), network.predictive.num_outputs))
     for first, vectors in draws.blocks(_BLOCK_DRAWS):
         here = slice(first, first + len(vectors))
         found[here] = network.outputs(vectors, draws.walker[here], inputs)
-    return found
+        if network.predictive.samples_noise:
+            noise.append(network.noise_std(vectors))
+    return found, np.concatenate(noise) if noise else None
 
 
 def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:

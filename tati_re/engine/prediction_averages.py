@@ -43,7 +43,7 @@ class PredictionAverages:
         }
         if classes:
             self._kept["expected_entropy"] = np.zeros(shape[:1])
-        elif predictive.noise_std is not None:
+        elif predictive.has_noise:
             self._kept["noise_variance"] = np.zeros(shape[1:])
             self._kept["log_density"] = np.full(shape[:1], -np.inf)
 
@@ -58,9 +58,10 @@ class PredictionAverages:
         for walker in np.flatnonzero(weights > 0):
             here = slice(walker, walker + 1)
             outputs = self._outputs(positions[here], [values[here] for values in auxiliary], self._inputs)
-            self._count(outputs.reshape(len(self._inputs), -1), float(weights[walker]))
+            own = np.exp(positions[here, -1].astype(np.float64)) if self._predictive.samples_noise else None
+            self._count(outputs.reshape(len(self._inputs), -1), float(weights[walker]), own)
 
-    def _count(self, outputs: np.ndarray, weight: float) -> None:
+    def _count(self, outputs: np.ndarray, weight: float, own: np.ndarray | None) -> None:
         kept, predictive = self._kept, self._predictive
         kept["count"] = kept["count"] + 1
         kept["weight"] = kept["weight"] + weight
@@ -72,9 +73,10 @@ class PredictionAverages:
             kept["expected_entropy"] = kept["expected_entropy"] + share * (entropy_of(logs) - kept["expected_entropy"])
         else:
             values = predictive.restored(outputs)
-            if (noise := predictive.noise_std) is not None:
+            if predictive.has_noise:
+                noise = predictive.noise(own).reshape(-1)
                 kept["noise_variance"] = kept["noise_variance"] + share * (noise**2 - kept["noise_variance"])
-                density = predictive.log_densities(outputs[None], self._targets)[0]
+                density = predictive.log_densities(outputs[None], self._targets, own)[0]
                 # log of the weighted sum; the mean is this less the log of the sum of the weights.
                 kept["log_density"] = np.logaddexp(kept["log_density"], density + np.log(weight))
         difference = values - kept["mean"]

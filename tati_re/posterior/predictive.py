@@ -38,8 +38,8 @@ class Predictive:
         deviation: As given.
         mean: As given.
         num_columns: Columns of a prediction: classes, or outputs.
-        noise_std: Noise of a predicted value in the units of the targets, `(outputs,)`; None where the loss says
-            nothing of it.
+        has_noise: Whether the loss says something of the noise of predicted values.
+        samples_noise: Whether the noise is a parameter: then each draw brings its own.
 
     Raises:
         InputError: A loss without a name and without a function.
@@ -69,6 +69,8 @@ class Predictive:
                 "a cross-entropy, gaussian or another loss by its name",
             )
         self.num_columns = self.num_outputs if self.kind == VALUES else int(num_classes or 2)
+        self.has_noise = self.kind == VALUES and self.name in ("gaussian", "mean_squared_error")
+        self.samples_noise = self.name == "gaussian" and loss.get("noise_std") == "sampled"
         self._codes = self._class_codes()
 
     def _class_codes(self) -> np.ndarray | None:
@@ -80,14 +82,10 @@ class Predictive:
         signs = self.task == "signs" and self.name != "binary_crossentropy"
         return np.array([[-1.0 if signs else 0.0], [1.0]])
 
-    @property
-    def noise_std(self) -> np.ndarray | None:
-        return self.noise_of(None)
-
-    def noise_of(self, noise_std: np.ndarray | None) -> np.ndarray | None:
+    def noise(self, noise_std: np.ndarray | None = None) -> np.ndarray | None:
         """Noise of predicted values in the units of the targets, `(outputs,)`, or `(draws, outputs)` of draws that
-        bring their own `noise_std`, `(draws,)`; None where the loss says nothing of it."""
-        if self.kind == CLASSES or self.name not in ("gaussian", "mean_squared_error"):
+        bring their own `noise_std`, `(draws,)`, in the network's; None where the loss says nothing of it."""
+        if not self.has_noise:
             return None
         own = math.sqrt(self.num_outputs / 2) if self.name == "mean_squared_error" else self.loss["noise_std"]
         noise = np.asarray(own if noise_std is None else noise_std, np.float64)
@@ -120,12 +118,13 @@ class Predictive:
             return np.concatenate([-np.logaddexp(0, logits), -np.logaddexp(0, -logits)], axis=-1)
         return log_softmax(-np.stack([self._loss(code, f) for code in self._codes], axis=-1), axis=-1)
 
-    def losses(self, outputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    def losses(self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None) -> np.ndarray:
         """The loss of each example, in the units of the network, as the column `loss` of a run has it.
 
         Args:
             outputs: `(..., n, outputs)`.
             targets: `(n,)` or `(n, outputs)`, as the network was trained on them.
+            noise_std: Of each draw, `(draws,)`, where the noise is a parameter.
 
         Returns:
             `(..., n)`, float64.
@@ -145,11 +144,12 @@ class Predictive:
         if self.name == "categorical_crossentropy":
             values = self.log_probabilities(outputs)
             return -np.sum(np.where(targets > 0, targets * np.where(targets > 0, values, 0.0), 0.0), axis=-1)
-        return self._loss(targets, np.asarray(outputs, np.float64))
+        noise = None if noise_std is None else np.asarray(noise_std, np.float64)[:, None, None]
+        return self._loss(targets, np.asarray(outputs, np.float64), noise)
 
-    def _loss(self, targets: np.ndarray, f: np.ndarray) -> np.ndarray:
+    def _loss(self, targets: np.ndarray, f: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
         if self.name in _ERRORS:
-            return _ERRORS[self.name](targets - f, self.loss)
+            return _ERRORS[self.name](targets - f, self.loss.get("noise_std") if noise is None else noise)
         if self._per_example is None:
             raise InputError("The run's loss was an object, which its folder does not hold.", self.name)
         flat = f.reshape(-1, f.shape[-1])
@@ -169,7 +169,7 @@ class Predictive:
         Returns:
             `(draws, n)`, float64; None where the loss says nothing of the noise.
         """
-        noise = self.noise_of(noise_std)
+        noise = self.noise(noise_std)
         if noise is None:
             return None
         noise = noise[:, None] if noise.ndim == 2 else noise
@@ -178,11 +178,9 @@ class Predictive:
 
 
 _ERRORS: dict[str, Callable] = {
-    "gaussian": lambda d, loss: (
-        d**2 / (2 * loss["noise_std"] ** 2) + math.log(loss["noise_std"] * math.sqrt(2 * math.pi))
-    ).sum(axis=-1),
-    "mean_squared_error": lambda d, loss: (d**2).mean(axis=-1),
-    "mean_absolute_error": lambda d, loss: np.abs(d).mean(axis=-1),
+    "gaussian": lambda d, noise: (d**2 / (2 * noise**2) + np.log(noise * math.sqrt(2 * math.pi))).sum(axis=-1),
+    "mean_squared_error": lambda d, noise: (d**2).mean(axis=-1),
+    "mean_absolute_error": lambda d, noise: np.abs(d).mean(axis=-1),
 }
 """Losses of differences between targets and outputs, summed or averaged over the outputs."""
 
