@@ -212,7 +212,14 @@ def test_one_step_against_plain_numpy():
     np.testing.assert_array_equal(after.momentum[4:], state.momentum[4:])
 
 
-@pytest.mark.parametrize("inner", [SGLD(), HamiltonianMonteCarlo(3, 0.0), Splitting("OBABO"), Splitting("ABOBA")])
+INSIDE = [
+    SGLD(),
+    HamiltonianMonteCarlo(3, 0.0),
+    *(pytest.param(Splitting(word), marks=pytest.mark.slow) for word in ("OBABO", "ABOBA")),
+]
+
+
+@pytest.mark.parametrize("inner", INSIDE)
 def test_other_samplers_inside_keep_their_law(inner):
     """A Gaussian of 4 dimensions; the variance of all directions within 5.5 standard errors and the known bias."""
     step = 0.02 if isinstance(inner, SGLD) else 0.2

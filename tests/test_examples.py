@@ -41,6 +41,7 @@ def test_gla2_in_numpy_agrees_with_the_built_in_word(tmp_path, capsys):
     assert "plain numpy" in said and "word GLA2" in said
 
 
+@pytest.mark.slow
 def test_errors_of_tati_lie_where_the_closed_forms_say(tmp_path, capsys):
     """Each of the six averages lies within 5.5 error bars of its exact value, and the largest ones show.
 
@@ -77,6 +78,7 @@ def test_slope_of_a_power_law_and_of_nothing_but_noise():
     assert np.isnan(script.fitted_slope([point._replace(error_bar=1.0) for point in points]).slope)
 
 
+@pytest.mark.slow
 def test_uci_regression_scores_a_sampler_beside_hmc(tmp_path, capsys):
     """On generated data with noise 0.1; HMC accepts, and both methods predict better than the target's deviation."""
     script = example("uci_regression")
@@ -125,6 +127,7 @@ def test_tati_mnist_training_goes_through_its_stages(tmp_path, capsys):
     assert (run / "figure.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_an_ensemble_mixes_faster_than_its_walkers_would_alone(tmp_path, capsys):
     """On 4 dimensions: the law within 5.5 standard errors, a gain of 5.4 ± 1.4; without preconditioner it is 0.94."""
     script = example("ensemble_quasi_newton")
@@ -163,6 +166,7 @@ def test_closed_forms_and_times_of_the_ensemble_example():
     assert script.measured_time(alike, 1 / (1 - 0.81), 16).steps == pytest.approx(4 * 19, rel=0.2)
 
 
+@pytest.mark.slow
 def test_replica_exchange_hmc_draws_a_curve(tmp_path, capsys):
     """On generated images with logistic outputs: no loss is below ln(1 + 9/e), training loss rises with T."""
     script = example("replica_exchange_hmc")
@@ -218,6 +222,7 @@ def test_replica_exchange_hmc_keeps_training_images_out_of_the_test(tmp_path, ca
     assert "50 images: 5 of each class, seed 4: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_renhd_on_five_gaussians(tmp_path, capsys):
     """Masses and <U> within 5.5 errors, swap rates of the compensated rule; Euler steps are cold, one rung is stuck."""
     script = example("renhd_five_gaussians")
@@ -253,6 +258,7 @@ def test_well_tempered_histograms(tmp_path, capsys):
     assert "exact 0.642" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_renhd_on_an_lstm_takes_one_budget_of_gradients(tmp_path, capsys):
     """A ladder of 2 rungs takes half of the steps; its replicas share the rungs out at every step."""
     script = example("renhd_lstm")
@@ -289,6 +295,7 @@ def test_permuted_labels_of_the_lstm_and_their_mean_potential(monkeypatch):
     assert problem.energy(3 * second) - problem.energy(first) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     """On generated images the draws fit better than the start, over both halves of the run."""
     script = example("resghmc_resnet")

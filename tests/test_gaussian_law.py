@@ -71,7 +71,12 @@ def measured(sampler, step_size: float, variance: np.ndarray):
     return found.mean(axis=1).reshape(3, 10), errors.reshape(3, 10)
 
 
-@pytest.mark.parametrize("name", CASES)
+OF_EACH_FAMILY = ("BAOAB", "mCCAdL", "SGHMC", "SGLD")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OF_EACH_FAMILY else pytest.mark.slow) for name in CASES]
+)
 def test_mean_variance_and_cosine(name):
     sampler, step_size, law, allowed = CASES[name]
     variance = law()

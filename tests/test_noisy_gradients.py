@@ -130,7 +130,12 @@ LINEAR = {
 }
 
 
-@pytest.mark.parametrize("case", LINEAR)
+SAID_BY_OTHERS = ("LM", "BAOAB", "SGHMC, no estimate, V = 1", "SGHMC, T")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in SAID_BY_OTHERS else ()) for case in LINEAR]
+)
 def test_variance_under_noise(case):
     sampler, step_size, variance, temperature, expected = LINEAR[case]
     steps = 6_000 if step_size < 0.15 else 3_000
@@ -169,7 +174,11 @@ def test_more_noise_than_the_friction_takes_out_is_refused_or_clipped():
 
 @pytest.mark.parametrize(
     ("step_size", "friction", "variance", "temperature", "mass"),
-    [(0.1, 1.0, 0.25, 1.0, None), (0.1, 0.5, 8.0, 2.0, None), (0.1, 1.0, 4.0, 1.0, 3.0)],
+    [
+        pytest.param(0.1, 1.0, 0.25, 1.0, None, marks=pytest.mark.slow),
+        (0.1, 0.5, 8.0, 2.0, None),
+        pytest.param(0.1, 1.0, 4.0, 1.0, 3.0, marks=pytest.mark.slow),
+    ],
 )
 def test_badodab_holds_the_temperature_without_knowing_the_noise(step_size, friction, variance, temperature, mass):
     """T_conf within 0.5 %, <ξ> within 1 %, Var ξ within 2 %."""
@@ -211,7 +220,10 @@ def halves(values) -> list[tuple[float, float]]:
     return found
 
 
-@pytest.mark.parametrize("sampler", [CCAdL(0.5), Splitting("mCCAdL", 0.5)], ids=lambda sampler: sampler.name)
+@pytest.mark.parametrize(
+    "sampler",
+    [pytest.param(CCAdL(0.5), id="CCAdL"), pytest.param(Splitting("mCCAdL", 0.5), id="mCCAdL", marks=pytest.mark.slow)],
+)
 def test_noise_of_another_size_in_each_parameter_is_damped(sampler):
     """V from 0 to 10 heats as much as γ = 0.5 at most: small and large V each within 1 % of their law, T for the
     splitting, that of the published scheme with its thermostat at rest (0.960 and 0.973)."""
@@ -244,7 +256,13 @@ def fourth(values) -> tuple[float, float]:
     return ratio, mean_and_error(each)[1]
 
 
-@pytest.mark.parametrize("sampler", [Splitting("mCCAdL", 0.3), CCAdL(0.3, None, 1)], ids=lambda sampler: sampler.name)
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        pytest.param(Splitting("mCCAdL", 0.3), id="mCCAdL"),
+        pytest.param(CCAdL(0.3, None, 1), id="CCAdL", marks=pytest.mark.slow),
+    ],
+)
 def test_noise_that_depends_on_the_position_is_damped_where_it_arises(sampler):
     """V = 20 θ²/(1 + θ²): second moment and shape within 1 %, resolved to 1 %."""
     values = measure(sampler, steep, 0.03, 5_000, 1_000)

@@ -152,7 +152,7 @@ def test_other_names_are_as_they_were():
 # -------------------------------------------------------------------------------------------------------------- in runs
 
 
-LONG = ("RENHD", "renhd_euler", "RELD", "reSGLD", "reSGHMC")
+LONG = ("RENHD", "renhd_euler", "RELD", "reSGLD", "reSGHMC", "RE-HMC")
 
 
 @pytest.mark.parametrize(
