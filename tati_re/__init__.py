@@ -13,7 +13,7 @@ from tati_re._version import __version__
 from tati_re.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
-    from tati_re import evidence, landscape, samplers, testing
+    from tati_re import evidence, exploration, landscape, samplers, testing
     from tati_re.analysis.predicting import predict
     from tati_re.analysis.temperatures import temperature_study
     from tati_re.engine.run_folder import load
@@ -26,6 +26,7 @@ __all__ = [
     "Simulation",
     "__version__",
     "evidence",
+    "exploration",
     "help",
     "landscape",
     "load",
@@ -39,6 +40,7 @@ __all__ = [
 _LAZY = {
     "Simulation": ("tati_re.simulation", "Simulation"),
     "evidence": ("tati_re.evidence", None),
+    "exploration": ("tati_re.exploration", None),
     "load": ("tati_re.engine.run_folder", "load"),
     "predict": ("tati_re.analysis.predicting", "predict"),
     "landscape": ("tati_re.landscape", None),

@@ -99,8 +99,17 @@ class Surface:
 
     def gradient(self, position: np.ndarray) -> tuple[float, np.ndarray]:
         """U and ∇U at one point `(parameters,)`."""
-        value, slope = self._part.gradient(self._checked(np.asarray(position)[None]))
-        return float(value), slope.astype(np.float64)
+        values, slopes = self.gradients(np.asarray(position)[None])
+        return float(values[0]), slopes[0]
+
+    def gradients(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """U and ∇U at points `(n, parameters)`: `(n,)` and `(n, parameters)`, float64."""
+        positions, parts = self._checked(positions), []
+        for start in range(0, len(positions), self.points):
+            rows = positions[start : start + self.points]
+            parts.append([found[: len(rows)] for found in self._part.gradient(self._padded(rows))])
+        values, slopes = (np.concatenate(part).astype(np.float64) for part in zip(*parts, strict=True))
+        return values, slopes
 
     def hessian_product(self, position: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """∇²U at one point times one or several vectors.
@@ -251,12 +260,12 @@ class _OfModel:
             value, slope = value + more, slope + gradient
         return value, slope
 
-    def gradient(self, positions: np.ndarray) -> tuple[float, np.ndarray]:
+    def gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parts = list(self._over_pieces(self._slopes_of_piece, self._data, positions))
         value, slope = self._of_prior(tf.constant(positions))
         scale = self.potential.scale / self._data[0].shape[0]
-        loss = scale * sum(part[0].numpy()[0] for part in parts)
-        return loss + value.numpy()[0], (scale * sum(part[1].numpy() for part in parts) + slope.numpy())[0]
+        loss = scale * sum(part[0].numpy() for part in parts)
+        return loss + value.numpy(), scale * sum(part[1].numpy() for part in parts) + slope.numpy()
 
     def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         position, along = tf.constant(positions), tf.constant(vectors)
@@ -299,9 +308,9 @@ class _OfFunction:
         loss, potential, _ = self._slopes(tf.constant(positions))
         return {"loss": loss.numpy(), "potential": potential.numpy()}
 
-    def gradient(self, positions: np.ndarray) -> tuple[float, np.ndarray]:
+    def gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         _, potential, slope = self._slopes(tf.constant(positions))
-        return potential.numpy()[0], slope.numpy()[0]
+        return potential.numpy(), slope.numpy()
 
     def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         return self._products(tf.constant(positions), tf.constant(vectors)).numpy()

@@ -1,0 +1,189 @@
+"""`tati-explore`: find minima and valleys from one place, and the barriers between them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
+from tati_re.errors import InputError
+from tati_re.option_flags import add_field, flag
+from tati_re.options import OPTIONS, options_from_flags, options_of
+
+GROUPS = ("data", "model", "posterior", "sampler")
+MORE = ("seed", "threads", "execution")
+INTEGERS = {
+    "leg_steps": (2000, "steps of a leg; default 2,000"),
+    "num_legs": (4, "legs of a round; default 4"),
+    "num_candidates": (5, "descents along a leg; default 5"),
+    "max_rounds": (10, "rounds at most; default 10"),
+    "patience": (3, "rounds without a new minimum after which it stops; default 3"),
+    "num_connected": (8, "minima, the lowest, between all of which barriers are looked for; default 8"),
+    "num_processes": (0, "processes that run legs side by side; default 0: in this one"),
+}
+OTHERS: dict[str, tuple[Any, str]] = {
+    "heats": ("X,X,...", "temperatures of the legs over that of the target, in turn; default 1,4"),
+    "directions": (
+        "WORD",
+        "coordinates in which new starts are far from old ones: covariance (default), diffusion_map",
+    ),
+    "centre": ("WORD", "where it starts in RUN: mean, last, best, or a stored step"),
+    "parameters": ("FILE", "where it starts: a file of parameters"),
+    "parameters_step": ("N", "its row with this step"),
+    "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/explore-1, ..."),
+    "no_figures": (None, "tables only"),
+    "quiet": (None, "print nothing but errors"),
+}
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-explore",
+        usage="tati-explore [RUN] [options]",
+        description="Find minima of U around a run, whose trajectory is the first leg, or around a model on --data.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
+    parser.add_argument("--version", action="version", version=f"tati-explore {__version__}")
+    for name, (_, text) in INTEGERS.items():
+        parser.add_argument(flag(name), dest=name, metavar="N", help=text)
+    for name, (form, text) in OTHERS.items():
+        style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
+        parser.add_argument(flag(name), dest=name, help=text, **style)
+    own = {*INTEGERS, *OTHERS}
+    for group in GROUPS:
+        section = parser.add_argument_group(f"{group}, in place of the run's; --dtype is float64 unless it is said")
+        for name, field in options_of([group]).items():
+            if name not in own:
+                add_field(section, name, field)
+    section = parser.add_argument_group("more")
+    for name in MORE:
+        add_field(section, name, OPTIONS[name])
+    return parser
+
+
+def _choices(typed: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in INTEGERS:
+        if name in typed:
+            try:
+                found["num_steps" if name == "leg_steps" else name] = int(typed[name])
+            except ValueError:
+                raise InputError(f"{flag(name)} has the wrong type.", typed[name], "an integer") from None
+    if "heats" in typed:
+        try:
+            found["heats"] = tuple(float(part) for part in typed["heats"].split(","))
+        except ValueError:
+            raise InputError("--heats has the wrong form.", typed["heats"], "numbers above 0, such as 1,4") from None
+    if "directions" in typed:
+        found["directions"] = typed["directions"]
+    return found
+
+
+def _explore(typed: dict[str, Any], folder: Path) -> None:
+    import numpy as np
+
+    from tati_re.engine.run_folder import load
+    from tati_re.exploration import explore
+    from tati_re.exploration.jobs import system_of
+    from tati_re.landscape.request import centre_of
+    from tati_re.landscape.scan import path_of
+    from tati_re.plotting.exploration import plot_exploration
+
+    quiet, choices = "quiet" in typed, _choices(typed)
+    own = {*INTEGERS, *OTHERS, "run"}
+    flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in own}
+    options = options_from_flags(flags)
+    source: dict[str, Any] = {name: getattr(options, name) for name in flags}
+    source = {"dtype": "float64", **source, **({"run": os.path.abspath(typed["run"])} if "run" in typed else {})}
+    if "run" not in typed:
+        source["verbose"] = 0
+    system = system_of(source)
+    sim, path = system.legs.sim, None
+    if "parameters" in typed:
+        from tati_re.parameters_file import read_parameters
+
+        step = int(typed["parameters_step"]) if "parameters_step" in typed else None
+        start = read_parameters(typed["parameters"], step, names=sim.parameter_names()).positions[0]
+    elif "run" in typed:
+        start, _ = centre_of(typed["run"], typed.get("centre", "auto"))
+        try:
+            path = np.stack([one.parameters for one in path_of(load(typed["run"]), 200)])
+        except InputError:
+            path = None
+    else:
+        start = np.asarray(sim.parameters, np.float64)
+    if not quiet:
+        words = "the run's trajectory is the first leg" if path is not None else "no trajectory yet"
+        print(f"{surface_words(system)}; {words}")
+    parallel = choices.get("num_processes", 0) > 1
+    found = explore(
+        source if parallel else system, start, path=path, seed=int(typed.get("seed", 0)), output=folder,
+        say=None if quiet else lambda text: print(text, flush=True), **choices,
+    )  # fmt: skip
+    written = ["minima.csv", "minima.npz", *(["barriers.csv", "paths.csv"] if found.paths else [])]
+    if "no_figures" not in typed:
+        plot_exploration(found, folder / "exploration.png")
+        written.append("exploration.png")
+    if not quiet:
+        columns = [
+            "number",
+            "kind",
+            "potential",
+            "gradient_norm",
+            "hessian_index",
+            "distance",
+            "ln_volume",
+            "times_found",
+        ]
+        print(
+            found.minima[columns].head(20).to_string(index=False, float_format=lambda value: f"{value:.5g}", na_rep="")
+        )
+        if len(found.barriers):
+            print(found.barriers.head(20).to_string(index=False, float_format=lambda value: f"{value:.5g}"))
+        print(f"{found.reason}; written to {folder}: {', '.join(written)}")
+
+
+def surface_words(system: Any) -> str:
+    """What is explored, for the start."""
+    sim = system.legs.sim
+    return f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
+
+
+def _body(argv: list[str]) -> None:
+    typed = _parser().parse(argv)
+    if "run" not in typed and "data" not in typed:
+        raise InputError("tati-explore needs a run folder, or --data.", expected="tati-explore RUN [options]")
+    made = None if "output" in typed else free_folder("explore")
+    own = {*INTEGERS, *OTHERS, "num_steps"}
+    try:
+        _explore(typed, Path(typed["output"]) if made is None else made)
+    except InputError as error:
+        word = str(error).split(" ")[0].rstrip(":")
+        shown = flag("leg_steps" if word == "num_steps" else word)
+        raise InputError(str(error).replace(word, shown, 1) if word in own else str(error)) from None
+    finally:
+        if made is not None:
+            remove_if_empty(made)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-explore`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

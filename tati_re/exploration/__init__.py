@@ -1,0 +1,18 @@
+"""Exploration: runs that start runs, the minima and valleys that they find, and the barriers between these."""
+
+from tati_re.exploration.descent import Stationary, characterise, descend, lowest_below
+from tati_re.exploration.explorer import Exploration, explore
+from tati_re.exploration.jobs import System
+from tati_re.exploration.paths import Path, connect
+
+__all__ = [
+    "Exploration",
+    "Path",
+    "Stationary",
+    "System",
+    "characterise",
+    "connect",
+    "descend",
+    "explore",
+    "lowest_below",
+]

@@ -1,0 +1,333 @@
+"""Exploration: legs from known places, descents along them, new legs from where nothing was seen yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tati_re.engine.storage import write_whole
+from tati_re.errors import InputError, nearest
+from tati_re.exploration.descent import Stationary
+from tati_re.exploration.jobs import Done, Job, Pool, system_of
+from tati_re.exploration.paths import Path, connect
+from tati_re.landscape.tables import digest
+
+if TYPE_CHECKING:
+    import pandas
+
+DIRECTIONS = ("covariance", "diffusion_map")
+SPECIFICATION = "exploration.toml"
+MERGE = 0.1
+"""Temperatures: two bottoms with a lower barrier between them are one."""
+_CLOUD = 1500
+_COORDINATES = 10
+
+
+class Exploration(NamedTuple):
+    """What an exploration found.
+
+    Attributes:
+        minima: One row a bottom, the lowest first: `number, kind, potential, loss, gradient_norm, hessian_index,
+            num_flat, smallest, largest, ln_volume, distance` (from the lowest), `times_found, round`.
+        positions: Of the bottoms, `(n, parameters)`.
+        barriers: One row a pair: `first, second, distance, linear_barrier, relaxed_barrier, residual`.
+        paths: Both ways of each pair, by pair of numbers.
+        legs: Positions of all legs, `(k, n, parameters)` as a list.
+        num_rounds: How many there were.
+        reason: Why it stopped, in words.
+    """
+
+    minima: pandas.DataFrame
+    positions: np.ndarray
+    barriers: pandas.DataFrame
+    paths: dict[tuple[int, int], Path]
+    legs: list[np.ndarray]
+    num_rounds: int
+    reason: str
+
+
+def explore(
+    source: Any,
+    start: np.ndarray | None = None,
+    *,
+    path: np.ndarray | None = None,
+    num_steps: int = 2000,
+    num_legs: int = 4,
+    heats: Sequence[float] = (1.0, 4.0),
+    num_candidates: int = 5,
+    max_rounds: int = 10,
+    patience: int = 3,
+    directions: str = "covariance",
+    num_connected: int = 8,
+    num_processes: int = 0,
+    temperature: float | None = None,
+    step_size: float | None = None,
+    friction: float | None = None,
+    seed: int = 0,
+    output: str | os.PathLike[str] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Exploration:
+    """Finds the bottoms of U that can be reached from one place.
+
+    Each round runs `num_legs` legs: half from the bottoms found so far, the least visited first, half from the sampled
+    points that lie farthest from all bottoms and earlier starts, in coordinates along the directions in which the legs
+    spread (their covariance, or a diffusion map). A leg is sampled at one of the temperatures T * heats, in turn, twice
+    as hot after each round that brought nothing; along it the points of small gradient descend. A descent that ends
+    where one ended before adds nothing; bottoms with flat directions are the same valley if a relaxed path between them
+    rises by less than 0.1 T. Points nearest to a bottom that was found more than ten times are pruned as starts while
+    there are others. It stops after `patience` rounds without a new bottom.
+
+    Args:
+        source: A Simulation of one walker, a FunctionPotential, a dict of options, with `run` for a run folder, or a
+            `System`.
+        start: `(parameters,)`. Default: where the simulation is.
+        path: Positions `(n, parameters)` of a trajectory that is there already: the first leg. Default: none.
+        num_steps: Of a leg. Default: 2,000.
+        num_legs: Of a round. Default: 4.
+        heats: Temperatures of the legs over T. Default: 1 and 4.
+        num_candidates: Descents along a leg. Default: 5.
+        max_rounds: At most. Default: 10.
+        patience: Rounds without a new bottom after which it stops. Default: 3.
+        directions: "covariance" or "diffusion_map". Default: "covariance".
+        num_connected: Bottoms, the lowest, between all pairs of which barriers are looked for. Default: 8.
+        num_processes: Processes side by side; 0: in this one. Default: 0.
+        temperature: T. Default: that of the simulation, 1 for a function.
+        step_size: Of a function's legs; a simulation has its own. Default: 0.05.
+        friction: Likewise. Default: 1.
+        seed: Default: 0.
+        output: A folder; an exploration that was stopped goes on there when it is called again. Default: none.
+        say: Called with a sentence after each round. Default: none.
+
+    Returns:
+        Bottoms, barriers, paths and legs.
+
+    Raises:
+        InputError: A number out of its range, or a folder of another exploration.
+    """
+    _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions)
+    say = say or (lambda _: None)
+    system = system_of(source, step_size, friction)
+    if temperature is not None:
+        system.temperature = float(temperature)
+    surface = system.surface
+    if start is None:
+        if not hasattr(system.legs, "sim"):
+            raise InputError("start is missing.", expected="parameters to start at")
+        start = system.legs.sim.parameters.copy()
+    start = np.asarray(start, np.float64)
+    folder = None if output is None else File(output)
+    if folder is not None:
+        said = {
+            "num_steps": num_steps, "num_legs": num_legs, "heats": list(heats), "num_candidates": num_candidates,
+            "directions": directions, "temperature": system.temperature, "seed": seed,
+            "digest": digest(surface.identity, start, np.zeros(0) if path is None else np.asarray(path)),
+        }  # fmt: skip
+        _prepare(folder, said)
+    pool = Pool(system, folder, seed, num_processes, source if isinstance(source, dict) else None)
+    book = _Book(surface, system.temperature)
+    legs: list[np.ndarray] = []
+    starts, quiet, number, rounds, reason = [start], 0, 0, 0, f"the {max_rounds} rounds were over"
+    try:
+        for turn in range(1, max_rounds + 1):
+            jobs = []
+            for k, begin in enumerate(starts):
+                number += 1
+                heat = heats[(turn - 1 + k) % len(heats)] * 2.0**quiet
+                given = np.asarray(path, np.float64) if path is not None and turn == 1 and k == 0 else None
+                jobs.append(Job(number, begin, heat * system.temperature, num_steps, num_candidates, given))
+            results = pool.run(jobs)
+            rounds, before = turn, len(book.found)
+            for done in results:
+                legs.append(done.positions)
+                book.add(done, turn)
+            fresh = len(book.found) - before
+            say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(book.found)} in all")
+            quiet = 0 if fresh else quiet + 1
+            if quiet >= patience:
+                reason = f"{patience} rounds brought nothing new"
+                break
+            starts = _next_starts(book, legs, [*starts], num_legs, directions, turn)
+    finally:
+        pool.close()
+    order = np.argsort([one.potential for one in book.found], kind="stable")
+    paths = _connect(surface, [book.found[i] for i in order[:num_connected]], system.temperature)
+    result = _tables(book, order, paths, legs, rounds, reason)
+    if folder is not None:
+        _write(folder, result)
+    return result
+
+
+class _Book:
+    """Bottoms found so far."""
+
+    def __init__(self, surface, temperature: float) -> None:
+        self.surface, self.temperature = surface, temperature
+        self.found: list[Stationary] = []
+        self.times: list[int] = []
+        self.rounds: list[int] = []
+        self.ends: list[np.ndarray] = []
+
+    def add(self, done: Done, turn: int) -> None:
+        for point in done.found:
+            self.ends.append(point.position)
+            if point.kind == "saddle" or not np.isfinite(point.potential):
+                continue
+            place = self._known(point)
+            if place is None:
+                self.found.append(point)
+                self.times.append(1)
+                self.rounds.append(turn)
+                continue
+            self.times[place] += 1
+            if point.potential < self.found[place].potential:
+                self.found[place] = point
+
+    def _known(self, point: Stationary) -> int | None:
+        for place, other in enumerate(self.found):
+            if abs(point.potential - other.potential) > MERGE * self.temperature:
+                continue
+            distance = float(np.linalg.norm(point.position - other.position))
+            if distance < 1e-3 * (1 + float(np.linalg.norm(other.position))):
+                return place
+            if point.kind == other.kind == "valley":
+                curvature = max(point.largest, other.largest)
+                limit = MERGE * self.temperature
+                way = connect(self.surface, other.position, point.position, curvature=curvature, enough=0.5 * limit)
+                if min(way.linear_barrier, way.relaxed_barrier) < limit:
+                    return place
+        return None
+
+
+def _next_starts(
+    book: _Book, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
+) -> list[np.ndarray]:
+    """Half bottoms, the least visited first; half sampled points that are farthest from all that is known."""
+    seldom = np.argsort(book.times, kind="stable")[: max(1, count // 2)]
+    chosen = [book.found[i].position for i in seldom]
+    cloud = np.concatenate(legs)
+    cloud = cloud[:: -(-len(cloud) // (_CLOUD if directions == "covariance" else _CLOUD // 4))]
+    known = np.array([*(one.position for one in book.found), *last, *chosen])
+    coordinates = _coordinates(np.concatenate([cloud, known]), directions)
+    points, marks = coordinates[: len(cloud)], coordinates[len(cloud) :]
+    often = [one.position for one, times in zip(book.found, book.times, strict=True) if times > 10]
+    nearest_distance = np.min(np.linalg.norm(points[:, None] - marks[None], axis=2), axis=1)
+    if often and len(often) < len(book.found):
+        # Pruned: what lies nearest to a bottom that was found many times, while others were not.
+        bottoms = np.array([one.position for one in book.found])
+        owner = np.argmin(np.linalg.norm(cloud[:, None] - bottoms[None], axis=2), axis=1)
+        pruned = np.array(book.times)[owner] > 10
+        nearest_distance = np.where(pruned & (not pruned.all()), 0.0, nearest_distance)
+    while len(chosen) < count:
+        place = int(np.argmax(nearest_distance))
+        chosen.append(cloud[place])
+        nearest_distance = np.minimum(nearest_distance, np.linalg.norm(points - points[place], axis=1))
+    return chosen
+
+
+def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
+    """Coordinates in which distances are to be measured, `(n, k)`."""
+    away = points - points.mean(axis=0)
+    count = min(_COORDINATES, *away.shape)
+    if directions == "diffusion_map" and len(points) > 20:
+        from tati_re.analysis.diffusion_map import diffusion_map
+
+        try:
+            return diffusion_map(points, min(4, len(points) - 2)).coordinates
+        except InputError:
+            pass  # Clouds that no kernel joins have no distance by diffusion; the covariance still sees them.
+    _, values, vectors = np.linalg.svd(away, full_matrices=False)
+    kept = values[:count] > 1e-9 * max(values[0], 1e-300)
+    return away @ vectors[:count][kept].T
+
+
+def _connect(surface, points: list[Stationary], temperature: float) -> dict[tuple[int, int], Path]:
+    paths = {}
+    for i, first in enumerate(points):
+        for j in range(i + 1, len(points)):
+            curvature = max(first.largest, points[j].largest, 1e-300)
+            paths[i + 1, j + 1] = connect(surface, first.position, points[j].position, curvature=curvature)
+    return paths
+
+
+def _tables(book: _Book, order, paths, legs, rounds: int, reason: str) -> Exploration:
+    import pandas
+
+    found = [book.found[i] for i in order]
+    positions = np.array([one.position for one in found])
+    rows = [
+        (
+            k + 1, one.kind, one.potential, one.loss, one.gradient_norm, one.index, one.num_flat, one.smallest,
+            one.largest, one.ln_volume, float(np.linalg.norm(one.position - positions[0])), book.times[i],
+            book.rounds[i],
+        )
+        for k, (i, one) in enumerate(zip(order, found, strict=True))
+    ]  # fmt: skip
+    names = [
+        "number", "kind", "potential", "loss", "gradient_norm", "hessian_index", "num_flat", "smallest", "largest",
+        "ln_volume", "distance", "times_found", "round",
+    ]  # fmt: skip
+    pairs = [
+        (
+            *pair, float(np.linalg.norm(positions[pair[0] - 1] - positions[pair[1] - 1])), way.linear_barrier,
+            way.relaxed_barrier, way.residual,
+        )
+        for pair, way in paths.items()
+    ]  # fmt: skip
+    columns = ["first", "second", "distance", "linear_barrier", "relaxed_barrier", "residual"]
+    frame, barriers = pandas.DataFrame(rows, columns=names), pandas.DataFrame(pairs, columns=columns)
+    return Exploration(frame, positions, barriers, paths, legs, rounds, reason)
+
+
+def _prepare(folder: File, said: dict[str, Any]) -> None:
+    import tomllib
+
+    import tomli_w
+
+    path = folder / SPECIFICATION
+    if path.exists():
+        then = tomllib.loads(path.read_text(encoding="utf-8"))
+        for name, value in said.items():
+            if then.get(name) != value:
+                raise InputError(
+                    f"output: {folder} holds another exploration.", f"{name} = {then.get(name)}", f"{name} = {value}"
+                )
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"output: {folder} is not empty.", expected="a new folder, or one of the same exploration")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(path, tomli_w.dumps(said).encode())
+
+
+def _write(folder: File, result: Exploration) -> None:
+    import pandas
+
+    for name, frame in (("minima", result.minima), ("barriers", result.barriers)):
+        write_whole(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+    rows = [
+        pandas.DataFrame({"first": i, "second": j, "place": way.place, "linear": way.linear, "relaxed": way.relaxed})
+        for (i, j), way in result.paths.items()
+    ]
+    if rows:
+        text = pandas.concat(rows).to_csv(index=False, lineterminator="\n")
+        write_whole(folder / "paths.csv", text.encode())
+    np.savez(folder / "minima.npz", parameters=result.positions)
+
+
+def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions) -> None:
+    numbers = {
+        "num_steps": num_steps, "num_legs": num_legs, "num_candidates": num_candidates, "max_rounds": max_rounds,
+        "patience": patience,
+    }  # fmt: skip
+    for name, value in numbers.items():
+        if value < 1:
+            raise InputError(f"{name} is out of range.", value, "at least 1")
+    if not len(heats) or min(heats) <= 0:
+        raise InputError("heats are out of range.", list(heats), "numbers above 0")
+    if directions not in DIRECTIONS:
+        raise InputError(
+            f"directions is not known.{nearest(directions, DIRECTIONS)}", directions, " or ".join(DIRECTIONS)
+        )

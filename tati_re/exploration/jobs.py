@@ -1,0 +1,189 @@
+"""Jobs of an exploration: each a leg with its descents, written to a file of its own, in parallel processes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.engine.storage import write_whole
+from tati_re.errors import InputError
+from tati_re.exploration.descent import Stationary, lowest_below
+from tati_re.exploration.legs import FunctionLegs, ModelLegs, candidates
+from tati_re.landscape.surface import Surface
+
+KINDS = ("minimum", "valley", "saddle")
+_NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest", "largest", "ln_volume")
+
+
+class Job(NamedTuple):
+    """A leg to be run.
+
+    Attributes:
+        number: Counted from 1; says the file and the seed.
+        start: `(parameters,)`.
+        temperature: Of the leg.
+        num_steps: Of the leg; 0: no leg, the descents start at `path`.
+        num_candidates: Descents along the leg.
+        path: Positions that are there already, or none.
+    """
+
+    number: int
+    start: np.ndarray
+    temperature: float
+    num_steps: int
+    num_candidates: int
+    path: np.ndarray | None = None
+
+
+class Done(NamedTuple):
+    """What a job found: positions of its leg `(n, parameters)`, where candidates lay on it, and where they led."""
+
+    positions: np.ndarray
+    places: np.ndarray
+    found: list[Stationary]
+
+
+class System:
+    """A potential with the dynamics of its legs.
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        legs: `(start, temperature, num_steps, seed) -> positions`.
+        temperature: T of the target, for volumes.
+    """
+
+    def __init__(self, surface: Surface, legs: Any, temperature: float) -> None:
+        self.surface, self.legs, self.temperature = surface, legs, temperature
+
+    def run(self, job: Job, seed: int) -> Done:
+        """Does a job."""
+        positions = job.path
+        if positions is None:
+            leg_seed = int(np.random.SeedSequence([seed, job.number]).generate_state(1)[0] >> 1)
+            positions = self.legs(job.start, job.temperature, job.num_steps, leg_seed)
+        chosen = candidates(self.surface, positions, job.num_candidates)
+        found = [lowest_below(self.surface, positions[place], self.temperature) for place in chosen.places]
+        return Done(positions, chosen.places, found)
+
+
+def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> System:
+    """The system of a simulation, of a function potential, or of the description of one in words.
+
+    Args:
+        source: A Simulation, a FunctionPotential, `{"run": folder, options}`, or a System, which is returned.
+        step_size: Of a function's legs. Default: 0.05.
+        friction: Of a function's legs. Default: 1.
+    """
+    from tati_re.posterior.function import FunctionPotential
+
+    if isinstance(source, System):
+        return source
+    if isinstance(source, dict):
+        from tati_re.landscape.request import simulation_of
+        from tati_re.simulation import Simulation
+
+        given = dict(source)
+        run = given.pop("run", None)
+        source = Simulation(**given) if run is None else simulation_of(run, **given)
+    if isinstance(source, FunctionPotential):
+        surface = Surface(source)
+        return System(surface, FunctionLegs(surface, step_size or 0.05, 1.0 if friction is None else friction), 1.0)
+    return System(Surface(source), ModelLegs(source), source.options.kT)
+
+
+def path_of_job(folder: Path, number: int) -> Path:
+    return folder / "jobs" / f"job-{number:05d}.npz"
+
+
+def write(path: Path, done: Done) -> None:
+    """Writes what a job found; the file is there whole, or not at all."""
+    content = io.BytesIO()
+    arrays = {
+        "leg": done.positions,
+        "places": done.places,
+        "points": np.stack([one.position for one in done.found]),
+        "kinds": np.array([KINDS.index(one.kind) for one in done.found]),
+        "numbers": np.array([[getattr(one, name) for name in _NUMBERS] for one in done.found], np.float64),
+    }
+    np.savez(content, **arrays)
+    write_whole(path, content.getvalue())
+
+
+def read(path: Path) -> Done:
+    """Reads it again."""
+    with np.load(path, allow_pickle=False) as file:
+        found = []
+        for position, kind, numbers in zip(file["points"], file["kinds"], file["numbers"], strict=True):
+            values = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
+            values |= {"index": int(values["index"]), "num_flat": int(values["num_flat"])}
+            found.append(Stationary(position, kind=KINDS[kind], **values))
+        return Done(file["leg"], file["places"], found)
+
+
+class Pool:
+    """Runs jobs, those without a file alone; here, or in processes that each make the system from its description.
+
+    Args:
+        system: The system in this process.
+        folder: Where the files are, or None: nothing is written.
+        seed: Of all legs.
+        num_processes: 0 or 1: in this process. Default: 0.
+        source: The description, for other processes.
+    """
+
+    def __init__(
+        self, system: System, folder: Path | None, seed: int, num_processes: int = 0, source: dict | None = None
+    ) -> None:
+        self.system, self.folder, self.seed = system, folder, seed
+        self._executor: ProcessPoolExecutor | None = None
+        if num_processes > 1:
+            if not isinstance(source, dict) or folder is None:
+                raise InputError(
+                    "num_processes: other processes cannot see objects of this one.",
+                    num_processes,
+                    "a run folder or options in words, and an output folder; or num_processes 0",
+                )
+            self._executor = ProcessPoolExecutor(
+                num_processes, get_context("spawn"), initializer=_make, initargs=(json.dumps(source), str(folder), seed)
+            )
+        if folder is not None:
+            (folder / "jobs").mkdir(parents=True, exist_ok=True)
+
+    def run(self, jobs: Sequence[Job]) -> list[Done]:
+        """Results of the jobs, in their order."""
+        left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
+        if self._executor is not None:
+            list(self._executor.map(_do, left))
+            left = []
+        fresh = {}
+        for job in left:
+            fresh[job.number] = self.system.run(job, self.seed)
+            if self.folder is not None:
+                write(path_of_job(self.folder, job.number), fresh[job.number])
+        return [
+            fresh[job.number] if job.number in fresh else read(path_of_job(self.folder, job.number)) for job in jobs
+        ]
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+
+_here: dict[str, Any] = {}
+
+
+def _make(source: str, folder: str, seed: int) -> None:
+    """Called once in each process."""
+    _here.update(system=system_of(json.loads(source)), folder=Path(folder), seed=seed)
+
+
+def _do(job: Job) -> int:
+    write(path_of_job(_here["folder"], job.number), _here["system"].run(job, _here["seed"]))
+    return job.number

@@ -1,0 +1,100 @@
+"""Legs: short sampled trajectories, and the points on them from which to descend."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.errors import InputError, SamplingError
+from tati_re.landscape.surface import Surface
+
+KEPT = 200
+"""Positions of a leg that are kept, at most."""
+
+
+class FunctionLegs:
+    """Langevin dynamics by BAOAB on a surface, for potentials that are functions.
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        step_size: h.
+        friction: γ. Default: 1.
+    """
+
+    def __init__(self, surface: Surface, step_size: float, friction: float = 1.0) -> None:
+        self.surface, self.step_size, self.friction = surface, step_size, friction
+
+    def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
+        """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
+        generator, h = np.random.default_rng(seed), self.step_size
+        position = np.array(start, np.float64)
+        momentum = np.sqrt(temperature) * generator.standard_normal(position.shape)
+        keep, kick = np.exp(-self.friction * h), np.sqrt(-np.expm1(-2 * self.friction * h) * temperature)
+        every, slope = max(1, -(-num_steps // (KEPT - 1))), self.surface.gradient(position)[1]
+        rows = [position]
+        for step in range(1, num_steps + 1):
+            momentum = momentum - 0.5 * h * slope
+            position = position + 0.5 * h * momentum
+            momentum = keep * momentum + kick * generator.standard_normal(position.shape)
+            position = position + 0.5 * h * momentum
+            slope = self.surface.gradient(position)[1]
+            momentum = momentum - 0.5 * h * slope
+            if not np.isfinite(slope).all():
+                raise InputError("step_size is too large: a leg left all bounds.", h, "a smaller one")
+            if step % every == 0:
+                rows.append(position)
+        return np.stack(rows)
+
+
+class ModelLegs:
+    """Legs of a simulation, by its own sampler on its own mini-batches.
+
+    Args:
+        sim: A :class:`tati_re.Simulation` with one walker.
+    """
+
+    def __init__(self, sim: Any) -> None:
+        if sim.num_walkers() != 1:
+            raise InputError("A leg has one walker.", f"num_walkers {sim.num_walkers()}", "num_walkers 1")
+        self.sim = sim
+
+    def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
+        """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
+        sim = self.sim
+        sim.parameters, sim._momenta = np.asarray(start), None
+        sim.init_momenta(temperature, seed)
+        every = max(1, -(-num_steps // (KEPT - 1)))
+        try:
+            run = sim.sample(
+                num_steps=num_steps, trajectory_every=every, record_every=max(every, 10), seed=seed, verbose=0,
+                temperature=temperature, num_burnin_steps=0,
+            )  # fmt: skip
+        except SamplingError:
+            # Too hot for the step size: the leg says nothing, and its start is a candidate all the same.
+            return np.asarray(start, np.float64)[None]
+        from tati_re.analysis.trajectory import stored_positions
+
+        rows = [np.asarray(one.parameters, np.float64) for one in stored_positions(run)]
+        return np.stack([np.asarray(start, np.float64), *rows])
+
+
+class Candidates(NamedTuple):
+    """Points of a leg to descend from.
+
+    Attributes:
+        places: Which rows of the leg, `(k,)`.
+        norms: |∇U| of all rows, `(n,)`.
+    """
+
+    places: np.ndarray
+    norms: np.ndarray
+
+
+def candidates(surface: Surface, positions: np.ndarray, count: int) -> Candidates:
+    """The rows of a trajectory with the smallest gradient, one in each of `count` equal parts of it: small gradients of
+    one basin must not hide those of another that the leg saw as well."""
+    norms = np.linalg.norm(surface.gradients(positions)[1], axis=1)
+    norms = np.where(np.isfinite(norms), norms, np.inf)
+    parts = np.array_split(np.arange(len(positions)), min(count, len(positions)))
+    return Candidates(np.array([part[np.argmin(norms[part])] for part in parts]), norms)

@@ -1,0 +1,132 @@
+"""Barriers between two points: along the straight line, and along a path that has relaxed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+_FINE = 5
+
+
+class Path(NamedTuple):
+    """Two ways from one point to another.
+
+    Attributes:
+        place: Part of each way's length, `(n,)`, from 0 to 1.
+        linear: U along the straight line, `(n,)`.
+        relaxed: U along the relaxed path, `(n,)`.
+        images: Points of the relaxed path, `(n, parameters)`.
+        linear_barrier: Highest U of the line above the higher end, at least 0.
+        relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two basins, from above
+            where the path has not relaxed to its end.
+        residual: Root mean square of the force across the path over the largest force on the straight line: small where
+            the path has relaxed.
+    """
+
+    place: np.ndarray
+    linear: np.ndarray
+    relaxed: np.ndarray
+    images: np.ndarray
+    linear_barrier: float
+    relaxed_barrier: float
+    residual: float
+
+
+def connect(
+    surface,
+    first: np.ndarray,
+    second: np.ndarray,
+    num_images: int = 17,
+    num_steps: int = 300,
+    curvature: float = 1.0,
+    enough: float = 0.0,
+) -> Path:
+    """The straight line between two points, and the path it relaxes to.
+
+    The simplified string method: images move downhill, and are then spread again evenly along the path, so that only
+    the force across it acts. Steps are 0.5/curvature, halved while the highest image rises.
+    Source: W. E, W. Ren, E. Vanden-Eijnden, J. Chem. Phys. 126, 164103 (2007).
+
+    Args:
+        surface: :class:`tati_re.landscape.Surface`.
+        first: `(parameters,)`.
+        second: `(parameters,)`.
+        num_images: Points of the path, ends included, odd: the middle is one. Default: 17.
+        num_steps: At most. Default: 300.
+        curvature: Largest eigenvalue of the Hessian at the ends. Default: 1.
+        enough: A barrier below this one ends the relaxation. Default: 0.
+
+    Returns:
+        Both ways, at five times as many places: the highest point lies between images.
+    """
+    place = np.linspace(0, 1, num_images)
+    line = first + place[:, None] * (second - first)
+    # A line from a point to its mirror image meets the saddle between them head on, where no force leads around it.
+    span = np.linalg.norm(second - first)
+    bend = np.random.default_rng(0).standard_normal(line.shape[1])
+    bend *= 0.01 * span / max(float(np.linalg.norm(bend)), 1e-300)
+    forces = surface.gradients(line)[1]
+    images = line + np.sin(np.pi * place)[:, None] * bend
+    values, slopes = surface.gradients(images)
+    step, still = 0.5 / max(curvature, 1e-300), 0
+    for _ in range(num_steps):
+        if values.max() - max(values[0], values[-1]) < enough:
+            break
+        moved = _spread(images - step * np.concatenate([0 * slopes[:1], slopes[1:-1], 0 * slopes[-1:]]))
+        new, new_slopes = surface.gradients(moved)
+        if not np.isfinite(new).all() or new.max() > values.max() + 1e-9 * (1 + abs(values.max())):
+            step *= 0.5
+            if step < 1e-9 / max(curvature, 1e-300):
+                break
+            continue
+        shift = np.abs(moved - images).max()
+        images, values, slopes = moved, new, new_slopes
+        step *= 1.05
+        still = still + 1 if shift < 1e-6 * (1 + span) else 0
+        if still >= 5:
+            break
+    across = _across(images, slopes)
+    scale = max(float(np.linalg.norm(forces, axis=1).max()), 1e-300)
+    fine = np.linspace(0, 1, _FINE * (num_images - 1) + 1)
+    straight = surface.gradients(first + fine[:, None] * (second - first))[0]
+    between = _between(images, fine)
+    relaxed = surface.gradients(between)[0]
+    ends = max(straight[0], straight[-1])
+    return Path(
+        fine, straight, relaxed, between, max(0.0, float(straight.max() - ends)), max(0.0, float(relaxed.max() - ends)),
+        float(np.sqrt(np.mean(np.sum(across**2, axis=1)))) / scale,
+    )  # fmt: skip
+
+
+def _between(images: np.ndarray, fine: np.ndarray) -> np.ndarray:
+    """A cubic spline through the images, at parts of its length: a straight piece would cut the bends of a valley."""
+    from scipy.interpolate import CubicSpline
+
+    pieces = np.linalg.norm(np.diff(images, axis=0), axis=1)
+    if not (pieces > 0).all():
+        return images[0] + fine[:, None] * (images[-1] - images[0])
+    reached = np.concatenate([[0.0], np.cumsum(pieces)])
+    return CubicSpline(reached / reached[-1], images)(fine)
+
+
+def _spread(images: np.ndarray) -> np.ndarray:
+    """The same path with its images at equal distances."""
+    pieces = np.linalg.norm(np.diff(images, axis=0), axis=1)
+    reached = np.concatenate([[0.0], np.cumsum(pieces)])
+    if not reached[-1] > 0:
+        return images
+    wanted = np.linspace(0, reached[-1], len(images))
+    place = np.clip(np.searchsorted(reached, wanted, side="right") - 1, 0, len(pieces) - 1)
+    part = (wanted - reached[place]) / np.maximum(pieces[place], 1e-300)
+    moved = images[place] + part[:, None] * (images[place + 1] - images[place])
+    moved[0], moved[-1] = images[0], images[-1]
+    return moved
+
+
+def _across(images: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """The gradient without its part along the path, of the inner images."""
+    along = images[2:] - images[:-2]
+    along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
+    inner = slopes[1:-1]
+    return inner - np.sum(inner * along, axis=1, keepdims=True) * along

@@ -1,0 +1,111 @@
+"""Minima and the barriers between them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from tati_re.exploration.explorer import Exploration
+
+_SHOWN = 3
+_CLOUD = 3000
+
+
+def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draws where an exploration went, and U along the ways between the bottoms that it found.
+
+    Left: sampled points and bottoms on the two directions in which the points spread most (the parameters themselves
+    where there are two), each pair joined by its relaxed path. Middle: barriers of all pairs, above the diagonal along
+    the straight line, below it along the relaxed path. Right: U along both ways of the pairs that relaxing changes
+    most.
+
+    Args:
+        found: Of :func:`tati_re.exploration.explore`.
+        path: PNG file to write. Default: none.
+
+    Returns:
+        The figure: three panels, or one where a single bottom was found.
+
+    Raises:
+        InputError: Nothing was found, or a bad path.
+    """
+    if not len(found.minima):
+        raise InputError("The exploration found no minimum.")
+    several = bool(found.paths)
+    figure = new_figure(12.6 if several else 4.4, 4.0)
+    panels = figure.subplots(1, 3 if several else 1, squeeze=False)[0]
+    _map(panels[0], found)
+    if several:
+        _barriers(figure, panels[1], found)
+        _profiles(panels[2], found)
+    save(figure, path)
+    return figure
+
+
+def _map(panel: Axes, found: Exploration) -> None:
+    cloud = np.concatenate(found.legs)
+    cloud = cloud[:: -(-len(cloud) // _CLOUD)]
+    names, middle, directions = ["parameter 1", "parameter 2"], np.zeros(cloud.shape[1]), np.eye(2)
+    if cloud.shape[1] != 2:
+        middle = cloud.mean(axis=0)
+        _, _, rows = np.linalg.svd(cloud - middle, full_matrices=False)
+        directions, names = rows[:2], ["direction 1", "direction 2"]
+    if len(directions) < 2:
+        directions = np.concatenate([directions, np.zeros((1, cloud.shape[1]))])
+    panel.plot(*((cloud - middle) @ directions.T).T, ".", color=GREY, markersize=1.5, alpha=0.5, zorder=0)
+    for way in found.paths.values():
+        panel.plot(*((way.images - middle) @ directions.T).T, color=COLORS[0], linewidth=0.7, alpha=0.6)
+    places = (found.positions - middle) @ directions.T
+    for place, kind, number in zip(places, found.minima["kind"], found.minima["number"], strict=True):
+        color = COLORS[1] if kind == "minimum" else COLORS[2]
+        panel.plot(*place, "o", color=color, markersize=9, markeredgecolor="white")
+        panel.annotate(str(number), place, color="white", fontsize=6, ha="center", va="center")
+    panel.set_xlabel(names[0])
+    panel.set_ylabel(names[1])
+    counts = found.minima["kind"].value_counts()
+    several = {"minimum": "minima", "valley": "valleys"}
+    kinds = " and ".join(f"{count} {word if count == 1 else several[word]}" for word, count in counts.items())
+    panel.set_title(f"found: {kinds}", loc="left", fontsize=9, color=DARK)
+    plain(panel)
+
+
+def _barriers(figure: Figure, panel: Axes, found: Exploration) -> None:
+    count = int(found.barriers["second"].max())
+    values = np.full((count, count), np.nan)
+    for row in found.barriers.itertuples():
+        values[row.first - 1, row.second - 1] = row.linear_barrier
+        values[row.second - 1, row.first - 1] = row.relaxed_barrier
+    drawn = panel.imshow(values, cmap="cividis")
+    if count <= 8:
+        middle = 0.5 * (np.nanmin(values) + np.nanmax(values))
+        for i, j in np.argwhere(np.isfinite(values)):
+            color = "white" if values[i, j] <= middle else DARK
+            panel.text(j, i, f"{values[i, j]:.3g}", ha="center", va="center", fontsize=7, color=color)
+    panel.set_xticks(range(count), [str(k + 1) for k in range(count)])
+    panel.set_yticks(range(count), [str(k + 1) for k in range(count)])
+    panel.set_title("barriers: straight above, relaxed below the diagonal", loc="left", fontsize=9, color=DARK)
+    bar = figure.colorbar(drawn, ax=panel, label="barrier in U", shrink=0.8)
+    bar.ax.tick_params(labelsize=8)
+    plain(panel)
+
+
+def _profiles(panel: Axes, found: Exploration) -> None:
+    gains = {pair: way.linear_barrier - way.relaxed_barrier for pair, way in found.paths.items()}
+    shown = sorted(gains, key=lambda pair: -gains[pair])[:_SHOWN]
+    for number, pair in enumerate(shown):
+        way, color = found.paths[pair], COLORS[number % len(COLORS)]
+        panel.plot(way.place, way.linear, color=color, linewidth=0.9, linestyle=":")
+        panel.plot(way.place, way.relaxed, color=color, linewidth=1.5, label=f"{pair[0]} to {pair[1]}")
+    panel.set_xlabel("part of the way; dotted: straight line")
+    panel.set_ylabel("potential U")
+    plain(panel)
+    legend_above(panel)

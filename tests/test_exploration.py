@@ -1,0 +1,268 @@
+"""Descents, kinds of bottoms, barriers, and explorations that find all of them and go on after a kill."""
+
+import numpy as np
+import pytest
+
+import tati_re
+from tati_re.cli import explore as command
+from tati_re.errors import InputError
+from tati_re.exploration import System, characterise, connect, descend, explore, lowest_below
+from tati_re.exploration import jobs as jobs_module
+from tati_re.exploration.legs import FunctionLegs, candidates
+from tati_re.models.backend import tf
+from tati_re.plotting.exploration import plot_exploration
+from tati_re.posterior.function import FunctionPotential
+
+CENTRES = np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, -3.0]])
+
+
+class Numpy:
+    """A surface from U and its gradient, both of `(n, parameters)`; Hessians by central differences of the gradient."""
+
+    dtype, points, identity, columns = "float64", 64, "NumPy", ("loss", "potential")
+
+    def __init__(self, function, slope, num_parameters=2):
+        self.function, self.slope, self.num_parameters = function, slope, num_parameters
+
+    def values(self, positions):
+        found = self.function(positions)
+        return {"loss": found, "potential": found}
+
+    def gradients(self, positions):
+        return self.function(positions), self.slope(positions)
+
+    def gradient(self, position):
+        values, slopes = self.gradients(position[None])
+        return float(values[0]), slopes[0]
+
+    def hessian_product(self, position, vectors):
+        rows = np.atleast_2d(vectors)
+        found = (self.slope(position + 1e-5 * rows) - self.slope(position - 1e-5 * rows)) / 2e-5
+        return found.reshape(np.shape(vectors))
+
+
+def five_wells():
+    """Minus the logarithm of five equal Gaussians of standard deviation 0.5."""
+
+    def parts(x):
+        away = x[:, None] - CENTRES
+        exponent = -2 * np.sum(away**2, axis=2)
+        top = exponent.max(axis=1, keepdims=True)
+        weights = np.exp(exponent - top)
+        return away, weights, -(top[:, 0] + np.log(weights.sum(axis=1)))
+
+    def slope(x):
+        away, weights, _ = parts(x)
+        return 4 * np.sum(weights[..., None] * away, axis=1) / weights.sum(axis=1, keepdims=True)
+
+    return Numpy(lambda x: parts(x)[2], slope)
+
+
+def perceptron(prior=0.0):
+    """One weight after another on (1, 1) and (-1, -1): U = (1 - s)^2 + prior |w|^2/2 with s = w1 w2."""
+
+    def slope(w):
+        return -2 * (1 - w[:, :1] * w[:, 1:]) * w[:, ::-1] + prior * w
+
+    return Numpy(lambda w: (1 - w[:, 0] * w[:, 1]) ** 2 + 0.5 * prior * np.sum(w**2, axis=1), slope)
+
+
+def system(surface, temperature=1.0, step_size=0.05):
+    return System(surface, FunctionLegs(surface, step_size), temperature)
+
+
+def double_well():
+    return Numpy(
+        lambda x: (x[:, 0] ** 2 - 1) ** 2 + 2 * x[:, 1] ** 2,
+        lambda x: np.stack([4 * x[:, 0] * (x[:, 0] ** 2 - 1), 4 * x[:, 1]], axis=1),
+    )
+
+
+def test_a_descent_ends_where_the_force_does():
+    position, value, norm = descend(double_well(), np.array([0.4, 0.7]))
+    np.testing.assert_allclose(position, [1, 0], atol=1e-6)
+    assert value < 1e-12 and norm < 1e-6
+
+
+def test_kinds():
+    well = double_well()
+    minimum = characterise(well, np.array([1.0, 0.0]), temperature=2.0)
+    assert (minimum.kind, minimum.index, minimum.num_flat) == ("minimum", 0, 0)
+    np.testing.assert_allclose([minimum.smallest, minimum.largest], [4, 8], rtol=1e-6)
+    assert minimum.ln_volume == pytest.approx(0.5 * np.log((4 * np.pi) ** 2 / 32), rel=1e-6)
+    saddle = characterise(well, np.zeros(2))
+    assert (saddle.kind, saddle.index) == ("saddle", 1) and np.isnan(saddle.ln_volume)
+    assert abs(lowest_below(well, np.array([0.0, 0.5])).position[0]) == pytest.approx(1, abs=1e-6)
+    valley = characterise(perceptron(), np.array([2.0, 0.5]))
+    assert (valley.kind, valley.num_flat) == ("valley", 1) and np.isnan(valley.ln_volume)
+    assert (
+        characterise(perceptron(0.02), lowest_below(perceptron(0.02), np.array([2.0, 0.5])).position).kind == "minimum"
+    )
+    # A curvature of 0 alone makes no valley: on a quartic bottom U rises, if slowly.
+    quartic = Numpy(lambda x: x[:, 0] ** 4 + x[:, 1] ** 2, lambda x: np.stack([4 * x[:, 0] ** 3, 2 * x[:, 1]], axis=1))
+    flat = characterise(quartic, np.zeros(2))
+    assert (flat.kind, flat.num_flat) == ("minimum", 1)
+
+
+def test_barriers():
+    way = connect(double_well(), np.array([-1.0, 0.0]), np.array([1.0, 0.0]), curvature=8.0)
+    assert way.linear_barrier == pytest.approx(1) and way.relaxed_barrier == pytest.approx(1, abs=0.01)
+    r = np.sqrt(0.99)
+    way = connect(perceptron(0.02), np.array([-r, -r]), np.array([r, r]), curvature=4.0)
+    assert way.relaxed_barrier == pytest.approx(1 - 0.0199, abs=0.01)
+    wells = five_wells()
+    way = connect(wells, CENTRES[1], CENTRES[2], curvature=4.0)
+    # Around the corner by the middle well: its own barrier is (3/sqrt(2))^2 / (2 * 0.25) - ln 2.
+    assert way.linear_barrier == pytest.approx(18 - np.log(3), abs=0.1)
+    assert way.relaxed_barrier == pytest.approx(9 - np.log(2), abs=0.3)
+    bent = connect(perceptron(), np.array([2.0, 0.5]), np.array([0.5, 2.0]), curvature=9.0)
+    assert bent.linear_barrier > 0.1 and bent.relaxed_barrier < 0.01
+    short = connect(perceptron(), np.array([2.0, 0.5]), np.array([0.5, 2.0]), curvature=9.0, enough=0.1)
+    assert short.relaxed_barrier < 0.11
+
+
+def test_candidates_lie_in_all_parts_of_a_leg():
+    positions = np.array([[0.9, 0], [0.5, 0], [1.0, 0.1], [-0.5, 0], [-0.99, 0], [-0.2, 0]])
+    found = candidates(double_well(), positions, 2)
+    assert found.places.tolist() == [2, 4] or found.places.tolist() == [0, 4]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_five_wells_from_one_start(seed):
+    """A single leg at T, the wrong variant, stays in the well in which it starts."""
+    found = explore(system(five_wells()), np.array([0.3, 0.1]), num_steps=400, seed=seed, num_connected=2)
+    assert (found.minima["kind"] == "minimum").all() and len(found.minima) == 5
+    distances = np.linalg.norm(found.positions[:, None] - CENTRES, axis=2)
+    assert sorted(distances.argmin(axis=1)) == [0, 1, 2, 3, 4] and distances.min(axis=1).max() < 1e-4
+    np.testing.assert_allclose(found.minima["ln_volume"], np.log(2 * np.pi / 4), rtol=1e-3)
+    assert found.minima["times_found"].min() >= 1 and "nothing new" in found.reason
+    lone = explore(system(five_wells()), np.array([0.3, 0.1]), num_steps=400, seed=seed, max_rounds=1, heats=(1.0,))
+    assert len(lone.minima) < 5
+
+
+def test_diffusion_coordinates():
+    found = explore(
+        system(five_wells()), np.array([0.3, 0.1]), num_steps=100, directions="diffusion_map", max_rounds=2,
+        num_connected=1,
+    )  # fmt: skip
+    assert len(found.minima) >= 1 and len(found.legs) == 5
+
+
+def test_two_minima_of_the_perceptron_with_a_weak_prior(tmp_path):
+    found = explore(
+        system(perceptron(0.02), 0.2), np.array([0.8, 0.5]), num_steps=300, heats=(1, 5), max_rounds=4, patience=2
+    )
+    r = np.sqrt(0.99)
+    assert found.minima["kind"].tolist() == ["minimum", "minimum"]
+    np.testing.assert_allclose(np.sort(found.positions[:, 0]), [-r, r], atol=1e-4)
+    np.testing.assert_allclose(found.minima["potential"], 0.02 - 0.0001, atol=1e-8)
+    np.testing.assert_allclose(found.minima[["smallest", "largest"]], [[0.04, 3.96]] * 2, rtol=1e-3)
+    np.testing.assert_allclose(found.barriers["relaxed_barrier"], 0.9801, atol=0.01)
+    figure = plot_exploration(found, tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 20_000 and len(figure.axes) == 4
+
+
+def test_two_valleys_of_the_perceptron_without_one():
+    found = explore(
+        system(perceptron(), 0.2), np.array([0.8, 0.5]), num_steps=300, heats=(1, 5), max_rounds=4, patience=2
+    )
+    assert found.minima["kind"].tolist() == ["valley", "valley"]
+    np.testing.assert_allclose(found.positions.prod(axis=1), 1, atol=1e-6)
+    assert sorted(np.sign(found.positions[:, 0])) == [-1, 1]
+
+
+def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
+    arguments = {"num_steps": 60, "max_rounds": 3, "num_legs": 2, "num_connected": 3}
+    start = np.array([0.3, 0.1])
+    whole = explore(system(five_wells()), start, **arguments, output=tmp_path / "whole")
+    run, done = System.run, []
+
+    def stops(self, job, seed):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(job.number)
+        return run(self, job, seed)
+
+    monkeypatch.setattr(System, "run", stops)
+    with pytest.raises(KeyboardInterrupt):
+        explore(system(five_wells()), start, **arguments, output=tmp_path / "a")
+    assert len(list((tmp_path / "a" / "jobs").glob("*.npz"))) == 3
+    left = []
+    monkeypatch.setattr(System, "run", lambda self, job, seed: left.append(job.number) or run(self, job, seed))
+    found = explore(system(five_wells()), start, **arguments, output=tmp_path / "a")
+    assert left == [4, 5] and found.minima.equals(whole.minima)
+    for name in ("minima.csv", "barriers.csv", "paths.csv"):
+        if (tmp_path / "whole" / name).exists():
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    with pytest.raises(InputError, match=r"holds another exploration\. Received: seed = 0"):
+        explore(system(five_wells()), start, **arguments, seed=1, output=tmp_path / "a")
+
+
+def test_a_function_potential():
+    def function(w):
+        return tf.square(1 - w[:, 0] * w[:, 1]) + 0.01 * tf.reduce_sum(w * w, -1)
+
+    found = explore(FunctionPotential(function, 2), np.array([0.8, 0.5]), num_steps=20, max_rounds=1, temperature=0.2)
+    np.testing.assert_allclose(np.abs(found.positions[0]), np.sqrt(0.99), atol=1e-5)
+    with pytest.raises(InputError, match="other processes cannot see"):
+        explore(FunctionPotential(function, 2), np.zeros(2), num_processes=2)
+
+
+@pytest.fixture(scope="module")
+def two_weights(tmp_path_factory):
+    """The network 1-1-1 without biases on two points, with V = 0.01 |w|^2: minima at +-(r, r)."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "points.csv").write_text("x,label\n1,1\n-1,-1\n")
+    return [
+        "--data", str(folder / "points.csv"), "--num-classes", "0", "--test-fraction", "0", "--hidden", "1",
+        "--activation", "linear", "--no-use-bias", "--loss", "mean_squared_error", "--potential", "mean_loss",
+        "--prior-std", str(0.02**-0.5), "--temperature", "0.2", "--step-size", "0.1", "--execution", "graph",
+    ]  # fmt: skip
+
+
+def test_command(two_weights, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    limits = ["--leg-steps", "100", "--max-rounds", "1", "--num-candidates", "2", "--output", "a"]
+    status = command.main([*two_weights, *limits])
+    out, err = capsys.readouterr()
+    assert status == 0, err
+    assert "2 parameters on points.csv, temperature 0.2; no trajectory yet" in out and " minimum " in out
+    table = np.genfromtxt("a/minima.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    constant = 2 * np.log(0.02**-0.5 * np.sqrt(2 * np.pi))
+    assert np.atleast_1d(table["potential"])[0] == pytest.approx(0.0199 + constant, abs=1e-6)
+    np.testing.assert_allclose(np.abs(np.load("a/minima.npz")["parameters"][0]), np.sqrt(0.99), atol=1e-4)
+    assert command.main([*two_weights, *limits, "--quiet"]) == 0, "nothing is left to do"
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        ([], "tati-explore needs a run folder, or --data."),
+        (["--data", "two_clusters", "--leg-steps", "x"], "--leg-steps has the wrong type. Received: x."),
+        (["--data", "two_clusters", "--leg-steps", "0"], "--leg-steps is out of range. Received: 0."),
+        (["--data", "two_clusters", "--heats", "a"], "--heats has the wrong form. Received: a."),
+        (
+            ["--data", "two_clusters", "--directions", "covarianc"],
+            "--directions is not known. Did you mean 'covariance'",
+        ),
+        (["--data", "two_clusters", "--num-leg", "1"], "--num-leg is not a known option of tati-explore. Did you mean"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, argv, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert command.main(argv) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {sentence}") and err.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_processes_find_what_one_finds(tmp_path):
+    """Legs in two processes, each with a TensorFlow of its own, equal those of this process."""
+    source = {"data": "two_clusters", "hidden": [2], "dtype": "float64", "execution": "graph", "step_size": 0.02}
+    source |= {"verbose": 0, "activation": "tanh"}
+    start = np.asarray(tati_re.Simulation(**source).parameters, float)
+    limits = {"num_steps": 100, "max_rounds": 2, "num_legs": 2, "num_candidates": 2, "num_connected": 2}
+    one = explore(source, start, **limits, output=tmp_path / "one")
+    two = explore(source, start, **limits, num_processes=2, output=tmp_path / "two")
+    np.testing.assert_allclose(two.minima["potential"], one.minima["potential"], rtol=1e-6)
+    assert jobs_module.path_of_job(tmp_path / "two", 3).exists()
