@@ -55,7 +55,7 @@ def averages(
         A row for each observable (and walker or rung): `mean`, `error` (standard error of the mean), `std`, `ess_bulk`,
         `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, and in `note` what cannot be told, such as how
         long a chain must be for its autocorrelation time. With weights, `ess_bulk` and `autocorrelation_steps` are
-        those of the weighted mean, and `ess_tail`, `r_hat` nan.
+        those of the weighted mean, `r_hat` that of the draws as they are, and `ess_tail` nan.
 
     Raises:
         InputError: No such column, no rows past the burn-in, or `by` not known.
@@ -107,6 +107,7 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
     result |= {"rows": chains.size, "note": ""}
     weighted = weights is not None and np.ptp(weights) > 0
+    drawn = chains
     if weighted:
         total = weights.sum()
         # A row without weight may belong to no state at all, and hold no number.
@@ -126,8 +127,8 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
         result["ess_bulk"] = variance / result["error"] ** 2
     else:
         result |= {kind: effective_sample_size(chains, kind[4:]) for kind in ("ess_bulk", "ess_tail")}
-        if len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS:
-            result["r_hat"] = r_hat(chains)
+    if len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS:
+        result["r_hat"] = r_hat(drawn)
     time, note = time_or_note(chains)
     return result | {"autocorrelation_steps": time * steps_between_rows, "note": note}
 
@@ -137,7 +138,7 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
     if (np.ptp(chains, axis=1) == 0).any():
         return float("nan"), "a chain never changes"
     time, needed = autocorrelation_estimate(chains)
-    return (float("nan"), f"autocorrelation time: needs {needed:,} rows a chain or more") if needed else (time, "")
+    return (float("nan"), f"too short: needs {needed:,} rows a chain") if needed else (time, "")
 
 
 def parameter_averages(

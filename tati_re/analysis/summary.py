@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error, r_hat
+from tati_re.analysis.averages import average
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.ladder import ladder_lines, noise_of
 from tati_re.analysis.streamed import streamed_lines
 from tati_re.analysis.temperature import Temperature, temperatures
@@ -213,8 +214,9 @@ def _sampling_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> tuple[list[
         return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: nothing can be said yet."], lines
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
-            chains = chains_of(kept, name)
-            lines.append((f"{name} (mean)", with_error(float(chains.mean()), monte_carlo_error(chains))))
+            weights = chains_of(kept, "weight") if "weight" in kept.columns else None
+            found = average(chains_of(kept, name), weights)
+            lines.append((f"{name} (mean)", with_error(found["mean"], found["error"])))
     potential = chains_of(kept, "potential")
     if np.ptp(potential) == 0:
         notes.append("The potential never changed: no step moved a walker; make step_size smaller.")

@@ -1,0 +1,54 @@
+"""`tati-report`: runs as one page of HTML."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, command
+from tati_re.errors import InputError
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="tati-report",
+        usage="tati-report RUN [RUN ...] [options]",
+        description="Write one self-contained HTML page about runs: warnings with advice, what was sampled, traces, "
+        "averages, temperatures, ladder, bias, and the figures that other commands left in their folders.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
+    parser.add_argument("--version", action="version", version=f"tati-report {__version__}")
+    parser.add_argument("--output", metavar="FILE", help="the page, .html; default report.html in the run folder")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    return parser
+
+
+def _body(argv: list[str]) -> None:
+    typed = _parser().parse(argv)
+    if not typed.get("runs"):
+        raise InputError("tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
+    from tati_re.report import write_report
+
+    path = write_report(typed["runs"], typed.get("output"))
+    if not typed.get("quiet"):
+        print(f"written: {path}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `tati-report`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return command(_body, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

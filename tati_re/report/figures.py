@@ -1,0 +1,108 @@
+"""Figures of a report that no other page has: the ladder, the walk of the replicas, the bias."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+_MOST_STEPS = 1500
+_MOST_REPLICAS = 4
+
+
+def narrow(figure: Figure) -> None:
+    """Makes the traces of `plot_traces` fit half a page: wide legends go, and what they say is in the caption."""
+    from matplotlib.ticker import MaxNLocator
+
+    for number, axes in enumerate(figure.axes):
+        handles, labels = axes.get_legend_handles_labels()
+        if axes.get_legend() is not None:
+            axes.get_legend().remove()
+        for text in list(axes.texts):
+            text.remove()
+        if number == 0 and len(labels) > 1:
+            axes.legend(handles, labels, frameon=False, fontsize=7, ncols=2, handlelength=1.2, loc="best")
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def plot_ladder(ladder: pd.DataFrame) -> Figure:
+    """Draws the part of swaps that is accepted between each two rungs, measured and expected.
+
+    Args:
+        ladder: `ladder.csv`.
+    """
+    pairs = ladder.iloc[:-1]
+    figure = new_figure(4.6, 2.9)
+    axes = figure.subplots()
+    axes.bar(pairs["rung"] + 0.5, pairs["acceptance"], width=0.8, color=COLORS[0], label="accepted")
+    axes.plot(pairs["rung"] + 0.5, pairs["expected_acceptance"], "_", color=DARK, markersize=14, label="expected")
+    axes.axhline(0.01, color=COLORS[1], linewidth=0.8, linestyle="--", label="broken below")
+    axes.set_ylim(0, 1)
+    every = -(-len(pairs) // 10)
+    shown = pairs["rung"].to_numpy()[::every]
+    axes.set_xticks(shown + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in shown])
+    axes.set_xlabel("between rungs, 0 is the target")
+    axes.set_ylabel("part of the swaps")
+    legend_above(axes)
+    plain(axes)
+    return figure
+
+
+def plot_replicas(rows: pd.DataFrame) -> Figure:
+    """Draws at which rung some replicas are, over the steps.
+
+    Args:
+        rows: Of `run.csv`, with the columns `rung` and `replica`.
+    """
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    figure = new_figure(4.6, 2.9)
+    axes = figure.subplots()
+    rows = rows[rows["walker"] == 0]
+    replicas = np.unique(rows["replica"])
+    chosen = replicas[np.unique(np.linspace(0, len(replicas) - 1, _MOST_REPLICAS).astype(int))]
+    for number, replica in enumerate(chosen):
+        mine = rows[rows["replica"] == replica]
+        every = max(1, len(mine) // _MOST_STEPS)
+        shift = 0.08 * (number - 0.5 * (len(chosen) - 1))
+        axes.plot(
+            mine["step"][::every],
+            mine["rung"][::every] + shift,
+            color=COLORS[number],
+            linewidth=0.8,
+            label=f"replica {replica}",
+        )
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_xlabel("step")
+    axes.set_ylabel("rung")
+    legend_above(axes)
+    plain(axes)
+    return figure
+
+
+def plot_bias(bias: pd.DataFrame) -> Figure:
+    """Draws the bias of each rung over the potential.
+
+    Args:
+        bias: `bias.csv`.
+    """
+    figure = new_figure(4.6, 2.9)
+    axes = figure.subplots()
+    for number, (rung, part) in enumerate(bias.groupby("rung")):
+        color = COLORS[number % len(COLORS)] if number < len(COLORS) else GREY
+        label = f"rung {rung}" if number < len(COLORS) else None
+        every = max(1, len(part) // _MOST_STEPS)
+        axes.plot(part["energy"][::every], part["bias"][::every], color=color, linewidth=1.1, label=label)
+    axes.set_xlabel("potential U")
+    axes.set_ylabel("bias A(U)")
+    axes.legend(frameon=False, fontsize=8)
+    plain(axes)
+    return figure

@@ -1,0 +1,168 @@
+"""Pieces of a page: text, tables and figures inside of one file, without anything from outside."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+DPI = 120
+MOST_ROWS = 40
+"""Rows of a table that are shown."""
+
+
+@dataclass
+class Section:
+    """A section of a page.
+
+    Attributes:
+        title: Its heading.
+        anchor: Where links lead, unique in the page.
+        parts: HTML, one after the other.
+    """
+
+    title: str
+    anchor: str
+    parts: list[str] = field(default_factory=list)
+
+    def html(self) -> str:
+        """The section."""
+        return (
+            f'<section id="{escape(self.anchor)}"><h3>{escape(self.title)}</h3>\n'
+            + "\n".join(self.parts)
+            + "</section>"
+        )
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph of plain text, of a class of the page's style."""
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<p{attribute}>{escape(text)}</p>"
+
+
+def bullets(sentences: Iterable[str], kind: str = "") -> str:
+    """A list of sentences."""
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<ul{attribute}>" + "".join(f"<li>{escape(text)}</li>" for text in sentences) + "</ul>"
+
+
+def pairs(lines: Iterable[tuple[str, str]]) -> str:
+    """Labels and values; two spaces within a value, which set its parts apart in plain text, become a comma."""
+    parts = [f"<dt>{escape(label)}</dt><dd>{escape(value.replace('  ', ', '))}</dd>" for label, value in lines]
+    return "<dl>" + "".join(parts) + "</dl>"
+
+
+def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str:
+    """A table; where it is wider than the page it is moved sideways by itself."""
+    shown = table[list(columns)] if columns else table
+    head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in shown.columns)
+    rows = [
+        "".join(f"<td>{escape(_cell(value))}</td>" for value in row)
+        for row in shown.head(MOST_ROWS).itertuples(index=False)
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    more = f"<p class='small'>and {len(shown) - MOST_ROWS:,} more rows</p>" if len(shown) > MOST_ROWS else ""
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+
+
+def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
+    """A figure of matplotlib as an image inside of the page.
+
+    Args:
+        drawn: The figure.
+        caption: What it shows; also its text for those who do not see it.
+        width: In inches, in place of its own, so that its letters are large enough on a phone. Default: its own.
+        height: Likewise.
+    """
+    own = drawn.get_size_inches()
+    drawn.set_size_inches(width or own[0], height or own[1])
+    content = io.BytesIO()
+    drawn.savefig(content, format="png", dpi=DPI)
+    return image(content.getvalue(), caption, drawn.get_size_inches()[0] > 6)
+
+
+def image(content: bytes, caption: str, wide: bool = False) -> str:
+    """A PNG image inside of the page."""
+    data = base64.b64encode(content).decode()
+    kind = ' class="broad"' if wide else ""
+    text = escape(caption)
+    return (
+        f'<figure{kind}><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
+    )
+
+
+def figures(drawn: Sequence[str]) -> str:
+    """Figures side by side where the page is wide enough."""
+    return '<div class="figures">' + "\n".join(drawn) + "</div>" if drawn else ""
+
+
+def fold(title: str, content: str) -> str:
+    """What is shown only when asked for."""
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
+def document(title: str, body: str) -> str:
+    """The whole page."""
+    return _PAGE.replace("TITLE", escape(title)).replace("STYLE", _STYLE).replace("BODY", body)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,">
+<title>TITLE</title>
+<style>STYLE</style>
+</head>
+<body>
+BODY
+</body>
+</html>
+"""
+
+_STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1160px; padding: 1.2rem 1.2rem 3rem; background: #fff; color: #222;
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; margin: .4rem 0; }
+h2 { font-size: 1.35rem; margin: 2.2rem 0 .4rem; border-top: 2px solid #0072B2; padding-top: .8rem; }
+h3 { font-size: 1.1rem; margin: 1.6rem 0 .4rem; }
+p { margin: .4rem 0; } .small, figcaption { font-size: .85rem; color: #555; }
+nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .95rem; margin: .6rem 0; } a { color: #005a8e; }
+.warnings { list-style: none; padding: 0; margin: .6rem 0; }
+.warnings li { background: #fdf1e7; border-left: 4px solid #D55E00; padding: .5rem .8rem; margin: .4rem 0; }
+.well { background: #e8f5f0; border-left: 4px solid #009E73; padding: .5rem .8rem; }
+dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .15rem 1rem; margin: .5rem 0; }
+dt { color: #555; } dd { margin: 0; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
+th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: .8rem 1.4rem; }
+figure { margin: .4rem 0; overflow-x: auto; } img { max-width: 100%; height: auto; display: block; }
+figure.broad { grid-column: 1 / -1; }
+details { margin: .6rem 0; } summary { cursor: pointer; color: #005a8e; }
+@media (max-width: 600px) { body { padding: .7rem .7rem 2rem; font-size: 15px; }
+  dl { grid-template-columns: 1fr; gap: 0; } dd { margin: 0 0 .4rem; }
+  figure.broad img { max-width: none; width: 620px; } }
+@media print { details { display: none; } h2 { break-before: auto; } }
+"""

@@ -1,0 +1,258 @@
+"""From run folders to one self-contained HTML file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.averages import averages_of_rows
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
+from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
+from tati_re.analysis.rows import as_run, burnin_of, keep, spacing
+from tati_re.analysis.summary import at_target, is_optimization, summary_lines
+from tati_re.analysis.temperature import BAND_WIDTH
+from tati_re.engine.storage import storing, write_whole
+from tati_re.errors import InputError
+from tati_re.report import html
+from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
+from tati_re.report.words import what_was_sampled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.engine.run import Run
+
+NAME = "report.html"
+_WIDTH = 4.6
+_SHOWN = ("potential", "loss", "accuracy", "kinetic_energy", "virial", "acceptance")
+_COLUMNS = ("observable", "mean", "error", "std", "ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps", "note")
+_FOUND = ("analysis", "predictions", "landscape", "inputspace")
+"""Subfolders of a run whose figures are shown: those of the other commands."""
+_MOST_FOUND = 16
+_SAID = ("potential U", "parameters", "walkers")
+"""Lines of the summary that the sentences before them have said."""
+
+
+def write_report(
+    runs: Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]],
+    path: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Writes a page about one or several runs, with figures inside, that needs no network to be read.
+
+    For each run the warnings first, each with advice, then what was sampled, traces, averages and autocorrelation,
+    temperatures (of each layer where the run recorded them), ladder and bias where there are, and the figures that
+    `tati-analyse`, `tati-predict` and `tati-landscape` left in its folder. Runs that go on are reported as far as they
+    got.
+
+    Args:
+        runs: One run or several, or their folders.
+        path: The file, ending in `.html`. Default: None, `report.html` in the folder of the only run.
+
+    Returns:
+        The file.
+
+    Raises:
+        InputError: No run there, several without a path, or a path that cannot be written.
+    """
+    listed = [runs] if isinstance(runs, (str, os.PathLike)) or hasattr(runs, "folder") else list(runs)
+    opened = [as_run(run) for run in listed]
+    if not opened:
+        raise InputError("A report needs a run.")
+    if path is None:
+        if len(opened) > 1:
+            raise InputError("A report of several runs needs a file.", expected="--output FILE.html")
+        path = opened[0].folder / NAME
+    path = Path(path)
+    if path.suffix.lower() != ".html":
+        raise InputError("The path of a report must end in .html.", received=path)
+    with storing(path):
+        write_whole(path, page_of(opened).encode())
+    return path
+
+
+def page_of(runs: Iterable[Run]) -> str:
+    """The page of `write_report`."""
+    runs = list(runs)
+    names = [_name(run, runs) for run in runs]
+    title = f"Report: {names[0]}" if len(runs) == 1 else f"Report of {len(runs)} runs"
+    body = [f"<h1>{html.escape(title)}</h1>"]
+    if len(runs) > 1:
+        links = "".join(f'<a href="#run-{number}">{html.escape(name)}</a>' for number, name in enumerate(names))
+        body += [f"<nav>{links}</nav>", _comparison(runs, names)]
+    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
+        body.append(_about(run, name, number, len(runs) > 1))
+    return html.document(title, "\n".join(body))
+
+
+def _name(run: Run, runs: list[Run]) -> str:
+    short = run.folder.resolve().name
+    same = [other for other in runs if other.folder.resolve().name == short]
+    return short if len(same) == 1 else str(run.folder)
+
+
+def _about(run: Run, name: str, number: int, several: bool) -> str:
+    notes, lines = summary_lines(run)
+    rows = run.run_info
+    sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
+    kept = _kept(run, rows) if sampled else None
+    sections = [html.Section("What was sampled", "what")]
+    sections[0].parts += [
+        html.bullets(what_was_sampled(run.manifest)),
+        html.pairs(line for line in lines if line[0] not in _SAID),
+    ]
+    if len(rows):
+        sections.append(_traces(run, rows, kept))
+    if kept is not None:
+        section, more = _averages(kept)
+        notes += more
+        sections.append(section)
+        if any(column.startswith("kinetic_energy(") for column in rows.columns):
+            section, more = _groups(run)
+            notes += more
+            sections.append(section)
+    if (run.folder / "ladder.csv").exists():
+        sections.append(_ladder(run, rows))
+    if (run.folder / "bias.csv").exists():
+        sections.append(_bias(run))
+    if found := _others(run):
+        sections.append(found)
+    options = run.manifest.get("options", {})
+    given = [(key, str(options[key])) for key in run.manifest.get("given", options) if key in options]
+    sections.append(html.Section("Options", "options", [html.fold("options that were given", html.pairs(given))]))
+    for section in sections:
+        section.anchor = f"run-{number}-{section.anchor}"
+    head = f'<h2 id="run-{number}">{html.escape(name)}</h2>' if several else f'<div id="run-{number}"></div>'
+    links = "".join(f'<a href="#{one.anchor}">{html.escape(one.title)}</a>' for one in sections)
+    told = html.bullets(notes, "warnings") if notes else html.paragraph("Nothing to warn of.", "well")
+    return "\n".join([head, told, f"<nav>{links}</nav>", *(section.html() for section in sections)])
+
+
+def _kept(run: Run, rows: pd.DataFrame) -> pd.DataFrame | None:
+    """Rows at the target after the burn-in, where there are enough of each walker to say anything."""
+    target = rows[rows["rung"] == 0] if "rung" in rows else rows
+    if not (target["step"] > burnin_of(run, None)).any():
+        return None
+    kept = keep(target, burnin_of(run, None))
+    return kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None
+
+
+def _traces(run: Run, rows: pd.DataFrame, kept: pd.DataFrame | None) -> html.Section:
+    from tati_re.plotting import plot_traces
+
+    rows = at_target(rows)
+    number = int(run.manifest.get("parameters", {}).get("num", 0))
+    drawn = plot_traces(rows, max(1, number), burnin_of(run, None))
+    narrow(drawn)
+    said = "Potential of each walker; grey: burn-in, left out of averages."
+    if len(drawn.axes) > 1:
+        said += (
+            " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band of "
+            f"{BAND_WIDTH:g} standard errors in which such a mean should lie."
+        )
+    height = 2.6 + 1.7 * (len(drawn.axes) - 1)
+    parts = [html.figure(drawn, said, _WIDTH, height), *_autocorrelation(kept)]
+    return html.Section("Traces, temperatures, autocorrelation", "traces", [html.figures(parts)])
+
+
+def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
+    from tati_re.plotting.autocorrelation import plot_autocorrelation
+
+    chains = {name: chains_of(kept, name, -1) for name in _observables(kept)} if kept is not None else {}
+    moving = {name: values for name, values in chains.items() if (np.ptp(values, axis=1) > 0).all()}
+    if not moving:
+        return []
+    drawn = plot_autocorrelation(dict(list(moving.items())[:4]), spacing(kept))
+    return [html.figure(drawn, "Autocorrelation functions; the band is what a zero would show.", _WIDTH, 3.4)]
+
+
+def _observables(kept: pd.DataFrame) -> list[str]:
+    return [name for name in _SHOWN if name in kept.columns and kept[name].notna().all() and kept[name].nunique() > 1]
+
+
+def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
+    table = averages_of_rows(kept, _observables(kept))
+    notes = []
+    short = table[table["note"].str.startswith("too short")]
+    if len(short):
+        # The notes say "needs 1,234 rows"; the observable that needs most says how long the run must be.
+        needed = short["note"].str.extract(r"needs ([\d,]+) rows")[0].str.replace(",", "").astype(int)
+        notes.append(
+            f"The chains are too short to tell the autocorrelation time of {', '.join(short['observable'])}: take more "
+            f"steps, {needed.max():,} rows of each walker or more (now {len(kept) // kept['walker'].nunique():,})."
+        )
+    columns = _COLUMNS if (table["note"] != "").any() else _COLUMNS[:-1]
+    return html.Section("Averages", "averages", [html.html_table(table, columns)]), notes
+
+
+def _groups(run: Run) -> tuple[html.Section, list[str]]:
+    from tati_re.plotting.group_temperatures import plot_group_temperatures
+
+    try:
+        table = group_temperatures(run)
+    except InputError as error:  # rows of several temperatures have no band
+        return html.Section("Temperatures of the tensors", "groups", [html.paragraph(str(error))]), []
+    said = "Temperature of each tensor, in the band where it should lie."
+    parts = [html.figure(plot_group_temperatures(table), said), html.fold("the numbers", html.html_table(table))]
+    return html.Section("Temperatures of the tensors", "groups", parts), group_sentences(table)
+
+
+def _ladder(run: Run, rows: pd.DataFrame) -> html.Section:
+    ladder = run.ladder
+    parts = [html.html_table(ladder.drop(columns=["step_size", "restarts", "round_trips"], errors="ignore"))]
+    drawn = []
+    if ladder["acceptance"].notna().any():
+        drawn.append(html.figure(plot_ladder(ladder), "Accepted swaps between each rung and the next."))
+        last = ladder.iloc[-1]
+        text = f"Round trips: {int(last['round_trips']):,}; arrivals from the hottest rung: {int(last['restarts']):,}."
+        parts.append(html.paragraph(text))
+    if "replica" in rows.columns and rows["replica"].nunique() > 1:
+        drawn.append(html.figure(plot_replicas(rows), "The rung of some replicas over the steps."))
+    return html.Section("Ladder and round trips", "ladder", [*parts, html.figures(drawn)])
+
+
+def _bias(run: Run) -> html.Section:
+    from tati_re.engine.reading import read_csv
+
+    bias = read_csv(run.folder / "bias.csv")
+    if bias.empty:
+        return html.Section("Bias", "bias", [html.paragraph("No bias has grown yet.")])
+    drawn = html.figure(plot_bias(bias), "The bias of each rung; averages undo it by the column weight.")
+    return html.Section("Bias", "bias", [html.figures([drawn])])
+
+
+def _others(run: Run) -> html.Section | None:
+    """Figures that other commands left in the folder, but for those that stand here already."""
+    own = ("traces.png", "autocorrelation.png", "temperatures.png")
+    folders = [run.folder, *(run.folder / name for name in _FOUND)]
+    paths = [path for folder in folders for path in sorted(folder.glob("*.png")) if path.name not in own]
+    if not paths:
+        return None
+    drawn = []
+    for path in paths[:_MOST_FOUND]:
+        content = path.read_bytes()
+        place = path.relative_to(run.folder)
+        wide = int.from_bytes(content[16:20], "big") > 1.3 * max(1, int.from_bytes(content[20:24], "big"))
+        drawn.append(html.image(content, f"{path.stem.replace('_', ' ')} ({place})", wide))
+    return html.Section("Predictions, landscape and further analysis", "more", [html.figures(drawn)])
+
+
+def _comparison(runs: list[Run], names: list[str]) -> str:
+    import pandas as pd
+
+    lines = []
+    for run, name in zip(runs, names, strict=True):
+        rows = run.run_info
+        sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
+        kept = _kept(run, rows) if sampled else None
+        line = {"run": name, "sampler": run.manifest.get("options", {}).get("sampler", "") if sampled else "fit"}
+        line["last step"] = int(rows["step"].max()) if len(rows) else 0
+        line["warnings"] = len(summary_lines(run)[0])
+        if kept is not None:
+            found = averages_of_rows(kept, ["potential"]).iloc[0]
+            line |= {f"U {key}": found[key] for key in ("mean", "error", "ess_bulk", "r_hat")}
+        lines.append(line)
+    return html.html_table(pd.DataFrame(lines))

@@ -1,0 +1,241 @@
+"""The report: one file that needs nothing from outside, warnings first, figures present; looked at in a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tati_re.cli import report
+from tati_re.errors import InputError
+from tati_re.report import write_report
+from tests.made_runs import made_run
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+VOID = {"meta", "link", "img", "br", "hr"}
+
+
+class Page(HTMLParser):
+    """Checks nesting, and gathers what a page holds."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.stack, self.links, self.images, self.ids, self.text = [], [], [], set(), []
+        self.warnings = []
+        self.feed(text)
+        assert not self.stack, f"not closed: {self.stack}"
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.links += [given[name] for name in ("src", "href") if name in given]
+        if "id" in given:
+            assert given["id"] not in self.ids, "an id twice"
+            self.ids.add(given["id"])
+        if tag == "img":
+            assert given["alt"], "a figure says what it shows"
+            self.images.append(given["src"])
+        if tag not in VOID:
+            self.stack.append((tag, given.get("class")))
+        assert tag not in ("script", "iframe", "object"), "nothing runs in the page"
+
+    def handle_endtag(self, tag):
+        assert self.stack and self.stack[-1][0] == tag, f"</{tag}> closes {self.stack[-1:]}"
+        self.stack.pop()
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if ("ul", "warnings") in self.stack and data.strip():
+            self.warnings.append(data)
+
+
+def checked(path):
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert "\nTITLE" not in text and "@import" not in text and "url(" not in text
+    for link in page.links:
+        assert link.startswith(("data:", "#")), f"a link to the outside: {link[:60]}"
+        if link.startswith("#"):
+            assert link[1:] in page.ids, link
+    for source in page.images:
+        assert base64.b64decode(source.partition("base64,")[2]).startswith(b"\x89PNG")
+    return page
+
+
+def chains(seed, walkers=4, rows=400, heat=1.0, parameters=9):
+    generator = np.random.default_rng(seed)
+    energies = 0.5 * heat * generator.chisquare(parameters, (3, walkers, rows))
+    found = {"potential": 20 + energies[0], "loss": 0.1 * energies[0], "log_prior": -0.1 * energies[0]}
+    return found | {"kinetic_energy": energies[1], "virial": energies[2]}
+
+
+SHAPES = {"dense/kernel": (2, 3), "dense/bias": (3,)}
+EXTRA = {"dataset": {"name": "two <clusters>", "num_examples": 500}, "seed": 7, "given": ["num_steps", "sampler"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run that is well, one that is not in each way, and one on a broken ladder with a bias and other figures."""
+    folder = tmp_path_factory.mktemp("report")
+    made_run(folder / "well", chains(1), shapes=SHAPES, extra=EXTRA)
+    values = chains(2, heat=1.3)
+    values["potential"] = np.cumsum(np.random.default_rng(3).standard_normal((4, 400)), axis=1)
+    values |= {
+        f"kinetic_energy({name})": values["kinetic_energy"] * share
+        for name, share in zip(SHAPES, (2 / 3, 1 / 3), strict=True)
+    }
+    values |= {f"virial({name})": values["virial"] * share for name, share in zip(SHAPES, (2 / 3, 1 / 3), strict=True)}
+    made_run(folder / "ill", values, burnin=500, shapes=SHAPES, extra=EXTRA | {"prior_proper": False})
+    ladder = made_run(
+        folder / "ladder", chains(4, 2), shapes=SHAPES, extra=EXTRA | {"method": {"exchange": "metropolis"}}
+    )
+    rows = ladder.run_info
+    rungs = [rows.assign(rung=rung, replica=rung, temperature=1.0 + rung) for rung in range(6)]
+    rows = pd.concat(rungs).sort_values(["step", "rung", "walker"], kind="stable")
+    rows.to_csv(ladder.folder / "run.csv", index=False)
+    columns = {"rung": range(6), "temperature": np.arange(1.0, 7.0), "likelihood_weight": 1.0, "step_size": 0.1}
+    columns |= {"attempts": 100.0, "acceptance": [0.4, 0.3, 0.4, 0.3, 0.001, np.nan], "expected_acceptance": 0.3}
+    columns |= {"predicted_acceptance": 0.3, "barrier": 1.0, "mean_potential": np.arange(20.0, 26.0)}
+    pd.DataFrame(columns | {"restarts": 0.0, "round_trips": 0.0}).to_csv(ladder.folder / "ladder.csv", index=False)
+    energy = np.linspace(10, 30, 50)
+    bias = {"rung": 0, "energy": energy, "bias": np.exp(-((energy - 20) ** 2)), "log_weight": 0.0}
+    pd.DataFrame(bias).to_csv(ladder.folder / "bias.csv", index=False)
+    (ladder.folder / "predictions").mkdir()
+    from tati_re.plotting.figure import new_figure
+
+    new_figure(2, 2).savefig(ladder.folder / "predictions" / "calibration.png")
+    return folder
+
+
+def test_a_run_that_is_well(folder):
+    path = write_report(folder / "well")
+    assert path == folder / "well" / "report.html"
+    page = checked(path)
+    text = " ".join(page.text)
+    assert page.warnings == [] and "Nothing to warn of." in text
+    assert len(page.images) == 2, "traces and autocorrelation"
+    assert "The system has 9 parameters: dense/kernel 2×3, dense/bias 3." in text
+    assert "two <clusters>, 500 examples, all at every step" in text, "escaped"
+    assert "4 walkers for 4,000 steps; seed 7." in text
+    assert "exp(-U/T) at T = 1, the Bayesian posterior" in text
+    assert path.stat().st_size < 500_000
+
+
+def test_warnings_come_first_each_with_advice(folder):
+    page = checked(write_report(folder / "ill"))
+    text = "\n".join(page.warnings)
+    for part in (
+        "Nothing confines U",
+        "R-hat of the potential",
+        "take more steps, or a longer burn-in",
+        "The effective sample size of the potential",
+        " % above its target, more than chance allows: the noise of mini-batch gradients heats",
+        "The kinetic temperature is above its band in dense/kernel (1.3",
+        "larger batches, smaller steps or more friction",
+        "The chains are too short to tell the autocorrelation time of potential: take more steps, ",
+    ):
+        assert part in text, part
+    whole = " ".join(page.text)
+    assert whole.index("Nothing confines U") < whole.index("The system has"), "before all else"
+    assert len(page.images) == 3
+
+
+def test_a_broken_ladder_with_a_bias_and_other_figures(folder):
+    page = checked(write_report([folder / "ladder"]))
+    assert any("between rungs 4 and 5: the ladder is broken there" in warning for warning in page.warnings)
+    text = " ".join(page.text)
+    assert "a ladder of" in text or "Ladder and round trips" in text
+    assert "Round trips: 0; arrivals from the hottest rung: 0." in text
+    assert "calibration (predictions/calibration.png)" in text
+    assert len(page.images) == 6, "traces, autocorrelation, swaps, replicas, bias, calibration"
+
+
+def test_several_runs(folder, tmp_path):
+    page = checked(write_report([folder / "well", folder / "ill"], tmp_path / "both.html"))
+    text = " ".join(page.text)
+    assert "Report of 2 runs" in text and "U mean" in text
+    assert {"run-0", "run-1"} <= page.ids
+    with pytest.raises(InputError, match="several runs needs a file"):
+        write_report([folder / "well", folder / "ill"])
+
+
+def test_runs_that_have_little_to_say(tmp_path):
+    short = made_run(tmp_path / "short", {name: values[:, :2] for name, values in chains(1).items()}, shapes=SHAPES)
+    assert any("Fewer than 4 rows" in warning for warning in checked(write_report(short)).warnings)
+    fit = made_run(tmp_path / "fit", {"loss": np.random.default_rng(1).random((1, 30))}, extra={"kind": "fit"})
+    rows = fit.run_info.assign(temperature=np.nan)
+    rows.to_csv(fit.folder / "run.csv", index=False)
+    assert "not sampled" in " ".join(checked(write_report(fit)).text)
+    rows.head(0).to_csv(fit.folder / "run.csv", index=False)
+    assert "The run has no rows yet." in checked(write_report(fit)).warnings
+
+
+def test_the_command(folder, tmp_path, capsys):
+    path = tmp_path / "page.html"
+    assert report.main([str(folder / "well"), "--output", str(path)]) == 0
+    assert capsys.readouterr().out == f"written: {path}\n"
+    for arguments, sentence in (
+        ([], "tati-report needs a run folder"),
+        ([str(folder / "wel")], "Did you mean 'well'?"),
+        ([str(folder / "well"), "--output", "page.pdf"], "must end in .html"),
+        ([str(folder / "well"), str(folder / "ill")], "--output FILE.html"),
+        ([str(folder / "well"), "--output", str(tmp_path / "no" / "page.html")], "Cannot write"),
+    ):
+        assert report.main(arguments) == 2
+        captured = capsys.readouterr()
+        assert captured.err.count("\n") == 1 and sentence in captured.err
+
+
+def test_help_is_quick():
+    program = "import json, sys\nfrom tati_re.cli.report import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n"
+    program += (
+        "    print(json.dumps(sorted({n.partition('.')[0] for n in sys.modules} & {'tensorflow', 'pandas', 'numpy'})))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """8 walkers x 10,000 rows."""
+    folder = tmp_path_factory.mktemp("large") / "run"
+    return write_report(made_run(folder, chains(5, 8, 10_000), shapes=SHAPES, extra=EXTRA))
+
+
+def test_a_large_run_is_a_small_page(large):
+    page = checked(large)
+    assert large.stat().st_size < 600_000 and len(page.images) == 2
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome on this machine")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_in_a_browser(large, width, tmp_path):
+    """No message on the console, no page wider than the window, and it opens within seconds."""
+    probe = tmp_path / "probe.html"
+    # A window cannot be narrower than 500 pixels, a frame can.
+    probe.write_text(
+        f"<iframe id=f src='{large.as_uri()}' width={width} height=800></iframe><script>onload = () => {{"
+        "const d = document.getElementById('f').contentDocument, w = [...d.images];"
+        "document.title = 'loaded ' + d.documentElement.scrollWidth + ' ' + w.filter(i => i.naturalWidth > 0).length;"
+        "}</script>"
+    )
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--enable-logging=stderr"]
+    flags += ["--window-size=1300,900", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    began = time.monotonic()
+    command = [CHROMIUM, *flags, probe.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    seconds = time.monotonic() - began
+    assert "CONSOLE" not in done.stderr
+    title = re.search(r"<title>loaded (\d+) (\d+)</title>", done.stdout)
+    assert title, done.stdout[-500:]
+    assert int(title[1]) <= width, "the page does not move sideways"
+    assert int(title[2]) == 2, "both figures are drawn"
+    assert seconds < 60, "the start of the browser included, on a busy machine"
