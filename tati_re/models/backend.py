@@ -16,20 +16,25 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
 @contextmanager
-def _quiet():
-    """Keeps what TensorFlow's libraries write to the terminal while they load out of sight."""
+def quiet():
+    """Keeps what TensorFlow's libraries write to the terminal, while they load or try something, out of sight."""
     sys.stderr.flush()
     kept, silent = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
     try:
         os.dup2(silent, 2)
+        logger.setLevel(logging.CRITICAL)
         yield
     finally:
+        logger.setLevel(level)
+        sys.stderr.flush()
         os.dup2(kept, 2)
         os.close(kept)
         os.close(silent)
 
 
-with warnings.catch_warnings(), _quiet():
+with warnings.catch_warnings(), quiet():
     warnings.simplefilter("ignore")
     import keras
     import tensorflow as tf
@@ -53,7 +58,7 @@ if keras.backend.backend() != "tensorflow":
         expected="KERAS_BACKEND=tensorflow, set before Keras is imported",
     )
 
-__all__ = ["keras", "set_threads", "tf", "threads"]
+__all__ = ["keras", "quiet", "set_threads", "tf", "threads"]
 
 
 def set_threads(number: int | None) -> None:

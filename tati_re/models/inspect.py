@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tati_re.errors import InputError
-from tati_re.models.backend import keras, tf
+from tati_re.models.backend import keras, quiet, tf
 from tati_re.models.inputs import called, layout_of
 
 # Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and inputs per walker.
@@ -100,6 +100,31 @@ def vectorizable(model: Any) -> bool:
     return all(isinstance(part, keras.Model) or acts_alone(part) for part in parts)
 
 
+def vectorizes(model: Any) -> bool:
+    """Returns whether `tf.vectorized_map` gives the gradient of a model for several walkers at all, fast or not; traces
+    it once."""
+    shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]
+    x = tf.zeros(shape, input_dtype_of(model) or model.trainable_variables[0].dtype)
+
+    def total(weights: list[Any]) -> Any:
+        with keras.StatelessScope(list(zip(model.trainable_variables, weights, strict=True))):
+            return tf.reduce_sum(called(model, x))
+
+    def gradient(weights: list[Any]) -> list[Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            sums = tf.vectorized_map(total, weights, fallback_to_while_loop=False)
+        return tape.gradient(sums, weights, unconnected_gradients="zero")
+
+    weights = [tf.stack([v.value, v.value]) for v in model.trainable_variables]
+    try:
+        with quiet():
+            tf.function(gradient, autograph=False).get_concrete_function(weights)
+    except (tf.errors.OpError, TypeError, ValueError, NotImplementedError):
+        return False
+    return True
+
+
 def acts_alone(layer: Any) -> bool:
     """Returns whether a layer is known to treat every example by itself while it predicts."""
     return type(layer) in tuple(getattr(keras.layers, name) for name in _VECTORIZABLE)
@@ -123,7 +148,8 @@ def xla_safe(model: Any) -> bool:
         return tape.gradient(total, weights, unconnected_gradients="zero")
 
     try:
-        tf.function(gradient, jit_compile=True, autograph=False)([v.value for v in model.trainable_variables])
+        with quiet():
+            tf.function(gradient, jit_compile=True, autograph=False)([v.value for v in model.trainable_variables])
     except (tf.errors.OpError, TypeError, ValueError, NotImplementedError):
         return False
     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import types
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import Parameter, signature
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tati_re.errors import InputError
-from tati_re.models.backend import keras
-from tati_re.models.inspect import layers_of
+from tati_re.models.backend import keras, tf
+from tati_re.models.inspect import input_dtype_of, input_shape_of, layers_of
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 
@@ -47,9 +48,12 @@ def in_precision(model: Any, dtype: str) -> Any:
     config.pop("compile_config", None)
     config = _rewritten(config, dtype, custom)
     try:
-        with _default_precision(dtype):
+        with _default_precision(dtype), warnings.catch_warnings():
+            # Keras tries to build a model of one's own on float32 inputs, and warns where that fails.
+            warnings.simplefilter("ignore", UserWarning)
             # safe_mode guards against code in files; this config comes from an object of this process.
             rebuilt = keras.saving.deserialize_keras_object(config, custom_objects=custom, safe_mode=False)
+            _build_like(model, rebuilt, dtype)
     except Exception as error:
         # Keras wraps the cause into its advice; the cause comes last.
         reason = re.split(r"encountered[\w ]*:", str(error))[-1].strip().strip("'").split("\n")[0][:200]
@@ -61,6 +65,14 @@ def in_precision(model: Any, dtype: str) -> Any:
         raise InputError(f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint)
     _copy_state(model, rebuilt, dtype, hint)
     return rebuilt
+
+
+def _build_like(model: Any, rebuilt: Any, dtype: str) -> None:
+    """Makes the weights of a model of one's own, which exist only once it was called."""
+    if not model.built or len(rebuilt.variables) == len(model.variables):
+        return
+    shape = [length or 1 for length in input_shape_of(model)[1:]]
+    rebuilt(tf.zeros((1, *shape), input_dtype_of(model) or dtype), training=False)
 
 
 def _other_precision(model: Any, dtype: str) -> str | None:

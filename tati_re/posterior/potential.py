@@ -12,6 +12,7 @@ import numpy as np
 from tati_re.errors import InputError
 from tati_re.models.backend import tf
 from tati_re.models.chain import chain_of
+from tati_re.models.inspect import vectorizes
 from tati_re.posterior.example_variance import (
     Spread,
     refuse_single_examples,
@@ -94,6 +95,9 @@ class ModelPotential:
         self.scale = float(self.num_examples) if convention == "posterior" else 1.0
         self.training = training and flat.has_training_state
         self.fitting = self.training and fitting
+        # What cannot be vectorised is told in notices().
+        self._loops = walker_evaluation == "vectorized" and not flat.vectorizable and not vectorizes(flat.model)
+        walker_evaluation = "auto" if self._loops else walker_evaluation
         self._asked_evaluation = walker_evaluation
         self._take(batches)
         self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
@@ -476,6 +480,8 @@ class ModelPotential:
     def notices(self) -> list[str]:
         """Sentences that a user should read before the run."""
         said = []
+        if self._loops:
+            said.append("The layers of this model cannot be vectorised over walkers, which are computed one by one.")
         if self.streamed:
             size = kept_bytes(self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype)
             said.append(
