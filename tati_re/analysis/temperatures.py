@@ -200,8 +200,8 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     for row in frame.to_dict("records"):
         shown = [f"{name.replace('_', ' ')} {with_error(row[name], row[f'{name}_error'])}" for name in _shown(frame)]
         lines.append((f"T = {row['temperature']:g}", "  ".join(shown)))
-    risen = "never rises" if rose is None else f"has risen at T = {rose:g}"
-    lines.append(("cooling down", f"the validation loss is lowest at T = {best:g}, and {risen}"))
+    risen = "never rises" if rose is None else f"has risen at T = {rose:.3g}"
+    lines.append(("cooling down", f"the validation loss is lowest at T = {best:.3g}, and {risen}"))
     return table([*lines, ("folder", str(folder)), ("files", "temperatures.csv, temperatures.png")])
 
 

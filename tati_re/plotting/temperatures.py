@@ -51,7 +51,7 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
         axes.set_ylabel(word)
         if frame["temperature"].min() <= 1 <= frame["temperature"].max():
             axes.axvline(1.0, color=GREY, linewidth=0.8, linestyle="--")
-        axes.axvline(best, color=GREY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:g}")
+        axes.axvline(best, color=GREY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}")
         axes.set_xscale("log")
         plain(axes)
         axes.legend(frameon=False, fontsize=8)
