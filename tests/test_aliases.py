@@ -15,8 +15,6 @@ from tati_re.optimizers import make_optimizer
 from tati_re.options import OPTIMIZE, OPTIONS, SAMPLE, describe, make_options, read_toml, to_toml
 from tati_re.samplers import make_sampler
 
-REFUSED = object()
-
 TATI = {
     # data
     "batch_data_files": (["a.csv", "b.csv"], {"data": ["a.csv", "b.csv"], "test_fraction": 0.0}),
@@ -33,7 +31,7 @@ TATI = {
     "directions_file": ("d.csv", {"directions": "d.csv"}),
     "do_hessians": (True, {}),
     "dropout": (0.5, r"dropout is a layer here\. Received: 0\.5\. Expected: a Keras model with keras\.layers\.Dropout"),
-    "fix_parameters": ("output/biases/Variable:0=0.", {"fix_parameters": REFUSED}),
+    "fix_parameters": ("output/biases/Variable:0=0.", {"fix_parameters": "output/biases/Variable:0=0."}),
     "hidden_activation": ("tanh", {"activation": "tanh"}),
     "output_activation": ("tanh", {"output_activation": "tanh"}),
     "hidden_dimension": ([8, 0, 4], {"hidden": [8, 4]}),
@@ -88,26 +86,20 @@ def test_the_table_is_whole():
     # One sampler has two spellings.
     assert len(SAMPLERS) == 8 and len(set(SAMPLERS.values())) == 7
     for name, alias in ALIASES.items():
-        assert all(new in OPTIONS for new in alias.new) or name == "fix_parameters", name
+        assert all(new in OPTIONS for new in alias.new), name
         assert alias.new or alias.instead
-
-
-def given_of(name: str):
-    if name == "fix_parameters" and name not in OPTIONS:
-        pytest.skip("no parameters can be fixed yet")
-    return TATI[name]
 
 
 def check(options, name: str) -> None:
     expected = TATI[name][1]
     for new, value in expected.items():
-        assert value is REFUSED or getattr(options, new) == value
+        assert getattr(options, new) == value
     assert options.explicit == set(expected)
 
 
 @pytest.mark.parametrize("name", TATI)
 def test_each_option_works_in_python(name):
-    value, expected = given_of(name)
+    value, expected = TATI[name]
     if isinstance(expected, str):
         with pytest.raises(InputError, match=rf"^{name}: .*{expected}"):
             make_options({name: value})
@@ -118,7 +110,7 @@ def test_each_option_works_in_python(name):
 
 @pytest.mark.parametrize("name", TATI)
 def test_each_option_works_in_a_file(name, tmp_path):
-    value, expected = given_of(name)
+    value, expected = TATI[name]
     path = tmp_path / "run.toml"
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     path.write_text(f"{name} = {text}\n")
@@ -133,7 +125,7 @@ def test_each_option_works_in_a_file(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name, alias in ALIASES.items() if alias.group != "analysis"])
 @pytest.mark.parametrize("dashes", [False, True])
 def test_each_option_works_as_a_flag(name, dashes):
-    value, expected = given_of(name)
+    value, expected = TATI[name]
     training = ALIASES[name].group == "train"
     parser = make_parser("tati", "", OPTIMIZE if training else SAMPLE)
     words = [str(word) for word in value] if isinstance(value, list) else [str(value)]
