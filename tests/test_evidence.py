@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.evidence import bayes_factors, estimated, log_evidence, log_evidences, sample_energies
+from tati_re.evidence import bayes_factors, energies_of_run, estimated, log_evidence, log_evidences, sample_energies
 from tati_re.evidence.grids import gauss_legendre
 from tati_re.models.backend import keras
 from tests import regression as known
@@ -126,6 +126,33 @@ def test_a_box_prior_by_quadrature():
     short = {"num_walkers": 24, "num_steps": 100, "evidence_nodes": 8, "evidence_sampling": "sequential"}
     for each in log_evidences(sim, ["stepping_stone", "frenkel_ladd"], **short, **FAST):
         assert abs(each.log_z - exact) < min(Z * each.error, 0.05)
+
+
+def test_a_run_on_a_ladder_of_likelihood_weights():
+    """The rungs of the run are the points; burn-in is left out."""
+    sim = regression(2, num_walkers=20)
+    run = sim.sample(
+        sampler="HMC",
+        num_leapfrog_steps=5,
+        step_size=0.2,
+        target_acceptance=0.8,
+        tempering="likelihood",
+        num_replicas=10,
+        num_steps=200,
+        num_burnin_steps=100,
+        record_every=1,
+        trajectory_every=0,
+        execution="graph",
+    )
+    energies = energies_of_run(run)
+    assert energies.values.shape == (10, 20, 100)
+    for method in ("stepping_stone", "thermodynamic_integration"):
+        found = estimated(energies, method)
+        print(found, found.notes)
+        if method == "stepping_stone":
+            assert abs(found.log_z - known.LOG_Z[2]) < Z * found.error < 1
+    with pytest.raises(InputError, match="ladder"):
+        energies_of_run(sim.sample(num_steps=2, execution="graph"))
 
 
 def test_evidence_says_what_it_is(energies):

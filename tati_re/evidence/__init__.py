@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tati_re.evidence.methods import estimated, log_evidence, log_evidences, sample_energies
+    from tati_re.evidence.of_run import energies_of_run
     from tati_re.evidence.result import Evidence, Evidences, bayes_factors
 
 __all__ = [
     "Evidence",
     "Evidences",
     "bayes_factors",
+    "energies_of_run",
     "estimated",
     "log_evidence",
     "log_evidences",
@@ -30,6 +32,7 @@ _HOME = {
     "Evidence": "result",
     "Evidences": "result",
     "bayes_factors": "result",
+    "energies_of_run": "of_run",
     "estimated": "methods",
     "log_evidence": "methods",
     "log_evidences": "methods",

@@ -74,7 +74,8 @@ class Evidences(Sequence):
     def __getitem__(self, key) -> Evidence:
         """By number, or by the name of the method."""
         if isinstance(key, str):
-            return next(each for each in self._estimates if each.method == key)
+            found = {each.method: each for each in self._estimates}
+            return found[key]
         return self._estimates[key]
 
     def __len__(self) -> int:
