@@ -429,6 +429,9 @@ class Options(BaseModel):
     execution: Literal["auto", "xla", "graph", "eager"] = _run("auto", "how steps are compiled; the law is the same")
     threads: int | None = _run(None, "threads of TensorFlow; none leaves it the choice", ge=1)
     checkpoint_seconds: float = _run(10.0, "seconds between checkpoints", gt=0)
+    tensorboard: str | None = _run(
+        None, "folder of event files for TensorBoard: the columns of run.csv of each walker, at each checkpoint"
+    )
     max_time: float | None = _run(None, "seconds after which the run stops with a checkpoint", gt=0)
     verbose: int = _run(1, "0 quiet, 1 progress and summary, 2 more; --quiet is the same as --verbose 0", ge=0, le=2)
 

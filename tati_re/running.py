@@ -20,6 +20,7 @@ from tati_re.engine.run import Run
 from tati_re.engine.single_files import check_single_files, kind_of, single_files
 from tati_re.engine.storage import storing, write_whole
 from tati_re.engine.tables import csv_text
+from tati_re.engine.tensorboard import TensorBoard
 from tati_re.errors import InputError, SamplingError
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options, with_replicas
 from tati_re.exchange.noise_tests import NAME as NOISE
@@ -309,6 +310,7 @@ class Running:
             chosen = kind_of(options.trajectory_file)
         chosen = chosen if chosen != "auto" else ("h5" if len(names) > _H5_FROM else "csv")
         self.copies = single_files(options, chosen)
+        self.tensorboard = TensorBoard(options.tensorboard)
         plan = Plan(
             num_steps=options.num_steps,
             checkpoint_seconds=options.checkpoint_seconds,
@@ -316,7 +318,7 @@ class Running:
             trajectory_format=chosen,
             parameter_names=names,
             expected=(kinetic, virial),
-            callbacks=(self.copies, *self.objects.get("callbacks", ())),
+            callbacks=(self.copies, self.tensorboard, *self.objects.get("callbacks", ())),
         )
         averages = prediction_averages(self.sim, options, self.potential) if self.kind == "sample" else None
         driver = Driver(self.folder, self.loops, plan, self.progress, averages)
@@ -388,6 +390,7 @@ class Running:
 
     def finish(self, driver: Driver, carry, holder) -> Run:
         """Runs to the end and leaves the walkers where they arrived."""
+        self.tensorboard.begin(driver.step)
         try:
             carry, outcome = self.guard(lambda: driver.run(carry))
         finally:

@@ -1,0 +1,89 @@
+"""The columns of run.csv as scalars of TensorBoard, while the run goes on."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.engine.storage import storing
+
+_LABELS = ("step", "walker", "rung", "replica")
+
+
+class TensorBoard:
+    """Writes new rows of `run.csv` as scalars, as a callback of the driver: called after each flush.
+
+    Each walker (and on a ladder each rung) is a run of its own to TensorBoard, each column a tag. Event files are
+    appended to, and stand outside of what a resumed run repeats byte for byte: they hold the time of day.
+
+    Args:
+        target: The folder of the event files; None writes nothing.
+    """
+
+    def __init__(self, target: str | None) -> None:
+        self.target = None if target is None else Path(target)
+        self._after, self._position, self._header = 0, 0, b""
+        self._writers: dict = {}
+
+    def begin(self, step: int) -> None:
+        """Says which step the run goes on from: rows up to it were written before."""
+        self._after = step
+
+    def __call__(self, folder: Path, step: int) -> None:
+        """Writes the rows that are new."""
+        if self.target is None:
+            return
+        rows = self._new_rows(folder / "run.csv")
+        if rows is None:
+            return
+        from tati_re.models.backend import tf
+
+        labels = [name for name in ("rung", "walker") if name in rows.columns]
+        tags = [name for name in rows.columns if name not in _LABELS]
+        metadata = tf.compat.v1.SummaryMetadata(data_class=1)  # 1 are scalars
+        metadata.plugin_data.plugin_name = "scalars"
+        with storing(self.target):
+            for place, part in rows.groupby(labels):
+                writer = self._writer(tf, dict(zip(labels, place, strict=True)))
+                with writer.as_default():
+                    self._write(tf, part, tags, metadata)
+                writer.flush()
+
+    @staticmethod
+    def _write(tf, part, tags: list[str], metadata) -> None:
+        values, steps = part[tags].to_numpy(dtype=np.float32), part["step"].to_numpy()
+        for step, row in zip(steps, values, strict=True):
+            summary = tf.compat.v1.Summary()
+            for tag, value in zip(tags, row, strict=True):
+                if value == value:
+                    entry = summary.value.add(tag=tag, metadata=metadata)
+                    entry.tensor.CopyFrom(tf.make_tensor_proto(value))
+            # One call a row: a call for each number would cost more than the steps of a small model.
+            tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step=int(step))
+
+    def _writer(self, tf, place: dict[str, int]):
+        name = "-".join(f"{label}{int(number)}" for label, number in place.items())
+        if name not in self._writers:
+            self._writers[name] = tf.summary.create_file_writer(str(self.target / name))
+        return self._writers[name]
+
+    def _new_rows(self, path: Path):
+        import pandas
+
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            if not self._header:
+                self._header = file.readline()
+                self._position = file.tell()
+            file.seek(self._position)
+            content = file.read()
+        content = content[: content.rfind(b"\n") + 1]
+        if not content:
+            return None
+        self._position += len(content)
+        rows = pandas.read_csv(io.BytesIO(self._header + content))
+        rows = rows[rows["step"] > self._after]
+        return rows if len(rows) else None
