@@ -14,6 +14,7 @@ from tati_re.engine.environment import versions
 from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
 from tati_re.errors import InputError
+from tati_re.models.backend import set_threads
 from tati_re.options import OPTIONS, make_options
 from tati_re.running import Running, exchanging, optimizer_of, potential_of, sampler_of
 from tati_re.stages import extended
@@ -41,6 +42,8 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
                 f"resume: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
             )
     given = dict(objects)
+    # Loading the model makes TensorFlow settle its threads.
+    set_threads(options.threads)
     if "model" not in given and (folder / "model.keras").exists():
         model = stored_model(folder / "model.keras", options.model)
         given |= {} if model is None else {"model": model}
