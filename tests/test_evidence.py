@@ -128,6 +128,36 @@ def test_a_box_prior_by_quadrature():
         assert abs(each.log_z - exact) < min(Z * each.error, 0.05)
 
 
+def test_classes_under_a_heavy_tailed_prior_by_quadrature():
+    """Logistic regression with one weight and one bias, Student-t prior, by BAOAB at a small step."""
+    from scipy.stats import t as student
+
+    x, labels = np.linspace(-2, 2, 12)[:, None], (np.arange(12) > 4).astype(int)
+    w = np.sinh(np.linspace(-6, 6, 1201))
+    weight, bias = np.meshgrid(w, w, indexing="ij")
+    log_likelihood = sum(
+        -np.logaddexp(0, -(2 * label - 1) * (weight * value + bias))
+        for value, label in zip(x[:, 0], labels, strict=True)
+    )
+    density = np.exp(log_likelihood + student.logpdf(weight, 3) + student.logpdf(bias, 3))
+    exact = np.log(np.trapezoid(np.trapezoid(density, w), w))
+    sim = Simulation(
+        data=(x, labels),
+        loss="binary_crossentropy",
+        prior="student_t",
+        dtype="float64",
+        test_fraction=0.0,
+        seed=1,
+        verbose=0,
+        num_walkers=40,
+    )
+    assert sim.num_parameters() == 2
+    options = {"num_steps": 600, "evidence_nodes": 8, "evidence_sampling": "sequential", "execution": "graph"}
+    found = log_evidence(sim, "stepping_stone", sampler="BAOAB", step_size=0.4, friction=1.0, **options)
+    print(found, exact)
+    assert abs(found.log_z - exact) < min(Z * found.error + 0.01, 0.1)
+
+
 def test_a_run_on_a_ladder_of_likelihood_weights():
     """The rungs of the run are the points; burn-in is left out."""
     sim = regression(2, num_walkers=20)

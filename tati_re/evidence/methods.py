@@ -229,6 +229,8 @@ class _Work:
         if options.execution == "auto" and options.num_steps <= _FEW_STEPS:
             self.execution = "graph"
         check(sim, options, objects, self.potential(1))
+        if "mbar" in options.method:
+            estimators.load_pymbar()
         self.sampler = self._sampler()
         if unused := [*(name for name in _UNUSED if name in options.explicit), *unused_options(options, self.sampler)]:
             self.progress.message(f"Not used for the evidence: {', '.join(dict.fromkeys(unused))}.")
