@@ -10,8 +10,10 @@ import pytest
 from scipy.signal import lfilter
 
 from tati_re.analysis.averages import average, averages, parameter_averages, trajectory_averages
+from tati_re.analysis.modules import MODULES
 from tati_re.analysis.positions import Positions
 from tati_re.cli import analyse
+from tati_re.engine.tables import CsvTable, H5Table
 from tati_re.errors import InputError
 from tati_re.plotting.autocorrelation import autocorrelation_function, plot_autocorrelation
 from tests.made_runs import made_run
@@ -140,6 +142,32 @@ def test_positions_in_blocks(run, monkeypatch):
         Positions(run, walker=9).read()
     with pytest.raises(InputError, match="No positions are left"):
         Positions(run, burnin=10**7).read()
+
+
+@pytest.mark.parametrize("h5", [False, True])
+def test_positions_of_one_rung(tmp_path, h5):
+    """Where all rungs are stored, the target's rows alone count, and labels are no parameters."""
+    run = made_run(tmp_path / "run", {"loss": np.zeros((1, 4))})
+    columns = ["step", "walker", "potential", "loss", "a", "b", "rung", "replica", "weight"]
+    table = (H5Table if h5 else CsvTable)(run.folder / f"trajectory.{'h5' if h5 else 'csv'}", columns)
+    step, rung = np.repeat(np.arange(1, 6), 2), np.tile([0, 1], 5)
+    zero = 0 * step
+    table.append(np.stack([step, zero, zero, zero, step + 100 * rung, zero + 7, rung, rung, step], axis=1))
+    table.close()
+    positions = Positions(run)
+    assert positions.names == ["a", "b"]
+    block = positions.read()
+    assert block.values.tolist() == [[1, 7], [2, 7], [3, 7], [4, 7], [5, 7]]
+    assert block.weight.tolist() == [1, 2, 3, 4, 5]
+    mean, variance, count = positions.moments()
+    assert count == 5 and mean.tolist() == pytest.approx([11 / 3, 7.0])
+    weighted = np.cov(block.values[:, 0], aweights=block.weight, ddof=0) * 5 / 4
+    assert variance[0] == pytest.approx(weighted)
+    assert Positions(run, rung=1).read().values[:, 0].tolist() == [101, 102, 103, 104, 105]
+
+
+def test_the_command_names_every_module():
+    assert set(analyse.WHAT) == set(MODULES)
 
 
 def test_bad_input(run):

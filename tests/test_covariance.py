@@ -5,6 +5,7 @@ import pytest
 
 from tati_re.analysis import covariance
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table, leading_eigenpairs
+from tati_re.cli import analyse
 from tati_re.errors import InputError
 from tati_re.plotting.spectrum import plot_spectrum
 from tests.made_runs import made_run
@@ -121,6 +122,14 @@ def test_a_slow_direction_is_told_from_a_wide_one(tmp_path):
     run = made_run(tmp_path / "run", {"loss": positions[..., 0]}, positions)
     times = covariance_table(run, covariance_eigenpairs(run))["autocorrelation_steps"]
     assert times[0] == pytest.approx(10, rel=0.15) and times[1] == pytest.approx(190, rel=0.25)
+
+
+def test_spectra_of_several_runs(tmp_path):
+    folders = [str(quadratic_run(tmp_path / name)[0].folder) for name in ("a", "b")]
+    out = tmp_path / "out"
+    assert analyse.main([*folders, "--what", "covariance", "--quiet", "--thin", "20", "--output", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} == {"a", "b", "spectra.png"}
+    assert np.load(out / "a" / "covariance.npz")["vectors"].shape == (3, 3)
 
 
 def test_bad_input(tmp_path):

@@ -146,7 +146,7 @@ def _write(name: str, result: Result, folder: Path, to: str, figures: bool) -> l
     return [path.name for path in written]
 
 
-def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> None:
+def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.analysis.export import write_arviz
     from tati_re.analysis.modules import analyse, modules_of
 
@@ -165,13 +165,28 @@ def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) ->
         names = typed.get("what", [])
     else:
         written = []
+    results = {}
     for name in names:
-        result = analyse(run, name, choices)
+        results[name] = result = analyse(run, name, choices)
         if not quiet:
             _show(name, result)
         written += _write(name, result, folder, "csv" if to == "arviz" else to, "no_figures" not in typed)
     if not quiet:
         print(f"\nwritten to {folder}: {', '.join(written)}")
+    return results
+
+
+def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> None:
+    """Spectra of several runs in one figure: where seeds agree, the covariance is known."""
+    spectra = {name: found["covariance"].table for name, found in results.items() if "covariance" in found}
+    if len(spectra) < 2 or "output" not in typed or "no_figures" in typed or typed.get("by", "all") != "all":
+        return
+    from tati_re.plotting.spectrum import plot_spectrum
+
+    path = Path(typed["output"]) / "spectra.png"
+    plot_spectrum(spectra, path)
+    if not typed.get("quiet"):
+        print(f"\nspectra of all runs: {path}")
 
 
 def _body(argv: list[str]) -> None:
@@ -190,11 +205,13 @@ def _body(argv: list[str]) -> None:
     names = [run.folder.resolve().name for run in runs]
     if "output" in typed and len(set(names)) < len(names):
         raise InputError("--output: two of the runs have the same name.", ", ".join(names), "runs of different names")
+    results = {}
     for run, name in zip(runs, names, strict=True):
         folder = run.folder / FOLDER
         if "output" in typed:
             folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])
-        _analyse(run, typed, choices, folder)
+        results[name] = _analyse(run, typed, choices, folder)
+    _compare(results, typed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
