@@ -6,7 +6,7 @@ import csv
 import os
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from tati_re.engine import checkpoint, manifest, reading
 from tati_re.errors import InputError, nearest
-from tati_re.models.names import described_names
+from tati_re.models.names import described_names, parameter_names
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"
 _WEIGHTS, _BIASES = re.compile(r"w(?:eight)?(\d+)"), re.compile(r"b(?:ias)?(\d+)")
@@ -44,7 +44,27 @@ class StoredParameters(NamedTuple):
         return np.arange(num_walkers) if len(self.positions) >= num_walkers else np.zeros(num_walkers, int)
 
 
-def read_parameters(path: str | os.PathLike[str], step: int | None = None, *, names: Sequence[str]) -> StoredParameters:
+class Wanted(NamedTuple):
+    """The parameters that a model has, and those that a file may have besides.
+
+    Attributes:
+        names: Names of the parameters, `(parameters,)`.
+        fixed: Names of others, which keep their values.
+    """
+
+    names: list[str]
+    fixed: Collection[str] = ()
+
+    def places(self, path: Path, found: list[str]) -> list[int]:
+        """Where each parameter is among those of a file; refuses the parameters of another model."""
+        _check_names(path, [name for name in found if name not in self.fixed], self.names)
+        place = {name: k for k, name in enumerate(found)}
+        return [place[name] for name in self.names]
+
+
+def read_parameters(
+    path: str | os.PathLike[str], step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
+) -> StoredParameters:
     """Reads the parameters of a model from a file or a run folder.
 
     Args:
@@ -54,6 +74,7 @@ def read_parameters(path: str | os.PathLike[str], step: int | None = None, *, na
             run.
         step: The row with this number in the column `step`. Default: the last one; of a folder, where the run arrived.
         names: Names of the parameters, as `Simulation.parameter_names()` gives them, `(parameters,)`.
+        fixed: Names of parameters of the model that keep their values: a file may have them too. Default: none.
 
     Returns:
         The parameters; of a ladder those at the target's temperature.
@@ -61,19 +82,19 @@ def read_parameters(path: str | os.PathLike[str], step: int | None = None, *, na
     Raises:
         InputError: No such file or step, another number of parameters, or parameters of another model.
     """
-    path, names = Path(path).expanduser(), list(names)
+    path, wanted = Path(path).expanduser(), Wanted(list(names), frozenset(fixed))
     if not path.exists():
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(f"parameters: there is no {path}.{nearest(path.name, beside)}", expected=KINDS)
     if path.is_dir():
-        return _folder(path, step, names)
+        return _folder(path, step, wanted)
     readers = {".csv": _csv, ".h5": _h5, ".npz": _arrays, ".npy": _arrays, ".keras": _keras}
     if path.suffix not in readers:
         raise InputError("parameters: a file of another kind.", received=path, expected=KINDS)
     if step is not None and path.suffix not in (".csv", ".h5"):
         raise InputError(f"parameters_step: {path} has no steps.", received=step, expected="a trajectory, or no step")
     try:
-        return readers[path.suffix](path, step, names)
+        return readers[path.suffix](path, step, wanted)
     except InputError:
         raise
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -81,11 +102,10 @@ def read_parameters(path: str | os.PathLike[str], step: int | None = None, *, na
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
 
 
-def _folder(folder: Path, step: int | None, names: list[str]) -> StoredParameters:
+def _folder(folder: Path, step: int | None, wanted: Wanted) -> StoredParameters:
     said = manifest.read(folder)
     stored = said.get("parameters", {})
-    if "names" in stored:
-        _check_names(folder, described_names(stored), names)
+    places = wanted.places(folder, described_names(stored)) if "names" in stored else list(range(len(wanted.names)))
     walkers = said.get("options", {}).get("num_walkers", 1)
     if step is None:
         arrays, meta, _ = checkpoint.load(folder)
@@ -94,22 +114,22 @@ def _folder(folder: Path, step: int | None, names: list[str]) -> StoredParameter
         if positions is not None and len(positions) == walkers:
             auxiliary = [arrays[f"auxiliary/{k}"] for k in range(sum(key.startswith("auxiliary/") for key in arrays))]
             where = f"the end of {folder}, step {meta['step']}"
-            return StoredParameters(_checked(folder, positions, names), where, auxiliary)
+            return StoredParameters(_checked(folder, positions[:, places], wanted.names), where, auxiliary)
     for name, read in (("trajectory.csv", _csv), ("trajectory.h5", _h5)):
         if (folder / name).exists():
-            return read(folder / name, step, names)
+            return read(folder / name, step, wanted)
     raise InputError(f"parameters: {folder} has no trajectory.", expected="a run with trajectory_every above 0")
 
 
-def _csv(path: Path, step: int | None, names: list[str]) -> StoredParameters:
+def _csv(path: Path, step: int | None, wanted: Wanted) -> StoredParameters:
     with path.open(encoding="utf-8", newline="") as file:
         header = next(csv.reader(line for line in file if line.strip() and not line.startswith("#")), [])
     columns = [name.strip() for name in header]
-    chosen, step_column, walker_column = _columns(path, columns, names)
+    chosen, step_column, walker_column = _columns(path, columns, wanted)
     index, lines = _csv_rows(path, columns, step_column, walker_column)
     rows, found = _rows_at(path, index, step)
     values = np.array([_numbers(path, lines[row], columns, chosen) for row in rows])
-    return StoredParameters(_checked(path, values, names), f"step {found} of {path}")
+    return StoredParameters(_checked(path, values, wanted.names), f"step {found} of {path}")
 
 
 def _csv_rows(path: Path, columns: list[str], step_column: int | None, walker_column: int | None):
@@ -149,10 +169,10 @@ def _numbers(path: Path, line: str, columns: list[str], chosen: list[int]) -> li
         raise InputError(f"parameters: {path} has a cell that is no number.", str(error).split(": ")[-1]) from None
 
 
-def _h5(path: Path, step: int | None, names: list[str]) -> StoredParameters:
+def _h5(path: Path, step: int | None, wanted: Wanted) -> StoredParameters:
     with reading.open_h5(path) as file:
         index_columns, columns = reading.h5_columns(file)
-        chosen, _, _ = _columns(path, [*index_columns, *columns], names)
+        chosen, _, _ = _columns(path, [*index_columns, *columns], wanted)
         index = file["index"][: reading.h5_length(file)]
         kept = np.arange(len(index))
         if "rung" in index_columns:
@@ -160,18 +180,18 @@ def _h5(path: Path, step: int | None, names: list[str]) -> StoredParameters:
         rows, found = _rows_at(path, index[kept][:, :2], step)
         places = np.array(chosen) - len(index_columns)
         values = np.array([file["rows"][int(kept[row])][places] for row in rows])
-    return StoredParameters(_checked(path, values, names), f"step {found} of {path}")
+    return StoredParameters(_checked(path, values, wanted.names), f"step {found} of {path}")
 
 
-def _columns(path: Path, columns: list[str], names: list[str]) -> tuple[list[int], int | None, int | None]:
+def _columns(path: Path, columns: list[str], wanted: Wanted) -> tuple[list[int], int | None, int | None]:
     """Places of the parameters in their order, of the step and of the walker."""
     places = {name: k for k, name in enumerate(columns)}
     step = places.get("step")
     walker = next((places[name] for name in _WALKER if name in places), None)
+    names = wanted.names
     if all(name in places for name in names):
-        own = {name for name in columns if "/" in name}
-        if len(own) > len(names):
-            _check_names(path, [name for name in columns if name in own], names)
+        known = set(names)
+        wanted.places(path, [name for name in columns if name in known or "/" in name])
         return [places[name] for name in names], step, walker
     weights, biases = _numbered(_WEIGHTS, places), _numbered(_BIASES, places)
     if weights or biases:
@@ -219,7 +239,8 @@ def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int]
     return [by_walker[walker] for walker in sorted(by_walker)], step
 
 
-def _arrays(path: Path, _: int | None, names: list[str]) -> StoredParameters:
+def _arrays(path: Path, _: int | None, wanted: Wanted) -> StoredParameters:
+    names = wanted.names
     loaded: Any = np.load(path, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         return StoredParameters(_checked(path, np.atleast_2d(loaded), names), str(path))
@@ -231,11 +252,17 @@ def _arrays(path: Path, _: int | None, names: list[str]) -> StoredParameters:
         if missing := [tensor for tensor in tensors if tensor not in archive.files]:
             expected = f"the array parameters, or one for each of {', '.join(tensors)}"
             raise InputError(f"parameters: {path} has no array {missing[0]!r}.", ", ".join(archive.files), expected)
-        values = np.concatenate([archive[tensor].reshape(-1) for tensor in tensors])
-    return StoredParameters(_checked(path, values[None], names), str(path))
+        found = [pair for tensor in tensors for pair in _entries(tensor, archive[tensor])]
+    places = wanted.places(path, [name for name, _ in found])
+    return StoredParameters(_checked(path, np.array([[found[k][1] for k in places]]), names), str(path))
 
 
-def _keras(path: Path, _: int | None, names: list[str]) -> StoredParameters:
+def _entries(tensor: str, values: np.ndarray) -> Iterator[tuple[str, float]]:
+    """Name and value of each entry of a tensor."""
+    return zip(parameter_names([tensor], [values.shape]), values.reshape(-1), strict=True)
+
+
+def _keras(path: Path, _: int | None, wanted: Wanted) -> StoredParameters:
     from tati_re.models.build import load_model
     from tati_re.models.flat import FlatModel
 
@@ -243,8 +270,8 @@ def _keras(path: Path, _: int | None, names: list[str]) -> StoredParameters:
         flat = FlatModel(load_model(path))
     except InputError as error:
         raise InputError(f"parameters: {error}") from None
-    _check_names(path, flat.parameter_names(), names)
-    return StoredParameters(_checked(path, flat.get()[None], names), str(path), [v[None] for v in flat.auxiliary])
+    values = flat.get()[wanted.places(path, flat.parameter_names())]
+    return StoredParameters(_checked(path, values[None], wanted.names), str(path), [v[None] for v in flat.auxiliary])
 
 
 def _check_names(path: Path, found: list[str], names: list[str]) -> None:

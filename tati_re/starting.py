@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tati_re.errors import InputError
 from tati_re.exchange.starts import fresh_starts
+from tati_re.models.names import parameter_names, tensor_names
 from tati_re.options import Options
 from tati_re.parameters_file import StoredParameters, read_parameters
 from tati_re.posterior.noise_level import with_noise_of
@@ -55,18 +55,26 @@ def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str
 
 def _stored(options: Options, flat: Any) -> StoredParameters:
     """The parameters of a file; those of a run without noise get the noise where it starts."""
+    names, fixed = flat.parameter_names(), _fixed_names(flat)
     try:
-        return read_parameters(options.parameters, options.parameters_step, names=flat.parameter_names())
+        return read_parameters(options.parameters, options.parameters_step, names=names, fixed=fixed)
     except InputError as error:
         if not getattr(flat, "samples_noise", False):
             raise
         names = flat.inside.parameter_names()
         try:
-            stored = read_parameters(options.parameters, options.parameters_step, names=names)
+            stored = read_parameters(options.parameters, options.parameters_step, names=names, fixed=fixed)
         except InputError:
             raise error from None
         positions = np.append(stored.positions, np.zeros((len(stored.positions), 1)), axis=1)
         return stored._replace(positions=with_noise_of(flat, positions))
+
+
+def _fixed_names(flat: Any) -> set[str]:
+    """Names of the model's parameters that keep their values."""
+    variables = flat.model.trainable_variables
+    every = parameter_names(tensor_names(flat.model), [tuple(v.shape) for v in variables])
+    return set(every) - set(flat.parameter_names())
 
 
 def _which(stored: StoredParameters, walkers: int) -> str:
@@ -77,11 +85,13 @@ def _which(stored: StoredParameters, walkers: int) -> str:
 
 def _auxiliary(stored: StoredParameters, own: tuple) -> tuple:
     """Moving statistics of the file, where it has those of this model."""
-    found = stored.auxiliary
-    if found is None or [v.shape[1:] for v in found] != [v.shape[1:] for v in own]:
+    # What is fixed comes last, and keeps its values.
+    found = (stored.auxiliary or [])[: len(own)]
+    if not found or [v.shape[1:] for v in found] != [v.shape[1:] for v in own[: len(found)]]:
         return own
-    rows = stored.rows_of(len(own[0])) if own else []
-    return tuple(value[rows].astype(like.dtype) for value, like in zip(found, own, strict=True))
+    rows = stored.rows_of(len(own[0]))
+    taken = tuple(value[rows].astype(like.dtype) for value, like in zip(found, own, strict=False))
+    return taken + own[len(taken) :]
 
 
 def _check(options: Options) -> None:

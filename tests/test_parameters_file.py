@@ -153,3 +153,30 @@ def test_wide_trajectories_are_read_row_by_row(run, folder):
     done = sim.sample(num_steps=4, trajectory_every=2, trajectory_format="h5", output="wide")
     stored = read_parameters("wide/trajectory.h5", 2, names=NAMES)
     np.testing.assert_array_equal(stored.positions, [done.parameters(2, w) for w in range(2)])
+
+
+def test_parameters_that_keep_their_values_may_be_in_the_file(run):
+    _, done = run
+    free, fixed = NAMES[:3] + NAMES[6:], NAMES[3:6]
+    places = [0, 1, 2, 6, 7, 8]
+    done.save_model(6, "model.keras", walker=1)
+    values = done.parameters(6, 1)
+    tensors = {
+        "dense/kernel": values[:4].reshape(2, 2),
+        "dense_1/kernel": values[6:8, None],
+        "dense_1/bias": values[8:],
+    }
+    np.savez("tensors.npz", **tensors)
+    for path, step in (("model.keras", None), (done.folder, 6), (done.folder / "trajectory.csv", 6)):
+        stored = read_parameters(path, step, names=free, fixed=fixed)
+        np.testing.assert_array_equal(stored.positions[-1], values[places])
+        with pytest.raises(InputError, match="does not fit the model"):
+            read_parameters(path, step, names=free)
+    stored = read_parameters("tensors.npz", names=free, fixed=fixed)
+    np.testing.assert_array_equal(stored.positions, [values[places]])
+    end = read_parameters(done.folder, names=free, fixed=fixed)
+    np.testing.assert_array_equal(end.positions, read_parameters(done.folder, names=NAMES).positions[:, places])
+    x = np.random.default_rng(3).normal(size=(10, 2))
+    quick = {"hidden": [2], "verbose": 0, "execution": "graph", "dtype": "float64"}
+    still = Simulation(data=(x, x[:, 0]), parameters="model.keras", fix_parameters="dense/bias", **quick)
+    np.testing.assert_array_equal(still.parameters, values[[0, 1, 2, 3, 6, 7, 8]])
