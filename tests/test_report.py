@@ -167,6 +167,15 @@ def test_several_runs(folder, tmp_path):
         write_report([folder / "well", folder / "ill"])
 
 
+def test_figures_of_other_folders(folder, tmp_path, capsys):
+    arguments = [str(folder / "well"), "--output", str(tmp_path / "page.html"), "--figures"]
+    assert report.main([*arguments, str(folder / "ladder" / "predictions")]) == 0
+    page = checked(tmp_path / "page.html")
+    assert len(page.images) == 3 and "calibration (calibration.png)" in " ".join(page.text)
+    assert report.main([*arguments, str(tmp_path)]) == 2
+    assert "there is no figure there" in capsys.readouterr().err
+
+
 def test_runs_that_have_little_to_say(tmp_path):
     short = made_run(tmp_path / "short", {name: values[:, :2] for name, values in chains(1).items()}, shapes=SHAPES)
     assert any("Fewer than 4 rows" in warning for warning in checked(write_report(short)).warnings)

@@ -23,6 +23,8 @@ def _parser() -> Parser:
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
     parser.add_argument("--version", action="version", version=f"tati-report {__version__}")
     parser.add_argument("--output", metavar="FILE", help="the page, .html; default report.html in the run folder")
+    text = "further folders whose figures are shown, such as that of a landscape"
+    parser.add_argument("--figures", nargs="+", metavar="DIR", help=text)
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return parser
 
@@ -33,7 +35,7 @@ def _body(argv: list[str]) -> None:
         raise InputError("tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
     from tati_re.report import write_report
 
-    path = write_report(typed["runs"], typed.get("output"))
+    path = write_report(typed["runs"], typed.get("output"), typed.get("figures", ()))
     if not typed.get("quiet"):
         print(f"written: {path}")
 

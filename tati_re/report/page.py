@@ -40,6 +40,7 @@ _SAID = ("potential U", "parameters", "walkers")
 def write_report(
     runs: Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]],
     path: str | os.PathLike[str] | None = None,
+    figures: Sequence[str | os.PathLike[str]] = (),
 ) -> Path:
     """Writes a page about one or several runs, with figures inside, that needs no network to be read.
 
@@ -51,12 +52,13 @@ def write_report(
     Args:
         runs: One run or several, or their folders.
         path: The file, ending in `.html`. Default: None, `report.html` in the folder of the only run.
+        figures: Further folders whose figures are shown at the end, such as that of a landscape. Default: none.
 
     Returns:
         The file.
 
     Raises:
-        InputError: No run there, several without a path, or a path that cannot be written.
+        InputError: No run there, several without a path, a path that cannot be written, or a folder without figures.
     """
     listed = [runs] if isinstance(runs, (str, os.PathLike)) or hasattr(runs, "folder") else list(runs)
     opened = [as_run(run) for run in listed]
@@ -70,11 +72,11 @@ def write_report(
     if path.suffix.lower() != ".html":
         raise InputError("The path of a report must end in .html.", received=path)
     with storing(path):
-        write_whole(path, page_of(opened).encode())
+        write_whole(path, page_of(opened, figures).encode())
     return path
 
 
-def page_of(runs: Iterable[Run]) -> str:
+def page_of(runs: Iterable[Run], figures: Sequence[str | os.PathLike[str]] = ()) -> str:
     """The page of `write_report`."""
     runs = list(runs)
     names = [_name(run, runs) for run in runs]
@@ -85,6 +87,12 @@ def page_of(runs: Iterable[Run]) -> str:
         body += [f"<nav>{links}</nav>", _comparison(runs, names)]
     for number, (run, name) in enumerate(zip(runs, names, strict=True)):
         body.append(_about(run, name, number, len(runs) > 1))
+    for number, folder in enumerate(map(Path, figures)):
+        paths = sorted(folder.glob("*.png"))
+        if not paths:
+            raise InputError("figures: there is no figure there.", folder, "a folder with .png files")
+        drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
+        body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
     return html.document(title, "\n".join(body))
 
 
@@ -231,13 +239,15 @@ def _others(run: Run) -> html.Section | None:
     paths = [path for folder in folders for path in sorted(folder.glob("*.png")) if path.name not in own]
     if not paths:
         return None
-    drawn = []
-    for path in paths[:_MOST_FOUND]:
-        content = path.read_bytes()
-        place = path.relative_to(run.folder)
-        wide = int.from_bytes(content[16:20], "big") > 1.3 * max(1, int.from_bytes(content[20:24], "big"))
-        drawn.append(html.image(content, f"{path.stem.replace('_', ' ')} ({place})", wide))
+    drawn = [_found(path, str(path.relative_to(run.folder))) for path in paths[:_MOST_FOUND]]
     return html.Section("Predictions, landscape and further analysis", "more", [html.figures(drawn)])
+
+
+def _found(path: Path, place: str) -> str:
+    """A figure of another command; its width and height stand in the first bytes of a PNG file."""
+    content = path.read_bytes()
+    width, height = (int.from_bytes(content[k : k + 4], "big") for k in (16, 20))
+    return html.image(content, f"{path.stem.replace('_', ' ')} ({place})", width > 1.3 * max(1, height))
 
 
 def _comparison(runs: list[Run], names: list[str]) -> str:
