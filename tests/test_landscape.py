@@ -257,6 +257,9 @@ def test_figures(tmp_path):
     assert [title for title in titles if title] == ["scale $10^{0}$", "scale $10^{-1}$"]
     line = figure.axes[0].lines[0].get_xdata()
     assert np.isnan(line).any() and np.nanmax(np.abs(line)) <= 1, "positions outside of the plane are gaps"
+    assert len(plot_landscape(plane, scales=(-1,)).axes) == 2
+    with pytest.raises(InputError, match="none of them is in the table"):
+        plot_landscape(plane, scales=(5,))
     surface = plot_landscape(plane, tmp_path / "surface.png", "surface")
     assert surface.axes[0].get_zlabel() == "ln(L − L₀)"
     sweep = plot_landscape(landscape.scan(bowl, np.zeros(2), np.eye(2)[:1], "-1:1:7"))

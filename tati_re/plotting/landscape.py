@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ def plot_landscape(
     path: str | os.PathLike[str] | None = None,
     kind: str = "auto",
     quantity: str | None = None,
+    scales: Sequence[int] | None = None,
 ) -> Figure:
     """Draws a landscape: one panel for each of its scales.
 
@@ -40,6 +42,7 @@ def plot_landscape(
         path: PNG file to write. Default: none.
         kind: "sweep" (one coordinate), "contour" or "surface" (two), or "auto": sweep or contour.
         quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a line.
+        scales: Those that are drawn. Default: all.
 
     Returns:
         The figure.
@@ -56,7 +59,9 @@ def plot_landscape(
         raise InputError("kind does not fit the landscape.", kind, " or ".join(kinds))
     if quantity is not None and quantity not in landscape.table:
         raise InputError("quantity is no column of the table.", quantity, ", ".join(landscape.table.columns))
-    parts = _scales(landscape)
+    parts = [part for part in _scales(landscape) if scales is None or part[0] in scales]
+    if not parts:
+        raise InputError("scales: none of them is in the table.", list(scales or ()))
     columns = min(len(parts), _COLUMNS)
     rows = -(-len(parts) // columns)
     if kind == "sweep":
@@ -165,6 +170,8 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
     panel.set_ylabel(landscape.names[1], fontsize=8)
     panel.set_zlabel(WORDS.get(quantity, quantity), fontsize=8)
     panel.tick_params(labelsize=6)
+    panel.locator_params(axis="both", nbins=5)
+    panel.ticklabel_format(axis="both", style="sci", scilimits=(-2, 4))
     panel.view_init(elev=28, azim=-55)
     panel.set_box_aspect(None, zoom=0.85)
 

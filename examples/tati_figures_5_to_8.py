@@ -1,0 +1,253 @@
+"""Training, covariance and landscape of a softmax perceptron on MNIST: Figures 5 to 8 of TATi's paper.
+
+784-10, 7,850 parameters, U = mean cross-entropy of the first 55,000 training images, β = 10.
+
+Figure 5: gradient descent in three stages, then BAOAB (h 0.125, γ 10, mini-batches of 550): loss and accuracy, and the
+loss while sampling. Figure 6: leading eigenvalues of the covariance of three walkers of equal length. They are sampled
+twice: with the paper's U, which nothing confines (weights of pixels that are always 0 feel no force and diffuse), and
+with a weak Gaussian prior. Figures 7 and 8: ln(L - L0) over the plane of eigenvectors 1 and 64 of the covariance under
+the prior, from ±10 down to ±10^-5 around the plane's lowest point, with the trajectory on it, in float32 and float64.
+
+    python examples/tati_figures_5_to_8.py --data FOLDER [--num-steps 20000] [--points 15] [--output DIR]
+
+FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. The defaults take a few minutes on 2
+cores; published: --stages 3000:0.5:550 3000:0.05:5500 3000:0.01:all --num-steps 1000000 --points 41. Writes
+training.csv, spectra.csv, landscape folders and figure5.png, ... to the output folder; what is there is not done again.
+
+Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic
+differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import tati_re
+
+NUM_EXAMPLES = 55_000
+STAGES = ["3000:0.5:550", "300:0.05:5500", "60:0.01:all"]
+PUBLISHED = {"training": (0.265, 0.926), "test": (0.271, 0.926)}
+"""Mean cross-entropy and accuracy after the three stages."""
+SAMPLER = {"sampler": "BAOAB", "step_size": 0.125, "friction": 10.0, "inverse_temperature": 10.0, "batch_size": 550}
+WALKERS = 3
+NUMBERS = (1, 64)
+"""Eigenvectors of the covariance that span the plane."""
+SCALES = (1, 0, -1, -2, -3, -4, -5)
+SHOWN = (1, -2, -5)
+"""Scales that are drawn as surfaces."""
+PRIOR_STD = 3.0
+"""k = 1/9: a weight without other forces relaxes within γ/k = 90 units of time, 720 steps."""
+ROWS = 400
+"""Stored positions of a walker."""
+LEADING = 100
+
+
+def read(folder: Path, num_examples: int):
+    """The images as a data set, bytes taken times 1/255."""
+    from tati_re.data import Dataset
+
+    path = folder / "mnist.npz"
+    if not path.is_file():
+        raise tati_re.InputError("--data: there is no mnist.npz.", folder, "a folder that holds mnist.npz")
+    with np.load(path) as file:
+        images, labels, test_images, test_labels = (file[key] for key in ("x_train", "y_train", "x_test", "y_test"))
+    if not 100 <= num_examples <= len(labels):
+        raise tati_re.InputError("--num-examples is out of range.", num_examples, f"100 to {len(labels):,}")
+    parts = images[:num_examples], labels[:num_examples], test_images, test_labels
+    return Dataset.from_arrays(*parts, name="mnist", input_scale=1 / 255)
+
+
+def simulation(dataset, seed: int, **options) -> tati_re.Simulation:
+    """784-10 with U = mean loss."""
+    kept = {"potential": "mean_loss", "prior": "none", "execution": "graph", "seed": seed} | options
+    return tati_re.Simulation(data=dataset, **kept)
+
+
+def train(dataset, stages: list[str], seed: int, output: Path) -> np.ndarray:
+    """Trains in stages, and says loss and accuracy at the end beside the published ones."""
+    from tati_re.landscape import Surface
+
+    folder = output / "training"
+    sim = simulation(dataset, seed)
+    if not (output / "training.csv").exists():
+        sim.fit(optimizer="sgd", stages=stages, record_every=10, trajectory_every=0, output=str(folder), overwrite=True)
+        found = Surface(sim, test=True).values(sim.parameters[None])
+        rows = [
+            ("training", len(dataset.inputs), found["loss"][0], found["accuracy"][0], *PUBLISHED["training"]),
+            ("test", len(dataset.test_inputs), found["test_loss"][0], found["test_accuracy"][0], *PUBLISHED["test"]),
+        ]
+        columns = ["part", "images", "loss", "accuracy", "published_loss", "published_accuracy"]
+        pd.DataFrame(rows, columns=columns).to_csv(output / "training.csv", index=False)
+        np.save(output / "end_of_training.npy", sim.parameters)
+    print(pd.read_csv(output / "training.csv").to_string(index=False))
+    return np.load(output / "end_of_training.npy", allow_pickle=False)
+
+
+def sample(dataset, start: np.ndarray, name: str, num_steps: int, seed: int, output: Path, **prior):
+    """Three walkers from the end of the training; a run that is complete is not repeated."""
+    folder = output / name
+    if (folder / "manifest.toml").exists():
+        run = tati_re.load(folder)
+        if len(run.run_info) and run.run_info["step"].max() >= num_steps:
+            return run
+    sim = simulation(dataset, seed, num_walkers=WALKERS, **prior)
+    sim.parameters = start
+    every = max(1, num_steps // (ROWS + ROWS // 10))
+    return sim.sample(
+        **SAMPLER, num_steps=num_steps, num_burnin_steps=num_steps // 11, record_every=max(1, num_steps // 500),
+        trajectory_every=every, output=str(folder), overwrite=True,
+    )  # fmt: skip
+
+
+def spectra(runs: dict, output: Path) -> pd.DataFrame:
+    """Leading eigenvalues of the covariance, walker by walker."""
+    from tati_re.analysis.covariance import covariance_eigenpairs
+
+    rows = []
+    for name, run in runs.items():
+        for walker in range(WALKERS):
+            found = covariance_eigenpairs(run, LEADING, walker=walker)
+            rows += [(name, walker, k + 1, value) for k, value in enumerate(found.values)]
+    table = pd.DataFrame(rows, columns=["run", "walker", "number", "eigenvalue"])
+    table.to_csv(output / "spectra.csv", index=False)
+    for name in runs:
+        wide = table[table["run"] == name].pivot(index="number", columns="walker", values="eigenvalue")
+        spread = (wide.std(axis=1) / wide.mean(axis=1)).head(20).mean()
+        fall = wide.mean(axis=1).iloc[0] / wide.mean(axis=1).iloc[-1]
+        print(
+            f"{name}: first 20 eigenvalues of three walkers differ by {spread:.1%}; number 1 over {LEADING}: {fall:.3g}"
+        )
+    return table
+
+
+def lowest_on_plane(surface, centre: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The point of the plane where the mean loss is lowest."""
+    from scipy.optimize import minimize
+
+    def on_plane(coordinates):
+        value, slope = surface.gradient(centre + coordinates @ directions)
+        return value, directions @ slope
+
+    found = minimize(on_plane, np.zeros(2), jac=True, method="BFGS", options={"gtol": 1e-13, "maxiter": 40})
+    return centre + found.x @ directions
+
+
+def planes(dataset, start: np.ndarray, run, points: int, seed: int, output: Path) -> dict:
+    """The plane at all scales, evaluated in both precisions, with the trajectory of walker 0 on it."""
+    from tati_re.landscape import Surface, covariance_directions, path_of, scan
+
+    directions, values = covariance_directions(run, NUMBERS, walker=0)
+    print(f"variances along eigenvectors {NUMBERS[0]} and {NUMBERS[1]}: {values[0]:.4g}, {values[1]:.4g}")
+    trajectory = path_of(run, 100, walker=0)
+    centre, found = None, {}
+    for dtype in ("float64", "float32"):
+        surface = Surface(simulation(dataset, seed, dtype=dtype))
+        if centre is None:
+            centre = lowest_on_plane(surface, start.astype(np.float64), directions)
+        found[dtype] = scan(
+            surface, centre, directions, f"-1:1:{points}", SCALES, trajectory=trajectory,
+            output=output / f"landscape-{dtype}", overwrite=True,
+        )  # fmt: skip
+    return found
+
+
+def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> None:
+    """The four figures."""
+    from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting.landscape import plot_landscape
+
+    figure = new_figure(9.6, 3.4)
+    left, right = figure.subplots(1, 2)
+    training = tati_re.load(output / "training").run_info
+    left.plot(training["step"], training["loss"], color=COLORS[0], linewidth=0.7, label="loss of the step")
+    left.axhline(PUBLISHED["training"][0], color=COLORS[1], linewidth=0.8, label="published, end of training")
+    left.set(xlabel="step of the training", ylabel="mean cross-entropy")
+    for color, (name, run) in zip(COLORS, runs.items(), strict=False):
+        rows = run.run_info[run.run_info["walker"] == 0]
+        right.plot(rows["step"], rows["loss"], color=color, linewidth=0.7, label=name)
+    right.set(xlabel="step of the sampling", ylabel="mean cross-entropy")
+    for panel in (left, right):
+        plain(panel)
+        legend_above(panel)
+    save(figure, output / "figure5.png")
+
+    figure = new_figure(6.0, 3.6)
+    panel = figure.subplots()
+    for color, name in zip(COLORS, runs, strict=False):
+        for walker in range(WALKERS):
+            rows = table[(table["run"] == name) & (table["walker"] == walker)]
+            label = {"label": name} if walker == 0 else {}
+            panel.loglog(
+                rows["number"], rows["eigenvalue"], color=color, linewidth=1, marker=".", markersize=2, **label
+            )
+    numbers = np.arange(1, LEADING + 1)
+    first = table[table["run"] == next(iter(runs))].groupby("number")["eigenvalue"].mean().to_numpy()
+    panel.loglog(
+        numbers, first[4] * 25.0 / numbers**2, color=GREY, linestyle="--", linewidth=0.9, label="free diffusion, 1/k²"
+    )
+    panel.set(xlabel="number k", ylabel="eigenvalue of the covariance")
+    plain(panel)
+    legend_above(panel)
+    save(figure, output / "figure6.png")
+
+    plot_landscape(landscapes["float64"], output / "figure7.png", "surface", scales=SHOWN)
+    plot_landscape(landscapes["float32"], output / "figure7_float32.png", "surface", scales=SHOWN)
+    figure = new_figure(8.0, 3.4)
+    for number, (dtype, landscape) in enumerate(landscapes.items()):
+        panel = figure.add_subplot(1, 2, number + 1)
+        for color, scale in zip((*COLORS, GREY), SCALES, strict=True):
+            rows = landscape.table[landscape.table["scale"] == scale]
+            middle = rows[np.isclose(rows["c1"], 0, atol=1e-12)].dropna()
+            panel.plot(middle["c0"] / 10.0**scale, middle["ln_excess_loss"], color=color, marker=".", markersize=3)
+            panel.annotate(f"$10^{{{scale}}}$", (1.02, middle["ln_excess_loss"].iloc[-1]), fontsize=7, color=color)
+        panel.set(xlabel="c0 over the scale", ylabel="ln(L − L₀)")
+        panel.set_title(dtype, loc="left", fontsize=9)
+        plain(panel)
+    save(figure, output / "figure8.png")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the example; the exit status is 2 for bad input."""
+    parser = argparse.ArgumentParser(description="Figures 5 to 8 of TATi's paper: training, covariance, landscape.")
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="folder that holds mnist.npz")
+    parser.add_argument("--stages", nargs="+", default=STAGES, metavar="STEPS:RATE:BATCH", help="of the training")
+    parser.add_argument("--num-examples", type=int, default=NUM_EXAMPLES, metavar="N", help="default 55,000")
+    parser.add_argument(
+        "--num-steps", type=int, default=20_000, metavar="N", help="of each sampled run; default 20,000"
+    )
+    parser.add_argument("--points", type=int, default=15, metavar="N", help="of an axis of the planes; default 15")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
+    parser.add_argument("--output", type=Path, default=Path("results/tati_figures_5_to_8"), metavar="DIR")
+    arguments = parser.parse_args(argv)
+    output, steps, seed = arguments.output, arguments.num_steps, arguments.seed
+    try:
+        if steps < 1_000 or arguments.points < 3:
+            what = "--num-steps and --points are too small."
+            raise tati_re.InputError(what, f"{steps} and {arguments.points}", "1,000 and 3 at least")
+        dataset = read(arguments.data, arguments.num_examples)
+        output.mkdir(parents=True, exist_ok=True)
+        start = train(dataset, arguments.stages, seed, output)
+        runs = {
+            "no prior": sample(dataset, start, "no-prior", steps, seed, output),
+            f"prior std {PRIOR_STD:g}": sample(
+                dataset, start, "prior", steps, seed, output, prior="gaussian", prior_std=PRIOR_STD
+            ),
+        }
+        table = spectra(runs, output)
+        landscapes = planes(dataset, start, list(runs.values())[1], arguments.points, seed, output)
+        draw(output, runs, table, landscapes)
+    except (tati_re.InputError, tati_re.SamplingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"written to {output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
