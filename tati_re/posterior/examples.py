@@ -11,8 +11,8 @@ class Streamed:
     """Inputs that stay where they are, on the disk or in the memory of the host; a step reads the rows of its batch.
 
     It stands for a tensor where rows are taken of it: `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the
-    same numbers, so that a run has the law, and in a graph the bytes, of one that holds its data in memory. The host
-    reads them, which XLA cannot ask for.
+    same numbers, so that a run is that of one that holds its data in memory, up to rounding. The host reads them, which
+    XLA cannot ask for.
 
     Args:
         values: `(N, ...)`, in memory or a memory map.
