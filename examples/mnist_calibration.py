@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     typed = parser.parse_args(argv)
     file = typed.data / "mnist.npz"
     if not file.is_file():
-        print(f"error: {file} is missing: MNIST as an NPZ file with x_train, y_train, x_test, y_test", file=sys.stderr)
+        expected = "a folder with x_train, y_train, x_test, y_test in mnist.npz"
+        print(f"error: --data: there is no mnist.npz. Received: {typed.data}. Expected: {expected}.", file=sys.stderr)
         return 2
     typed.output.mkdir(parents=True, exist_ok=True)
     study = MNIST._replace(num_steps=typed.num_steps, fit_steps=typed.fit_steps)

@@ -370,6 +370,7 @@ def test_corrections_of_the_resnet_example():
         ),
         ("resghmc_resnet", ["--quick", "--num-steps", "9"], "--num-steps is too small. Received: 9. Expected: at "),
         ("resghmc_resnet", [], "--data is missing. "),
+        ("mnist_calibration", ["--data", "nowhere"], "--data: there is no mnist.npz. Received: nowhere. Expected: a "),
         ("uci_regression", [], "--data is missing. "),
         ("uci_regression", ["--data", "nowhere"], "--data: there is no uci/yacht.txt. Received: nowhere. Expected: a "),
         ("uci_regression", ["--quick", "--num-steps", "5"], "--num-steps is too small. Received: 5."),

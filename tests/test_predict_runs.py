@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -235,6 +238,30 @@ def test_bad_input_is_one_sentence(arguments, sentence, folder, signs, line, mon
     assert command.main([*arguments, *(["--output", "nothing"] if arguments else [])]) == 2
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1
+
+
+def test_data_given_in_python_are_not_read_again(tmp_path):
+    generator = np.random.default_rng(1)
+    x, y = generator.normal(size=(10, 1)), generator.normal(size=10)
+    sim = tati_re.Simulation(data=((x, y), (x[:4], y[:4])), noise_std="sampled", dtype="float64", seed=1, **SHORT)
+    options = {"num_steps": 6, "trajectory_every": 2, "step_size": 0.01}
+    run = sim.sample(**options, stream_predictions=2, output=str(tmp_path / "kept"))
+    kept, stored = run.predict(), run.predict(x[:4], y[:4])
+    assert kept.draw_losses is None and stored.num_draws == kept.num_draws == 3
+    assert kept.noise_std == pytest.approx(stored.noise_std)
+    assert kept.log_density == pytest.approx(stored.log_density)
+    noise = np.exp([run.parameters(step)[-1] for step in (2, 4, 6)])
+    assert stored.noise_std[:, 0] == pytest.approx(np.sqrt((noise**2).mean())), "of each draw its own"
+    other = sim.sample(**options, output=str(tmp_path / "other"))
+    with pytest.raises(InputError, match="given in Python"):
+        other.predict()
+
+
+def test_help_loads_nothing_heavy():
+    program = "import sys; from tati_re.cli.predict import main; main(['--help'])"
+    check = f"try:\n    {program}\nexcept SystemExit:\n    print('tensorflow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("False") and "--by-temperature" in done.stdout
 
 
 def test_no_test_part_no_averages():

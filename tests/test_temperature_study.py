@@ -69,8 +69,10 @@ def study(tmp_path_factory):
 
 
 def test_losses_are_those_of_the_closed_form(study):
-    """Mean loss at T: that of the posterior mean plus T tr(X S X')/(2 s² n), for the examples of each column, within 5.5
-    standard errors, which are at most a tenth of what the temperature adds."""
+    """Mean loss at T: that of the posterior mean plus T tr(X S X')/(2 s² n), for the examples of each column.
+
+    Within 5.5 standard errors, which are at most a tenth of what the temperature adds.
+    """
     found, (x, y), (new, goal), _, _ = study
     covariance = np.linalg.inv(x.T @ x / NOISE**2 + np.eye(2))
     mean = covariance @ x.T @ y / NOISE**2
@@ -114,6 +116,24 @@ def test_a_curve_of_runs_is_the_same(study, capsys):
     assert (folder / "curve" / "temperatures.png").stat().st_size > 10_000
     assert command.main([*runs, "--by-temperature", "--ood", "noise", "--output", str(folder / "other")]) == 2
     assert "does not belong" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_curve_of_a_ladder(study, tmp_path):
+    """All rungs of one run lie on the line in T of the closed form, here through two of them and their errors."""
+    _, train, test, _, sim = study
+    options = {"step_size": 0.1, "friction": 5.0, "num_steps": 3000, "num_burnin_steps": 200, "record_every": 4}
+    ladder = {"temperatures": [1.0, 2.0, 4.0], "trajectory_rungs": "all", "trajectory_every": 8, "exchange_every": 10}
+    run = sim.sample(**options, **ladder, output=str(tmp_path / "ladder"))
+    curve = temperature_curve(run, *test)
+    assert curve["temperature"].tolist() == [1.0, 2.0, 4.0]
+    covariance = np.linalg.inv(train[0].T @ train[0] / NOISE**2 + np.eye(2))
+    mean = covariance @ train[0].T @ train[1] / NOISE**2
+    least = ((train[1] - train[0] @ mean) ** 2).mean() / (2 * NOISE**2) + np.log(NOISE * np.sqrt(2 * np.pi))
+    slope = np.einsum("ni,ij,nj->n", train[0], covariance, train[0]).mean() / (2 * NOISE**2)
+    for row in curve.to_dict("records"):
+        expected = least + slope * row["temperature"]
+        assert abs(row["train_loss"] - expected) < TOLERANCE * row["train_loss_error"]
 
 
 def test_cooling_goes_back(study, monkeypatch):

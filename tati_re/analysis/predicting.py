@@ -54,8 +54,8 @@ def predict(
         model: The Keras model where the folders hold none. Default: theirs.
 
     Returns:
-        A `ClassPrediction` or a `RegressionPrediction`. Where a run stored no trajectory but kept averages of its test
-        part (`stream_predictions`), those.
+        A `ClassPrediction` or a `RegressionPrediction`. Where a run kept averages of its test part
+        (`stream_predictions`), and has no trajectory or its data were given in Python, those.
 
     Raises:
         InputError: Inputs or labels that do not fit, runs that predict different things, or no draws.
@@ -68,7 +68,8 @@ def predict(
     if inputs is None:
         if labels is not None:
             raise InputError("labels without inputs.", expected="predict(inputs, labels)")
-        if len(runs) == 1 and not _stored(runs[0]) and runs[0].manifest["options"].get("stream_predictions"):
+        kept = len(runs) == 1 and runs[0].manifest["options"].get("stream_predictions")
+        if kept and not (_stored(runs[0]) and _data_at_hand(runs[0])):
             from tati_re.analysis.streamed import streamed_prediction
 
             return streamed_prediction(runs[0], interval)
@@ -97,7 +98,7 @@ def test_part(run: Run) -> tuple[np.ndarray, np.ndarray]:
     from tati_re.options import make_options
 
     manifest = run.manifest
-    if {"data", "test_data"} & set(manifest.get("objects", [])):
+    if not _data_at_hand(run):
         raise InputError("The run's data were given in Python.", expected="the inputs to predict")
     known = {name: manifest["options"][name] for name in manifest["given"] if name in manifest["options"]}
     dataset = dataset_from_options(make_options({**known, "verbose": 0}))
@@ -236,6 +237,10 @@ def _outputs(network: Network, draws: Draws | Members, inputs: np.ndarray) -> tu
 def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:
     values = [getattr(part, name) for part in parts]
     return None if values[0] is None else np.sum(values, axis=0) / count
+
+
+def _data_at_hand(run: Run) -> bool:
+    return not {"data", "test_data"} & set(run.manifest.get("objects", []))
 
 
 def _stored(run: Run) -> bool:

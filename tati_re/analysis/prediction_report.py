@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat
 from tati_re.analysis.inputs import NOISE, noise_like, read_inputs
 from tati_re.analysis.predicting import average, predict, source_of, test_part
 from tati_re.analysis.predictions import ClassPrediction, Prediction, score_table
@@ -137,6 +138,17 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     return _text(folder, files, predictions, scores if labelled else None, apart)
 
 
+def _agreement(one: Prediction) -> float | None:
+    """R-hat of the loss of each draw over the walkers; None without labels, weights all the same, or enough draws."""
+    if one.draw_losses is None or np.ptp(one.weight) > 0:
+        return None
+    chains = [one.draw_losses[one.walker == number] for number in np.unique(one.walker)]
+    shortest = min(map(len, chains))
+    if shortest < 2 * MINIMUM_DRAWS:
+        return None
+    return r_hat(np.stack([chain[:shortest] for chain in chains]))
+
+
 def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> str:
     names = list(predictions)
     width = max(14, *(len(name) + 2 for name in names))
@@ -156,4 +168,6 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
             found = apart[apart["score"] == score].set_index("predictor")["auroc"]
             values = "".join(f"{found[name]:.4f}".ljust(width) for name in names).rstrip()
             lines.append((f"AUROC by {score.replace('_', ' ')}", values))
+    if (agreement := _agreement(posterior)) is not None:
+        lines.append(("R-hat", f"{agreement:.3f} of the draws' loss on these inputs"))
     return table([*lines, ("folder", str(folder)), ("files", ", ".join(files))])
