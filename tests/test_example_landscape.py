@@ -1,4 +1,4 @@
-"""The example of TATi's Figures 5 to 8: it runs on a few images, goes on with what is there, and says what it misses."""
+"""The example of TATi's Figures 5 to 8: it runs on a few images, and says what it misses."""
 
 from __future__ import annotations
 

@@ -103,6 +103,25 @@ def test_centres(runs):
     row = rows.iloc[rows["potential"].argmin()]
     np.testing.assert_allclose(best, row.iloc[4:7])
     assert f"step {int(row['step'])}" in words
+    assert (
+        command.main(
+            [
+                "--data",
+                "two_clusters",
+                "--centre",
+                "zero",
+                "--range=-1:1:3",
+                "--quiet",
+                "--output",
+                "z",
+                "--normalization",
+                "none",
+                "--no-figures",
+            ]
+        )
+        == 0
+    )
+    assert not load("z").centre.any()
     np.testing.assert_allclose(request.centre_of(folder, "last")[0], rows.iloc[-1, 4:7])
     np.testing.assert_allclose(request.centre_of(folder, "150")[0], run.parameters(150))
 

@@ -20,7 +20,10 @@ HESSIAN = ("extremes", "trace", "density", "full")
 OWN: dict[str, tuple[Any, str]] = {
     "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; before --centre"),
     "parameters_step": ("N", "its row with this step; default the last"),
-    "centre": ("WORD", "of the run: mean, last, best, or a stored step; default last of a fit, mean of a sampled run"),
+    "centre": (
+        "WORD",
+        "of the run: mean, last, best, or a stored step; default last of a fit, mean of a sampled run; or zero",
+    ),
     "walker": ("N", "walker of centre and trajectory; default all, the first for a centre that is one position"),
     "directions": (
         "WORDS",
@@ -103,8 +106,10 @@ def _check(typed: dict[str, Any]) -> None:
                 raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
     if "run" not in typed and "data" not in typed:
         raise InputError("tati-landscape needs a run folder, or --data.", expected="tati-landscape RUN [options]")
-    if "run" not in typed and "parameters" not in typed and "model" not in typed:
-        raise InputError("There is no centre.", expected="a run folder, --parameters FILE, or --model FILE.keras")
+    if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
+        raise InputError(
+            "There is no centre.", expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero"
+        )
     for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
         if word not in HESSIAN:
             raise InputError(f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN))
@@ -141,6 +146,8 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
         if row >= len(found.positions):
             raise InputError("--walker: there is no such walker.", row, f"0 to {len(found.positions) - 1}")
         return found.positions[row], found.source
+    if typed.get("centre") == "zero":
+        return np.zeros(sim.num_parameters()), "zero"
     if "run" in typed:
         return centre_of(typed["run"], typed.get("centre", "auto"), walker)
     return np.asarray(sim.parameters, np.float64), f"{typed['model']}"

@@ -22,7 +22,7 @@ from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
 from tati_re.options import make_options
 
-CENTRES = "mean, last, best, or the number of a stored step"
+CENTRES = "mean, last, best, the number of a stored step, or zero"
 DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"
 
 

@@ -171,7 +171,8 @@ class _OfModel:
         batch = "all" if self._indices is None else self._indices.tolist()
         said = (potential.loss.get_config(), potential.prior.get_config(), potential.convention, batch)
         layers = [(type(layer).__name__, _activation(layer)) for layer in potential.flat.model.layers]
-        return f"{potential.dataset.fingerprint()} {said} {layers}"
+        frozen = [float(np.sum(np.asarray(value, np.float64))) for value in self._auxiliary]
+        return f"{potential.dataset.fingerprint()} {said} {layers} {frozen}"
 
     def _how(self, points: int) -> str:
         if points == 1:
