@@ -75,12 +75,26 @@ def test_residuals_tell_where_the_passes_ended(monkeypatch):
     np.testing.assert_allclose(better.values, right, rtol=1e-3)
 
 
+def test_products_in_the_type_that_was_stored(monkeypatch):
+    """float32: eigenvalues over four orders, far from the origin, to 1e-4; the residuals do not stall."""
+    monkeypatch.setattr(covariance, "DENSE_LIMIT", 10)
+    values = (5 + np.random.default_rng(8).standard_normal((600, 300)) * np.geomspace(1, 0.01, 300)).astype(np.float32)
+    found = leading_eigenpairs(in_blocks(values), 60)
+    np.testing.assert_allclose(found.values, exact(values.astype(np.float64))[0][::-1][:60], rtol=1e-4)
+    assert (found.residuals <= 1e-3 * found.values).all() and found.num_passes < 12
+
+
 def test_fewer_positions_than_eigenpairs(monkeypatch):
     monkeypatch.setattr(covariance, "DENSE_LIMIT", 10)
     values = np.random.default_rng(4).standard_normal((6, 200))
     found = leading_eigenpairs(in_blocks(values), 20)
     assert len(found.values) == 5
     np.testing.assert_allclose(found.values, exact(values)[0][::-1][:5])
+
+
+def test_whole_numbers():
+    values = np.random.default_rng(9).integers(-3, 4, (200, 4))
+    np.testing.assert_allclose(leading_eigenpairs(in_blocks(values), 4).values, exact(values)[0][::-1])
 
 
 def test_far_from_the_origin():

@@ -53,6 +53,7 @@ class Positions:
         thin: Every how many stored positions of a walker are kept. Default: 1.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored. Default: 0, the target.
+        as_stored: Whether numbers of an HDF5 file keep their type, in place of float64. Default: False.
 
     Raises:
         InputError: The run stored no trajectory, or a number is out of range.
@@ -68,11 +69,12 @@ class Positions:
         thin: int = 1,
         walker: int | None = None,
         rung: int = 0,
+        as_stored: bool = False,
     ) -> None:
         check_thin(thin)
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
-        self.thin, self.walker, self.rung = thin, walker, rung
+        self.thin, self.walker, self.rung, self.as_stored = thin, walker, rung, as_stored
         folder = self.run.folder
         if (folder / "trajectory.h5").exists():
             self._read = self._h5
@@ -168,8 +170,9 @@ class Positions:
             size = _num_rows(len(self._columns))
             for start in range(0, length, size):
                 stop = min(start + size, length)
-                index = file["index"][start:stop]
-                yield self._block(index, self._index, file["rows"][start:stop].astype(np.float64, copy=False))
+                index, rows = file["index"][start:stop], file["rows"][start:stop]
+                rows = rows if self.as_stored else rows.astype(np.float64, copy=False)
+                yield self._block(index, self._index, rows)
 
     def _csv(self) -> Iterator[tuple[Block, np.ndarray]]:
         import pandas
