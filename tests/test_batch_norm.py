@@ -159,3 +159,16 @@ def test_a_model_without_batch_normalisation_is_told():
 
 def test_a_stored_run_names_its_statistics(tmp_path):
     assert load(run_of(tmp_path / "run", 2).folder).manifest["options"]["batch_norm"] == "batch"
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([keras.layers.Dropout(0.5)], "Sampling keeps batch normalisation at its moving statistics and dropout off."),
+        ([], "Sampling keeps batch normalisation at its moving statistics."),
+    ],
+)
+def test_what_is_off_while_sampling_is_named(layers, words, capsys):
+    options = OPTIONS | {"verbose": 1, "batch_norm": "frozen"}
+    Simulation(network(*layers), (X, Y), **options).sample(num_steps=2)
+    assert words in capsys.readouterr().out
