@@ -51,9 +51,9 @@ class Sizes(NamedTuple):
     """
 
     num_runs: int = 3
-    num_nodes: int = 12
-    num_steps: int = 50
-    num_leapfrog_steps: int = 20
+    num_nodes: int = 16
+    num_steps: int = 80
+    num_leapfrog_steps: int = 30
     num_descent_steps: int = 1_000
 
 

@@ -153,6 +153,12 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
         said.append(f"Two neighbouring points overlap by {least:.3f} only: take more evidence_nodes.")
     if (poor := energies.acceptance[1:].min()) < 0.3:
         said.append(f"The acceptance at one point is {poor:.2f}: a smaller step_size or more burn-in.")
+    half = found.influence.shape[1] // 2
+    early, late = found.influence[:, :half], found.influence[:, -half:]
+    drift = float(late.mean() - early.mean())
+    # Errors of the halves: that of the whole has grown with the drift.
+    if abs(drift) > 3.5 * np.hypot(estimators.series_error(early), estimators.series_error(late)):
+        said.append(f"The second half of the draws says {drift:+.2g} more than the first: more num_burnin_steps.")
     deviation = found.repeats.std(ddof=1) / np.sqrt(len(found.repeats)) if len(found.repeats) > 3 else 0.0
     if deviation > 3 * found.error:
         said.append(f"The walkers differ more than their draws explain (error {deviation:.2g} from their spread).")
