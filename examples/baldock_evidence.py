@@ -144,13 +144,21 @@ def sampled(data, net: str, method: str, sizes: Sizes, seed: int) -> tuple[list[
     if method == "thermodynamic_integration":
         found = log_evidence(simulation(data, net, sizes.num_runs, seed), method, **options)
         error = found.error * np.sqrt(sizes.num_runs)
+        say(found)
         return [Result(net, method, run, float(value), error) for run, value in enumerate(found.repeats)], found
     results = []
     for run in range(sizes.num_runs):
         found = log_evidence(simulation(data, net, 1, seed + run), method, **options)
         results.append(Result(net, method, run, found.log_z, found.error))
         print(f"  run {run + 1}: log Z = {found.log_z:,.0f} ± {found.error:.0f} within the run", flush=True)
+        say(found)
     return results, found
+
+
+def say(found: Evidence) -> None:
+    """Prints what an estimate says against itself."""
+    for note in found.notes:
+        print(f"  {note}", flush=True)
 
 
 def report(results: Sequence[Result], method: str) -> None:
