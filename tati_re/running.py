@@ -30,7 +30,7 @@ from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
 from tati_re.options import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.priors.choosing import unused_prior_options
+from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.samplers import Rung, make_sampler
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
@@ -278,6 +278,9 @@ class Running:
         for sentence in ladder_sentences(self.method, self.potential):
             self.progress.message(sentence)
         unused = [*unused_options(options, self.method), *unused_replica_options(options, self.method)]
+        betas = self.method.ladder[0] if hasattr(self.method, "ladder") else [options.beta]
+        if self.kind == "sample" and (hot := too_hot(self.potential.prior, 1 / float(np.min(betas)))):
+            self.progress.message(hot)
         if other := [] if "prior" in self.objects else unused_prior_options(options):
             self.progress.message(f"Not used by the prior as it is set up: {', '.join(other)}.")
         if sentence := getattr(self.method, "swap_bias", None):

@@ -8,6 +8,7 @@ from scipy import integrate, stats
 from scipy.special import polygamma, psi
 
 from tati_re import InputError, Simulation, priors
+from tati_re.landscape.surface import Surface
 from tati_re.models.backend import keras, tf
 from tati_re.options import options_from_flags
 from tati_re.posterior.noise_level import NoisePrior
@@ -83,6 +84,14 @@ def test_the_potential_counts_the_noise():
         sim.set_options(walker_evaluation=how)
         np.testing.assert_allclose(sim.gradients(), slopes, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(sim.predict(X, walker_index=1)[:, 0], DESIGN @ theta[1, :3])
+
+
+def test_landscapes_and_fixed_weights_know_the_noise():
+    sim = Simulation(**OPTIONS, fix_parameters="dense/kernel[0,0]=0.5", **GAMMA)
+    assert sim.parameter_names() == ["dense/kernel[1,0]", "dense/bias[0]", "log_noise_std"]
+    value, slope = Surface(sim).gradient(sim.parameters)
+    assert value == pytest.approx(sim.potential(), rel=1e-12)
+    np.testing.assert_allclose(slope, sim.gradients(), rtol=1e-12)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tati_re import InputError, Simulation, priors
 from tati_re.models.backend import tf
 from tati_re.options import make_options, options_from_flags, read_toml, to_toml
 from tati_re.patterns import by_tensor, in_words
-from tati_re.posterior.priors.choosing import unconfined
+from tati_re.posterior.priors.choosing import too_hot, unconfined
 
 SCALES = np.array([0.4, 1.0, 2.5])
 NORMAL = tf.constant(np.random.default_rng(5).standard_normal((20_000, 3)))
@@ -296,3 +296,13 @@ def test_what_nothing_confines_is_said():
     assert f"Nothing confines U along {', '.join(bias)}: " in said(prior={"bias": "none"})
     assert unconfined(priors.Flat(), ["k", *bias], ["k", *bias]) is None
     assert "along dense/bias, dense_1/bias" in unconfined(priors.Flat(), ["k", *bias], ["k"])
+
+
+def test_a_student_prior_that_is_too_hot_is_said(capsys):
+    """(1 + x²/ν)^(-(ν + 1)/(2T)) has a finite integral while T < ν + 1."""
+    prior = priors.Product([priors.Gaussian(), priors.HardWalls(priors.StudentT(1.0, 2.0), 0.0)], [2, 1])
+    assert too_hot(prior, 2.9) is None and "which needs less than 3:" in too_hot(prior, 3.0)
+    sim = Simulation(**{**SMALL, "verbose": 1}, prior="student_t", prior_degrees=1.5)
+    for temperature, said in ((2.0, False), (3.0, True)):
+        sim.sample(num_steps=1, step_size=1e-4, temperature=temperature)
+        assert ("too wide to be normalised" in " ".join(capsys.readouterr().out.split())) == said

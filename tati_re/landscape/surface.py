@@ -220,7 +220,7 @@ class _OfModel:
 
         def one(weights, own, inputs, labels):
             outputs, _ = potential.flat.call(weights, own, inputs)
-            loss = tf.reduce_sum(tf.cast(potential.counted.per_example(labels, outputs), tf.float64))
+            loss = tf.reduce_sum(potential.losses_of(weights, labels, outputs))
             if potential.metric_name is None:
                 return tf.stack([loss, tf.zeros_like(loss)])
             right = tf.reduce_sum(tf.cast(potential.counted.accuracy(labels, outputs, potential.signs), tf.float64))
@@ -235,10 +235,12 @@ class _OfModel:
 
         def total(weights, own, inputs, labels):
             outputs, new = potential.flat.call(weights, own, inputs)
-            return tf.reduce_sum(tf.cast(potential.counted.per_example(labels, outputs), tf.float64)), new
+            return tf.reduce_sum(potential.losses_of(weights, labels, outputs)), new
 
         how, inputs = self._how(position.shape[0]), potential.prepared(x)
-        return loss_and_gradient(how, total, potential.flat.split(position), extra, inputs, y, True)[:2]
+        weights = potential.flat.split(position)
+        loss, slope, _ = loss_and_gradient(how, total, weights, extra, inputs, y, True)
+        return loss, potential.flat.free(slope)
 
     def _slopes_of_piece(self, position, x, y, *extra):
         loss, slope = self._slope(position, extra, x, y)

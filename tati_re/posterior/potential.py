@@ -202,7 +202,7 @@ class ModelPotential:
             potential=energy.potential + value, gradient=energy.gradient + gradient, log_prior=energy.log_prior - value
         )
 
-    def _losses(self, weights, labels, outputs):
+    def losses_of(self, weights, labels, outputs):
         """The loss of each example, float64; noise that is sampled is the last of the weights."""
         noise = (weights[-1],) if self.loss.samples_noise else ()
         return tf.cast(self.counted.per_example(labels, outputs, *noise), tf.float64)
@@ -226,7 +226,7 @@ class ModelPotential:
                 # Converting one walker's bytes at a time keeps them in the cache.
                 inputs = inputs if shared else self.prepared(inputs)
                 outputs, new = self.flat.call(weights, extra, inputs, training=training)
-                losses = self._losses(weights, labels, outputs)
+                losses = self.losses_of(weights, labels, outputs)
                 return self.scale * tf.reduce_sum(losses * weight), new
 
             losses, slope, new = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
@@ -417,7 +417,7 @@ class ModelPotential:
         def part(inputs, labels):
             def total(weights, extra, inputs, labels):
                 outputs, _ = self.flat.call(weights, extra, inputs)
-                return tf.reduce_sum(self._losses(weights, labels, outputs))
+                return tf.reduce_sum(self.losses_of(weights, labels, outputs))
 
             weights = self.flat.split(position)
             return map_walkers(how, total, weights, auxiliary, self.prepared(inputs), labels, True)
@@ -446,7 +446,7 @@ class ModelPotential:
 
         def one(weights, extra, inputs, labels):
             outputs, _ = self.flat.call(weights, extra, inputs)
-            return self._losses(weights, labels, outputs)
+            return self.losses_of(weights, labels, outputs)
 
         def evaluated(position, x, y):
             return map_walkers(self._full_evaluation, one, self.flat.split(position), auxiliary, x, y, True)

@@ -149,6 +149,23 @@ def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -
     return f"{where}{more}: without a prior, directions in which the loss is flat have no equilibrium."
 
 
+def too_hot(prior: Prior, temperature: float) -> str | None:
+    """A sentence where exp(-V/T) of a Student-t prior cannot be normalised, which needs T < ν + 1.
+
+    Args:
+        prior: Of all parameters.
+        temperature: The highest T of the run.
+    """
+    parts = [getattr(part, "inner", part) for part in getattr(prior, "parts", [prior])]
+    degrees = min((part.degrees for part in parts if isinstance(part, StudentT)), default=math.inf)
+    if temperature < degrees + 1:
+        return None
+    return (
+        f"At temperature {temperature:g} a Student-t prior of {degrees:g} degrees of freedom is too wide to be "
+        f"normalised, which needs less than {degrees + 1:g}: directions in which the loss is flat have no equilibrium."
+    )
+
+
 def check_prior(prior: Prior, num_parameters: int) -> None:
     """Refuses a prior with one number a parameter that was made for another model.
 
