@@ -51,6 +51,15 @@ def test_extremes_by_lanczos(large):
     np.testing.assert_allclose(rows[0] @ large.matrix @ rows[0], 20, rtol=1e-6)
 
 
+def test_a_flat_floor():
+    """Hundreds of zero eigenvalues, as of weights that do nothing: the lowest one is found all the same."""
+    flat = rotated(np.concatenate([[50.0, 3.0], np.zeros(300), np.linspace(0.1, 1, 48)]), 3)
+    found = hessian_eigenpairs(flat, np.zeros(350), 1, 1)
+    np.testing.assert_allclose(found.values, [50, 0], atol=1e-6)
+    below = rotated(np.concatenate([[50.0, -1e-3], np.zeros(300), np.linspace(0.1, 1, 48)]), 3)
+    np.testing.assert_allclose(hessian_eigenpairs(below, np.zeros(350), 0, 1).values, [-1e-3], atol=1e-6)
+
+
 def test_small_ones_whole(small):
     np.testing.assert_array_equal(hessian_matrix(small, np.zeros(30)), small.matrix)
     found = hessian_eigenpairs(small, np.zeros(30), 2, 2)

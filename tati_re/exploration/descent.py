@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.landscape.hessian import hessian_eigenpairs, hessian_matrix
+from tati_re.errors import InputError
+from tati_re.landscape.hessian import hessian_density, hessian_eigenpairs, hessian_matrix
 
 WHOLE = 300
 """Up to so many parameters all eigenvalues of the Hessian are computed, beyond it the ends of the spectrum."""
@@ -93,19 +94,32 @@ def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: 
         values, rows = np.linalg.eigh(hessian_matrix(surface, position))
         vectors = rows.T
     else:
-        pairs = hessian_eigenpairs(surface, position, 1, 3)
-        values, vectors = pairs.values[::-1], pairs.vectors[::-1]
+        values, vectors = _ends(surface, position)
     largest, smallest = float(values[-1]), float(values[0])
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
     index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
     kind = "saddle" if index else "minimum"
-    if not index and num_flat and _stays(surface, position, vectors[0], value, temperature, step):
+    if (
+        not index
+        and num_flat
+        and vectors is not None
+        and _stays(surface, position, vectors[0], value, temperature, step)
+    ):
         kind = "valley"
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
     volume = 0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
     return Stationary(
         position, value, loss, float(np.linalg.norm(slope)), kind, index, num_flat, smallest, largest, volume
     )
+
+
+def _ends(surface, position) -> tuple[np.ndarray, np.ndarray | None]:
+    """Both ends of the spectrum, ascending; Ritz values without vectors where the lowest ones do not converge."""
+    try:
+        pairs = hessian_eigenpairs(surface, position, 1, 3)
+        return pairs.values[::-1], pairs.vectors[::-1]
+    except InputError:
+        return np.sort(hessian_density(surface, position, 1).nodes[0])[[0, -1]], None
 
 
 def _stays(surface, position, direction, value: float, temperature: float, step: float) -> bool:

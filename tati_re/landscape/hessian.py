@@ -104,7 +104,7 @@ def hessian_eigenpairs(
     """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products.
 
     Implicitly restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the whole matrix. The
-    smallest are the most negative ones: below zero at a saddle.
+    smallest are the most negative ones: below zero at a saddle. Errors are relative to the largest one.
 
     Args:
         surface: :class:`tati_re.landscape.Surface`.
@@ -138,22 +138,27 @@ def hessian_eigenpairs(
         wanted = sorted({*list(places)[count - num_largest :], *list(places)[:num_smallest]}, reverse=True)
         values, vectors = values[wanted], vectors[:, wanted]
     else:
-        operator = LinearOperator((count, count), matvec=product, matmat=product, dtype=np.float64)
         start = np.random.default_rng(seed).standard_normal(count)
         tolerance = 1e-9 if surface.dtype == "float64" else 1e-4
-        parts = []
-        for number, end in ((num_largest, "LA"), (num_smallest, "SA")):
-            if number:
-                try:
-                    basis = min(count, max(3 * number + 2, 30))
-                    found = eigsh(operator, k=number, which=end, v0=start, tol=tolerance, ncv=basis, maxiter=100)
-                except ArpackNoConvergence as error:
-                    raise InputError(
-                        "The Lanczos iteration did not converge.",
-                        f"{len(error.eigenvalues)} of {number} eigenvalues at the {end} end",
-                        "fewer eigenvalues, or dtype float64",
-                    ) from None
-                parts.append(found)
+
+        def ends(function, number: int, end: str, within: float):
+            operator = LinearOperator((count, count), matvec=function, matmat=function, dtype=np.float64)
+            basis = min(count, max(3 * number + 2, 30))
+            try:
+                return eigsh(operator, k=number, which="LA", v0=start, tol=within, ncv=basis, maxiter=100)
+            except ArpackNoConvergence as error:
+                raise InputError(
+                    "The Lanczos iteration did not converge.",
+                    f"{len(error.eigenvalues)} of {number} eigenvalues at the {end} end",
+                    "fewer eigenvalues, or dtype float64",
+                ) from None
+
+        parts = [ends(product, num_largest, "upper", tolerance)] if num_largest else []
+        if num_smallest:
+            # ARPACK's tolerance is relative to the eigenvalue: those near 0 are found as those near the largest one.
+            top = parts[0][0].max() if parts else ends(product, 1, "upper", 1e-2)[0].max()
+            values, vectors = ends(lambda rows: top * rows - product(rows), num_smallest, "lower", tolerance)
+            parts.append((top - values, vectors))
         values = np.concatenate([part[0] for part in parts])
         vectors = np.concatenate([part[1] for part in parts], axis=1)
         order = np.argsort(values)[::-1]
