@@ -204,14 +204,7 @@ def _table() -> dict[str, Alias]:
         "parse_parameters_file": renamed("model", "parameters"),
         "parse_steps": alias("model", "parameters_step", _one_step, ("parameters_step",), many=True),
         "seed": renamed("model", "seed"),
-        "summaries_path": alias(
-            "model",
-            "run.csv and observables",
-            _refused(
-                "there are no TensorBoard summaries",
-                "run.csv of the run folder, record_every for how often, observables for columns of your own",
-            ),
-        ),
+        "summaries_path": renamed("model", "tensorboard"),
         "averages_file": renamed("common", "averages_file"),
         "run_file": renamed("common", "run_file"),
         "trajectory_file": renamed("common", "trajectory_file"),

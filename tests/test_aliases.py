@@ -41,7 +41,7 @@ TATI = {
     "parse_parameters_file": ("t.csv", {"parameters": "t.csv"}),
     "parse_steps": ([300], {"parameters_step": 300}),
     "seed": (426, {"seed": 426}),
-    "summaries_path": ("/tmp/s", r"Expected: run\.csv of the run folder, record_every .*, observables"),
+    "summaries_path": ("events", {"tensorboard": "events"}),
     # common
     "averages_file": ("a.csv", {"averages_file": "a.csv"}),
     "run_file": ("r.csv", {"run_file": "r.csv"}),
@@ -260,7 +260,7 @@ def test_bad_values_are_told_under_the_name_that_was_used(given, sentence):
 
 
 def test_values_that_are_the_default_of_tati_are_taken():
-    given = {"dropout": None, "summaries_path": None, "sql_db": None, "collapse_walkers": False, "parse_steps": []}
+    given = {"dropout": None, "sql_db": None, "collapse_walkers": False, "parse_steps": []}
     assert make_options(given).explicit == frozenset()
     assert make_options(verbose=0, progress=True).verbose == 1
 
