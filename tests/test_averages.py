@@ -144,6 +144,23 @@ def test_positions_in_blocks(run, monkeypatch):
         Positions(run, burnin=10**7).read()
 
 
+def test_the_summary_counts_weights(tmp_path):
+    from tati_re.analysis.summary import summary_lines
+
+    draws = 1.0 + np.random.default_rng(4).standard_normal((4, 300))
+    run = made_run(tmp_path / "run", {"potential": draws, "weight": np.exp(0.5 - draws)})
+    line = average(draws, np.exp(0.5 - draws))
+    said = dict(summary_lines(run)[1])["potential (mean)"]
+    assert abs(float(said.split()[0]) - line["mean"]) < line["error"] and abs(draws.mean() - line["mean"]) > 0.8
+
+
+def test_projections_are_no_parameters(tmp_path):
+    positions = np.random.default_rng(1).random((1, 9, 2))
+    run = made_run(tmp_path / "run", {"loss": positions[..., 0]}, positions, extra={"objects": ["directions"]})
+    with pytest.raises(InputError, match="stored projections"):
+        parameter_averages(run, thin=2)
+
+
 @pytest.mark.parametrize("h5", [False, True])
 def test_positions_of_one_rung(tmp_path, h5):
     """Where all rungs are stored, the target's rows alone count, and labels are no parameters."""

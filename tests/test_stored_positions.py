@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tati_re.analysis import positions as module
 from tati_re.analysis import posterior_average, stored_positions
-from tati_re.analysis import trajectory as module
 from tati_re.engine.tables import CsvTable, H5Table
 from tati_re.errors import InputError
 
@@ -27,7 +27,7 @@ def written(folder, table, name, columns=COLUMNS):
 
 @pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
 def test_every_row_in_order(tmp_path, monkeypatch, table, name):
-    monkeypatch.setattr(module, "_BLOCK_VALUES", 20)
+    monkeypatch.setattr(module, "BLOCK_BYTES", 160)
     rows, run = written(tmp_path, table, name)
     found = list(stored_positions(run))
     assert [(one.step, one.walker) for one in found] == [(int(row[0]), int(row[1])) for row in rows]

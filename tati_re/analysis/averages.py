@@ -173,6 +173,8 @@ def parameter_averages(
         mean, variance = moments.pooled() if walker is None else (moments.mean[walker], moments.variance[walker])
     else:
         positions = Positions(run, burnin, thin or 1, walker)
+        if positions.projected:
+            raise InputError("The run stored projections, not parameters.", expected="neither burnin nor thin")
         mean, variance, _ = positions.moments()
     from tati_re.models.names import described_names
 

@@ -52,7 +52,7 @@ class Positions:
         burnin: Steps to leave out. Default: None, the run's own burn-in, which is not stored anyway.
         thin: Every how many stored positions of a walker are kept. Default: 1.
         walker: One walker. Default: None, all.
-        rung: Of a ladder whose rungs are all stored. Default: 0, the target.
+        rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
         as_stored: Whether numbers of an HDF5 file keep their type, in place of float64. Default: False.
 
     Raises:
@@ -68,7 +68,7 @@ class Positions:
         burnin: int | None = None,
         thin: int = 1,
         walker: int | None = None,
-        rung: int = 0,
+        rung: int | None = 0,
         as_stored: bool = False,
     ) -> None:
         check_thin(thin)
@@ -100,8 +100,7 @@ class Positions:
     @property
     def projected(self) -> bool:
         """Whether the run stored projections instead of parameters."""
-        options = self.run.manifest.get("options", {})
-        return bool(options.get("directions")) or "directions" in self.run.manifest.get("objects", [])
+        return stores_projections(self.run)
 
     def blocks(self) -> Iterator[Block]:
         """Yields the rows that are kept, in the order in which they were written.
@@ -114,7 +113,9 @@ class Positions:
         for block, rung in self._read():
             walkers |= set(np.unique(block.walker).tolist())
             last = max(last, int(block.step.max(initial=0)))
-            chosen = (block.step > self.burnin) & (rung == self.rung)
+            chosen = block.step > self.burnin
+            if self.rung is not None and rung is not None:
+                chosen &= rung == self.rung
             if self.walker is not None:
                 chosen &= block.walker == self.walker
             if self.thin > 1:
@@ -128,6 +129,10 @@ class Positions:
             raise InputError(
                 f"No positions are left after the burn-in of {self.burnin:,} steps.", f"last step {last:,}"
             )
+
+    def all_blocks(self) -> Iterator[Block]:
+        """Yields every row of the file, none or many, whatever was chosen."""
+        return (block for block, _ in self._read())
 
     def read(self) -> Block:
         """Returns all rows that are kept in memory at once, by step and walker."""
@@ -164,7 +169,7 @@ class Positions:
             seen[walker] = before + len(mine)
         return due
 
-    def _h5(self) -> Iterator[tuple[Block, np.ndarray]]:
+    def _h5(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         with reading.open_h5(self.run.folder / "trajectory.h5") as file:
             length = reading.h5_length(file)
             size = _num_rows(len(self._columns))
@@ -174,7 +179,7 @@ class Positions:
                 rows = rows if self.as_stored else rows.astype(np.float64, copy=False)
                 yield self._block(index, self._index, rows)
 
-    def _csv(self) -> Iterator[tuple[Block, np.ndarray]]:
+    def _csv(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         import pandas
 
         with (self.run.folder / "trajectory.csv").open("rb") as file:
@@ -183,18 +188,24 @@ class Positions:
             # A last line without its end is still being written.
             while lines := [line for line in islice(file, size) if line.endswith(b"\n")]:
                 text = io.BytesIO(b"".join(lines))
-                values = pandas.read_csv(text, header=None, dtype=np.float64).to_numpy()
+                values = pandas.read_csv(text, header=None, dtype=np.float64, **reading.exact_numbers()).to_numpy()
                 yield self._block(values, self._columns, values)
 
-    def _block(self, index: np.ndarray, names: list[str], rows: np.ndarray) -> tuple[Block, np.ndarray]:
+    def _block(self, index: np.ndarray, names: list[str], rows: np.ndarray) -> tuple[Block, np.ndarray | None]:
         def integers(name: str) -> np.ndarray:
             return index[:, names.index(name)].astype(np.int64)
 
         potential, loss = (rows[:, self._columns.index(name)] for name in _BEFORE_PARAMETERS)
         weight = rows[:, self._columns.index("weight")] if "weight" in self._columns else None
         step, walker = (integers(name) for name in _FIRST)
-        rung = integers("rung") if "rung" in names else np.full(len(rows), self.rung)
+        rung = integers("rung") if "rung" in names else None
         return Block(step, walker, potential, loss, rows[:, self._values], weight), rung
+
+
+def stores_projections(run: Run) -> bool:
+    """Whether a run was told to store projections on directions instead of parameters."""
+    options = run.manifest.get("options", {})
+    return bool(options.get("directions")) or "directions" in run.manifest.get("objects", [])
 
 
 def _rows(block: Block, chosen: np.ndarray) -> Block:

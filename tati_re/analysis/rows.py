@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 def as_run(run: Run | str | os.PathLike[str]) -> Run:
     """Returns a run, opened where its folder is given."""
-    from tati_re.engine.run import Run
     from tati_re.engine.run_folder import load
 
-    return run if isinstance(run, Run) else load(run)
+    return run if hasattr(run, "manifest") else load(run)
 
 
 def burnin_of(run: Run, burnin: int | None) -> int:

@@ -25,9 +25,16 @@ def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
     complete = content[: content.rfind(b"\n") + 1]
     if not complete:
         raise InputError(f"The file {path} has no header line; the run was stopped before it wrote one.")
-    # From 3.1 on pandas reads every number exactly and warns about the word; before it has to be asked.
+    return pandas.read_csv(io.BytesIO(complete), **exact_numbers())
+
+
+def exact_numbers() -> dict[str, str]:
+    """Returns what `pandas.read_csv` must be told to read every number exactly as it was written."""
+    import pandas
+
+    # From 3.1 on pandas does so and warns about the word; before it has to be asked.
     before = tuple(int(part) for part in pandas.__version__.split(".")[:2]) < (3, 1)
-    return pandas.read_csv(io.BytesIO(complete), **({"float_precision": "round_trip"} if before else {}))
+    return {"float_precision": "round_trip"} if before else {}
 
 
 def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
