@@ -36,8 +36,6 @@ from tati_re.engine.run import Run
 
 OPTIMUM, ENSEMBLE = "optimum", "ensemble"
 SHORT, LONG, COLD = "posterior, same cost", "posterior, longer", "posterior at T = 0.1"
-DRAWS = 100
-"""Stored positions of each walker."""
 
 
 class Study(NamedTuple):
@@ -52,6 +50,7 @@ class Study(NamedTuple):
         sampler: Options of the sampler, its batch size among them.
         num_walkers: At most as many as members.
         num_steps: Of the longer runs.
+        num_draws: Stored positions of each walker, roughly.
     """
 
     network: dict[str, Any]
@@ -62,17 +61,19 @@ class Study(NamedTuple):
     sampler: dict[str, Any]
     num_walkers: int
     num_steps: int
+    num_draws: int
 
 
 DIGITS = Study(
     {"hidden": [32]},
-    5,
-    1000,
-    100,
-    0.01,
-    {"sampler": "BAOAB", "step_size": 0.008, "friction": 8.0, "batch_size": 719},
-    4,
-    20_000,
+    num_members=5,
+    fit_steps=1000,
+    fit_batch=100,
+    learning_rate=0.01,
+    sampler={"sampler": "BAOAB", "step_size": 0.008, "friction": 8.0, "batch_size": 719},
+    num_walkers=4,
+    num_steps=20_000,
+    num_draws=100,
 )
 
 
@@ -120,9 +121,9 @@ def compare(data: Any, study: Study, folder: Path, seed: int, verbose: int = 0) 
 
 
 def sampled(sim: tati_re.Simulation, study: Study, num_steps: int, temperature: float, folder: Path) -> Run:
-    """A run whose first half is burn-in, with `DRAWS` stored positions of each walker, or fewer."""
+    """A run whose first half is burn-in, with `num_draws` stored positions of each walker, or some more."""
     rest = {"num_burnin_steps": num_steps // 2, "record_every": max(1, num_steps // 500), "overwrite": True}
-    every = max(1, num_steps // 2 // DRAWS)
+    every = max(1, num_steps // 2 // study.num_draws)
     rest |= {"trajectory_every": every, "temperature": temperature, "output": str(folder)}
     return sim.sample(**study.sampler, num_steps=num_steps, **rest)
 

@@ -5,7 +5,7 @@ arrived. The optimum of the training loss is the limit T = 0; the Bayesian poste
 Baldock and N. Marzari, Bayesian Neural Networks at Finite Temperature (2019): cool until the validation error rises,
 then go back. Half of the test images validate, the other half tests.
 
-    python examples/digits_temperatures.py [--num-steps 8000] [--num-train 1438] [--output DIR]
+    python examples/digits_temperatures.py [--num-steps 4000] [--num-train 1438] [--output DIR]
 
 Writes temperatures.csv and figure.png.
 """
@@ -30,7 +30,7 @@ TEMPERATURES = tuple(10.0 ** np.linspace(-2.5, 1, 8))
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the study."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--num-steps", type=int, default=8000, help="at each temperature, half of them burn-in")
+    parser.add_argument("--num-steps", type=int, default=4000, help="at each temperature, half of them burn-in")
     parser.add_argument("--num-train", type=int, default=1438, help="training images, the first ones")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/digits_temperatures"))

@@ -33,6 +33,7 @@ MNIST = Study(
     sampler={"sampler": "BAOAB", "step_size": 0.001, "friction": 30.0, "batch_size": 1000},
     num_walkers=4,
     num_steps=2000,
+    num_draws=25,
 )
 
 
