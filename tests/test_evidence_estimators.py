@@ -93,6 +93,16 @@ def test_springs_and_the_even_grid_of_simpson():
     assert start + grid.weights @ [integrand(weight) for weight in grid.path] == pytest.approx(EXACT, abs=1e-6)
 
 
+def test_a_spike_at_the_springs_is_measured():
+    """Published: 1.1 at λ = 0.17 of the way and -108.6 at the springs; a smooth integrand has none, nor has a grid
+    without that point."""
+    grid = grids.simpson(7)
+    spiky = np.array([-108.6, 1.1, 1.3, 1.2, 1.4, 1.5, 1.6])
+    assert grids.spike_at_reference(grid, spiky) == pytest.approx(-109.5)
+    assert grids.spike_at_reference(grid, [integrand(weight) for weight in grid.path]) is None
+    assert grids.spike_at_reference(grids.gauss_legendre(5), spiky) is None
+
+
 def test_springs_in_a_box_that_is_not_centred_on_them():
     """By quadrature; the published bound, which takes the box as centred on the minimum, is off by 0.09."""
     from scipy.special import erf

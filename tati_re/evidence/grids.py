@@ -99,6 +99,22 @@ def simpson(num_nodes: int = 21) -> Grid:
     return Grid(np.linspace(0.0, 1.0, num_nodes), weights / (3 * (num_nodes - 1)), "simpson")
 
 
+def spike_at_reference(grid: Grid, means) -> float | None:
+    """How far the integrand at λ = 0 leaves a line through the next two points, where that point counts and is farther
+    off than all the others are from each other; else `None`.
+
+    Args:
+        grid: Points and weights.
+        means: The integrand, `(points,)`.
+    """
+    means = np.asarray(means, np.float64)
+    if grid.weights[0] == 0 or len(means) < 4:
+        return None
+    slope = (means[2] - means[1]) / (grid.path[2] - grid.path[1])
+    height = means[0] - (means[1] + slope * (grid.path[0] - grid.path[1]))
+    return float(height) if abs(height) > np.ptp(means[1:]) else None
+
+
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Grid:
     """The grid that options name.
 

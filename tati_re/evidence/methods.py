@@ -13,7 +13,7 @@ from tati_re.errors import InputError, nearest
 from tati_re.evidence import estimators
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import Energies, Plan, energies_along, tuned
-from tati_re.evidence.grids import Grid, make_grid, trapezoid_weights
+from tati_re.evidence.grids import Grid, make_grid, spike_at_reference, trapezoid_weights
 from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.quadratic import Springs
 from tati_re.evidence.result import NAMES, Evidence, Evidences
@@ -367,11 +367,10 @@ class _Work:
         energies = energies_along(grid.path, potential_of, self.sampler, plan, self.progress.message)
         found = estimated(energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid)
         notes = list(found.notes)
-        means = found.curve["mean"].to_numpy()
-        if grid.weights[0] > 0 and abs(means[0] - means[1]) > 3 * abs(means[1:] - np.median(means[1:])).max() + 1e-9:
+        if (height := spike_at_reference(grid, found.curve["mean"].to_numpy())) is not None:
             notes.append(
-                f"The integrand has a spike at the springs: {means[0]:.4g} there, {means[1]:.4g} beside; an even grid "
-                "takes it for a slope, evidence_grid gauss_legendre has no point there."
+                f"The integrand has a spike of {height:,.4g} at the springs, which the even grid takes for a slope: "
+                "evidence_grid gauss_legendre has no point there."
             )
         return Evidence(
             found.log_z, found.error, "frenkel_ladd", found.curve, found.repeats, tuple(notes), found.settings
