@@ -50,6 +50,7 @@ LAW = ("step_width", "friction_constant")
 """Options that mean TATi's law where `potential` is not given."""
 
 _PRIOR_OF_LAW = "none"
+_ONE_BYTE = 1e-6
 _YES, _NO = ("yes", "true", "t", "y", "1"), ("no", "false", "f", "n", "0")
 
 Translation = Callable[[str, Any], dict[str, Any]]
@@ -156,6 +157,11 @@ def _checkpoint(_: str, value: Any) -> dict[str, Any]:
     return {"parameters": str(value) if str(value).endswith(".keras") else f"{value}.keras"}
 
 
+def _in_memory(name: str, value: Any) -> dict[str, Any]:
+    """Off: from the disk, however small the data are."""
+    return {} if _yes(name, value) else {"memory_limit": _ONE_BYTE}
+
+
 def _analysis(instead: str) -> Translation:
     return _refused("it belongs to the analysis of a run", instead)
 
@@ -194,11 +200,7 @@ def _table() -> dict[str, Alias]:
         "hidden_activation": renamed("model", "activation"),
         "output_activation": renamed("model", "output_activation"),
         "hidden_dimension": alias("model", "hidden", _hidden, ("hidden",), many=True),
-        "in_memory_pipeline": alias(
-            "model",
-            "memory_limit",
-            _refused_if(False, "data larger than a limit are streamed by themselves", "memory_limit, in bytes"),
-        ),
+        "in_memory_pipeline": alias("model", "memory_limit", _in_memory, ("memory_limit",)),
         "input_columns": renamed("model", "input_columns", many=True),
         "loss": renamed("model", "loss"),
         "parse_parameters_file": renamed("model", "parameters"),

@@ -263,6 +263,7 @@ def test_values_that_are_the_default_of_tati_are_taken():
     given = {"dropout": None, "sql_db": None, "collapse_walkers": False, "parse_steps": []}
     assert make_options(given).explicit == frozenset()
     assert make_options(verbose=0, progress=True).verbose == 1
+    assert make_options(in_memory_pipeline=False).memory_limit < 1e-5
 
 
 GOOD = np.random.default_rng(10).normal(size=(10, 2))
