@@ -80,7 +80,10 @@ def check_harmonic(d, ratio, rule, ladders, num_steps):
     assert np.abs(z_scores(run.column("kinetic_energy"), energies * (1 - 0.5**2 / 4))).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("rule", [Metropolis(), Barker()], ids=["metropolis", "barker"])
+@pytest.mark.parametrize(
+    "rule",
+    [pytest.param(Metropolis(), id="metropolis"), pytest.param(Barker(), id="barker", marks=pytest.mark.slow)],
+)
 def test_acceptance_and_energies_of_a_harmonic_ladder(rule):
     """Potential energies d T/2, kinetic ones d T/2 (1 - h²/4) right after the swaps; acceptance 0.5331 and 0.3521."""
     check_harmonic(10, 1.5, rule, 400, 1_600)
@@ -128,7 +131,13 @@ def test_noisy_energies_are_made_up_for():
     assert np.abs(noisy_ladder(Penalty(target_variance=None))).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("rule", [Naive(), WrongSign(target_variance=None)], ids=["noise ignored", "wrong sign"])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(Naive(), id="noise ignored"),
+        pytest.param(WrongSign(target_variance=None), id="wrong sign", marks=pytest.mark.slow),
+    ],
+)
 def test_noise_that_is_not_made_up_for_is_caught(rule):
     """The cold rung is too hot."""
     assert noisy_ladder(rule)[0] > 2 * TOLERANCE
@@ -153,6 +162,7 @@ def wells(rule):
     return run, ladder.temperature
 
 
+@pytest.mark.slow
 def test_masses_of_two_wells_that_a_single_rung_does_not_connect():
     """Masses and mean energies of all rungs by quadrature; without swaps the coldest one stays where it began."""
     run, temperature = wells(Metropolis())
@@ -248,6 +258,7 @@ class WrongSignCompensated(BarkerCompensated):
         return super().accept(-log_ratio, *others)
 
 
+@pytest.mark.slow
 def test_the_wrong_sign_of_five_gaussians_is_caught():
     """The cold rung then has <U> = 3.235 in place of 3.061."""
     run = five(WrongSignCompensated(0.2), 60, 300)
@@ -256,6 +267,7 @@ def test_the_wrong_sign_of_five_gaussians_is_caught():
     assert mean - 3.061 > 2 * TOLERANCE * error
 
 
+@pytest.mark.slow
 def test_a_single_rung_of_five_gaussians_stays_in_its_mode():
     run = five(None, 60, 300, make_ladder(num_replicas=2, temperature_ratio=1.0001, step_size=0.05))
     masses = (nearest(run.positions[:, 0]) == 0).mean()
@@ -294,7 +306,9 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize("case", INSIDE)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case == "BAOAB" else ()) for case in INSIDE]
+)
 def test_likelihood_tempering_of_gaussians(case):
     """40 examples N(θ, 1), θ ~ N(0, 4): Gaussian at each λ, of precision 40 λ + 1/4; the last rung is drawn anew.
 
