@@ -25,6 +25,7 @@ __all__ = [
     "SamplingError",
     "Simulation",
     "__version__",
+    "analysis",
     "evidence",
     "exploration",
     "help",
@@ -35,10 +36,12 @@ __all__ = [
     "samplers",
     "temperature_study",
     "testing",
+    "write_report",
 ]
 
 _LAZY = {
     "Simulation": ("tati_re.simulation", "Simulation"),
+    "analysis": ("tati_re.analysis", None),
     "evidence": ("tati_re.evidence", None),
     "exploration": ("tati_re.exploration", None),
     "load": ("tati_re.engine.run_folder", "load"),
@@ -48,6 +51,7 @@ _LAZY = {
     "samplers": ("tati_re.samplers", None),
     "temperature_study": ("tati_re.analysis.temperatures", "temperature_study"),
     "testing": ("tati_re.testing", None),
+    "write_report": ("tati_re.report", "write_report"),
 }
 
 

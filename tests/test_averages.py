@@ -86,6 +86,8 @@ def test_weights_turn_a_biased_law_into_the_target():
             assert line["std"] == pytest.approx(1.0, abs=0.15)
             assert line["r_hat"] < 1.05 and np.isnan(line["ess_tail"])
     assert abs(np.mean(z)) < 5.5 / np.sqrt(100) and 0.7 < np.std(z) < 1.4
+    steep = average(draws, np.exp(8 * (draws - 1)))
+    assert steep["note"].startswith("the weights rest on about ")
     equal = average(draws, np.full(draws.shape, 2.0))
     assert equal == average(draws), "equal weights are none"
 

@@ -158,6 +158,13 @@ def test_a_broken_ladder_with_a_bias_and_other_figures(folder):
     assert len(page.images) == 6, "traces, autocorrelation, swaps, replicas, bias, calibration"
 
 
+def test_weights_that_rest_on_few_rows(tmp_path):
+    values = chains(6)
+    values["weight"] = np.exp(3 * (values["potential"] - 25))
+    page = checked(write_report(made_run(tmp_path / "run", values, shapes=SHAPES, extra=EXTRA)))
+    assert any("rest on about" in warning and "bias_factor" in warning for warning in page.warnings)
+
+
 def test_several_runs(folder, tmp_path):
     page = checked(write_report([folder / "well", folder / "ill"], tmp_path / "both.html"))
     text = " ".join(page.text)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 LABELS = ("step", "walker", "rung", "replica", "weight")
 """Columns of run.csv that say where a row belongs and are no observables."""
 
+_FEW = 50.0
+
 By = Literal["all", "walker", "rung"]
 
 
@@ -54,7 +56,8 @@ def averages(
     Returns:
         A row for each observable (and walker or rung): `mean`, `error` (standard error of the mean), `std`, `ess_bulk`,
         `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, and in `note` what cannot be told, such as how
-        long a chain must be for its autocorrelation time. With weights, `ess_bulk` and `autocorrelation_steps` are
+        long a chain must be for its autocorrelation time, or weights that rest on fewer than 50 rows: then the error
+        is a rough one, and too small more often than not. With weights, `ess_bulk` and `autocorrelation_steps` are
         those of the weighted mean, `r_hat` that of the draws as they are, and `ess_tail` nan.
 
     Raises:
@@ -116,6 +119,9 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
         variance = float((weights * np.where(weights > 0, (chains - mean) ** 2, 0.0)).sum() / total)
         result |= {"mean": mean, "std": np.sqrt(variance), "rows": int((weights > 0).sum())}
         chains = np.where(weights > 0, weights * (values - mean), 0.0) * (weights.size / total)
+        bearing = float(total**2 / (weights**2).sum())
+        if bearing < _FEW:
+            result["note"] = f"the weights rest on about {bearing:.0f} rows"
     if chains.shape[1] < MINIMUM_DRAWS:
         return result | {"note": f"fewer than {MINIMUM_DRAWS} rows"}
     if not np.isfinite(chains).all():
@@ -130,7 +136,8 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
     if len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS:
         result["r_hat"] = r_hat(drawn)
     time, note = time_or_note(chains)
-    return result | {"autocorrelation_steps": time * steps_between_rows, "note": note}
+    notes = "; ".join(filter(None, (result["note"], note)))
+    return result | {"autocorrelation_steps": time * steps_between_rows, "note": notes}
 
 
 def time_or_note(chains: np.ndarray) -> tuple[float, str]:

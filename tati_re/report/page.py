@@ -184,13 +184,19 @@ def _observables(kept: pd.DataFrame) -> list[str]:
 def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
     table = averages_of_rows(kept, _observables(kept))
     notes = []
-    short = table[table["note"].str.startswith("too short")]
+    short = table[table["note"].str.contains("too short")]
     if len(short):
         # The notes say "needs 1,234 rows"; the observable that needs most says how long the run must be.
         needed = short["note"].str.extract(r"needs ([\d,]+) rows")[0].str.replace(",", "").astype(int)
         notes.append(
             f"The chains are too short to tell the autocorrelation time of {', '.join(short['observable'])}: take more "
             f"steps, {needed.max():,} rows of each walker or more (now {len(kept) // kept['walker'].nunique():,})."
+        )
+    resting = table["note"].str.extract(r"rest on about (\d+) rows")[0].dropna()
+    if len(resting):
+        notes.append(
+            f"The weights of the rows rest on about {resting.iloc[0]} of them: weighted averages and their errors are "
+            "rough; take more steps, or a smaller bias_factor."
         )
     columns = _COLUMNS if (table["note"] != "").any() else _COLUMNS[:-1]
     return html.Section("Averages", "averages", [html.html_table(table, columns)]), notes
