@@ -130,7 +130,7 @@ def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, n
     area = auroc(inside.entropy, outside.entropy)
     axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10)
     axes.set_ylabel("part of inputs")
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    axes.legend(frameon=False, fontsize=8, loc="upper center")
 
 
 def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], names: Sequence[str]) -> None:
