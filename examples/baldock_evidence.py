@@ -9,7 +9,7 @@ integration, each run from a minimum of its own, as published: two paths that ha
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
 nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a run) and
-figure.png, in about half an hour on 2 cores; `--full` takes 28 runs and ten times as many steps, as published.
+figure.png, in about half an hour on 2 cores; `--full` takes 28 runs, as many as published, of longer trajectories.
 
 Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154): the shallow
 network has the larger evidence. Differences from the paper: points of the path at Gauss-Legendre nodes, λ = t⁵, in
@@ -248,7 +248,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=int, default=None, metavar="N", help=f"default {default:,}")
     parser.add_argument("--quick", action="store_true", help="generated images, a few short trajectories")
-    parser.add_argument("--full", action="store_true", help="28 runs of the published length: days on 2 cores")
+    parser.add_argument("--full", action="store_true", help="28 runs of longer trajectories: days on 2 cores")
     parser.add_argument("--output", type=Path, default=Path("results/baldock_evidence"), metavar="DIR")
     arguments = parser.parse_args(argv)
     given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
