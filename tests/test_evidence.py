@@ -159,6 +159,28 @@ def test_classes_under_a_heavy_tailed_prior_by_quadrature():
     assert abs(found.log_z - exact) < min(Z * found.error + 0.01, 0.1)
 
 
+def test_two_modes_by_quadrature():
+    """w2 tanh(w1 x) does not change when both signs do: from the prior both modes count, from springs at one of them
+    that one alone, log 2 less."""
+    x = np.linspace(-1, 1, 10)
+    y = 1.5 * np.tanh(1.5 * x)
+    w = np.linspace(-9, 9, 721)
+    outputs = w[None, :, None] * np.tanh(w[:, None, None] * x)
+    log_likelihood = -0.5 * (((y - outputs) / 0.2) ** 2).sum(-1) - 10 * np.log(0.2 * np.sqrt(2 * np.pi))
+    log_prior = -0.5 * (w[:, None] ** 2 + w**2) / 4 - np.log(2 * np.pi * 4)
+    exact = np.log(np.exp(log_likelihood + log_prior).sum()) + 2 * np.log(w[1] - w[0])
+    layers = [keras.layers.Dense(1, activation="tanh", use_bias=False), keras.layers.Dense(1, use_bias=False)]
+    model = keras.Sequential([keras.Input((1,)), *layers])
+    options = {"dtype": "float64", "noise_std": 0.2, "prior_std": 2.0, "seed": 1, "verbose": 0}
+    sim = Simulation(data=(x[:, None], y[:, None]), model=model, **options)
+    short = {"num_walkers": 20, "num_steps": 200, "evidence_nodes": 10}
+    both = log_evidences(sim, ["stepping_stone", "frenkel_ladd"], **short, **FAST)
+    print(both, exact)
+    assert abs(both[0].log_z - exact) < Z * both[0].error < 0.5
+    assert abs(both[1].log_z - (exact - np.log(2))) < Z * both[1].error + 0.02 < 0.5
+    assert len(both.disagreements) == 1
+
+
 def test_a_run_on_a_ladder_of_likelihood_weights():
     """The rungs of the run are the points; burn-in is left out."""
     sim = regression(2, num_walkers=20)
