@@ -185,6 +185,15 @@ def test_positions_of_one_rung(tmp_path, h5):
     assert Positions(run, rung=1).read().values[:, 0].tolist() == [101, 102, 103, 104, 105]
 
 
+def test_a_fit_has_no_temperature(tmp_path, capsys):
+    fit = made_run(tmp_path / "fit", {"loss": np.random.default_rng(1).random((2, 30))}, extra={"kind": "fit"})
+    assert analyse.main([str(fit.folder)]) == 0
+    assert "no draws" in capsys.readouterr().out
+    for module in ("free_energy", "reweighting", "temperatures"):
+        assert analyse.main([str(fit.folder), "--what", module]) == 2
+        assert "is a fit, which samples no temperature" in capsys.readouterr().err
+
+
 def test_the_command_names_every_module():
     assert set(analyse.WHAT) == set(MODULES)
 

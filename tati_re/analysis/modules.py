@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tati_re.engine.run import Run
 
+_OF_SAMPLES = ("temperatures", "free_energy", "reweighting")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
 
 
@@ -243,4 +244,13 @@ def analyse(run: Run, name: str, choices: Choices | None = None) -> Result:
     """
     if name not in MODULES:
         raise InputError("There is no such module.", name, ", ".join(MODULES))
-    return MODULES[name][0](run, choices or Choices())
+    from tati_re.analysis.summary import is_optimization
+
+    descends = is_optimization(run.manifest, run.run_info)
+    if descends and name in _OF_SAMPLES:
+        what = f"{name}: the run {run.folder} is a fit, which samples no temperature."
+        raise InputError(what, expected="a run of sample")
+    result = MODULES[name][0](run, choices or Choices())
+    if descends:
+        result.sentences.append("The run is a fit: its rows are a way down, no draws, and errors mean nothing.")
+    return result
