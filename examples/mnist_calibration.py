@@ -5,7 +5,7 @@ weights of its own. The posterior is sampled by BAOAB on mini-batches of 1,000 i
 members: once for as many gradients of examples as the whole ensemble cost, once for longer, and once for longer at the
 temperature 0.1; the first half of each run is burn-in.
 
-    python examples/mnist_calibration.py --data FOLDER [--num-steps 2000] [--output DIR]
+    python examples/mnist_calibration.py --data FOLDER [--num-steps 2000] [--prior-std S] [--output DIR]
 
 FOLDER holds mnist.npz with the arrays x_train, y_train, x_test, y_test. Writes scores.csv and figure.png, in some ten
 minutes on two cores.
@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder with mnist.npz")
     parser.add_argument("--num-steps", type=int, default=MNIST.num_steps, help="of the longer runs")
     parser.add_argument("--fit-steps", type=int, default=MNIST.fit_steps, help="of Adam, each member")
+    parser.add_argument("--prior-std", type=float, help="one deviation for all parameters, in place of 1/sqrt(k)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("results/mnist_calibration"))
     typed = parser.parse_args(argv)
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     typed.output.mkdir(parents=True, exist_ok=True)
     study = MNIST._replace(num_steps=typed.num_steps, fit_steps=typed.fit_steps)
+    if typed.prior_std is not None:
+        study = study._replace(network={"hidden": [100], "prior_std": typed.prior_std})
     report(*compare(load_data(str(file)), study, typed.output, typed.seed), typed.output)
     return 0
 
