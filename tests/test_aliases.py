@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.aliases import ACTIVATIONS, ALIASES, LOSSES, OPTIMIZERS, SAMPLERS
+from tati_re.aliases import ACTIVATIONS, ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, sentences
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import make_parser
 from tati_re.cli.run import with_config
@@ -269,23 +269,26 @@ def test_values_that_are_the_default_of_tati_are_taken():
 GOOD = np.random.default_rng(10).normal(size=(10, 2))
 
 
-def start(capsys, **options) -> str:
-    sim = Simulation(data=(GOOD, GOOD[:, 0]), execution="graph", **options)
-    sim.sample(max_steps=2, every_nth=1)
-    return capsys.readouterr().out
-
-
 def test_a_run_says_what_follows_from_the_names(capsys):
-    said = start(capsys, step_width=0.01)
+    sim = Simulation(data=(GOOD, GOOD[:, 0]), execution="graph", step_width=0.01)
+    sim.sample(max_steps=2, every_nth=1)
+    said = capsys.readouterr().out
     assert "L = the mean loss, without the factor N = 10" in said and "V = -log prior, none" in said
     assert "step_width is TATi's name, so that potential is mean_loss and no prior" in said
-    said = start(capsys, step_width=0.01, potential="posterior", inverse_temperature=3.0)
-    assert "is TATi's name" not in said
-    assert "inverse_temperature 3 beside TATi's step_width: under potential posterior it acts N times harder" in said
-    said = start(capsys, step_size=0.01, potential="posterior", inverse_temperature=3.0)
-    assert "N times harder" in said and "beside TATi's max_steps" in said
-    said = start(capsys, step_size=0.01, hamiltonian_dynamics_time=0.1, sampler="HamiltonianMonteCarlo_2ndOrder")
-    assert "hamiltonian_dynamics_time 0.1 stands for num_leapfrog_steps 10 at step_size 0.01" in said
+
+
+def test_an_inverse_temperature_that_acts_harder_is_said():
+    given = {"potential": "posterior", "inverse_temperature": 3.0}
+    (said,) = sentences(make_options(step_width=0.01, **given))
+    assert said.startswith("inverse_temperature 3 beside TATi's step_width: under potential posterior it acts N times")
+    (said,) = sentences(make_options(step_size=0.01, max_steps=2, **given))
+    assert "beside TATi's max_steps" in said
+    assert sentences(make_options(step_size=0.01, num_steps=2, **given)) == []
+    assert sentences(make_options(inverse_temperature=3.0, max_steps=2)) == []
+    (law,) = sentences(make_options(step_width=0.01, inverse_temperature=3.0))
+    assert law.startswith("step_width is TATi's name")
+    (said,) = sentences(make_options(step_size=0.01, hamiltonian_dynamics_time=0.1))
+    assert said == "hamiltonian_dynamics_time 0.1 stands for num_leapfrog_steps 10 at step_size 0.01."
 
 
 def test_the_names_work_in_every_call(tmp_path, monkeypatch):

@@ -111,6 +111,7 @@ def test_the_command_says_what_is_wrong(made, capsys, case):
     assert sorted(path.name for path in made.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_model_of_keras_2_is_told_by_its_version(made, tmp_path, capsys):
     pytest.importorskip("tf_keras")
     import subprocess

@@ -34,8 +34,12 @@ def test_the_notebook_runs_and_its_band_is_wide_where_there_are_no_data(capsys):
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             assert cell["outputs"] == [] and cell["execution_count"] is None
-            text = "".join(cell["source"]).replace("num_steps=100_000", "num_steps=8_000").replace("=20_000", "=2_000")
-            text = text.replace("_every=800", "_every=100").replace("seed=1\n", "seed=1, execution='graph'\n")
+            text = "".join(cell["source"]).replace("num_steps=100_000", "num_steps=4_000").replace("=20_000", "=1_000")
+            text = (
+                text.replace("_every=800", "_every=50")
+                .replace("1500", "600")
+                .replace("seed=1\n", "seed=1, execution='graph'\n")
+            )
             exec(compile(text, NOTEBOOK.name, "exec"), names)
     width = (names["high"] - names["low"]).ravel()
     grid = names["grid"][:, 0]
