@@ -126,6 +126,20 @@ def spectra(runs: dict, output: Path) -> pd.DataFrame:
     return table
 
 
+def free_diffusion(run) -> float:
+    """k² times the k-th eigenvalue of the covariance of a path without forces: P 2D t/π².
+
+    The demeaned path of a Brownian motion of length t has the eigenvalues 2D t/(π k)² in each dimension, with the same
+    functions of time, so that those of P dimensions add up (Antognini and Sohl-Dickstein, NeurIPS 2018). BAOAB without
+    forces diffuses with D = T h coth(γh/2)/2.
+    """
+    h, friction, temperature = SAMPLER["step_size"], SAMPLER["friction"], 1 / SAMPLER["inverse_temperature"]
+    options = run.manifest["options"]
+    length = (options["num_steps"] - options["num_burnin_steps"]) * h
+    diffusion = 0.5 * temperature * h / np.tanh(0.5 * friction * h)
+    return run.manifest["parameters"]["num"] * 2 * diffusion * length / np.pi**2
+
+
 def lowest_on_plane(surface, centre: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """The point of the plane where the mean loss is lowest."""
     from scipy.optimize import minimize
@@ -186,11 +200,8 @@ def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> Non
             panel.loglog(
                 rows["number"], rows["eigenvalue"], color=color, linewidth=1, marker=".", markersize=2, **label
             )
-    numbers = np.arange(1, LEADING + 1)
-    first = table[table["run"] == next(iter(runs))].groupby("number")["eigenvalue"].mean().to_numpy()
-    panel.loglog(
-        numbers, first[4] * 25.0 / numbers**2, color=GREY, linestyle="--", linewidth=0.9, label="free diffusion, 1/k²"
-    )
+    numbers, free = np.arange(1, LEADING + 1), free_diffusion(next(iter(runs.values())))
+    panel.loglog(numbers, free / numbers**2, color=GREY, linestyle="--", linewidth=0.9, label="free diffusion")
     panel.set(xlabel="number k", ylabel="eigenvalue of the covariance")
     plain(panel)
     legend_above(panel)
