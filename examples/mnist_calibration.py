@@ -55,7 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     typed.output.mkdir(parents=True, exist_ok=True)
     study = MNIST._replace(num_steps=typed.num_steps, fit_steps=typed.fit_steps)
     if typed.prior_std is not None:
-        study = study._replace(network={"hidden": [100], "prior_std": typed.prior_std})
+        network = {"hidden": [100], "prior_std": typed.prior_std}
+        study = study._replace(network=network, sampler={**study.sampler, "step_size": 0.0007})
     report(*compare(load_data(str(file)), study, typed.output, typed.seed), typed.output)
     return 0
 
