@@ -1,5 +1,8 @@
 """`tati-landscape`: what it prints and writes for a run, and what it refuses in one line."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -124,6 +127,22 @@ def test_centres(runs):
     assert not load("z").centre.any()
     np.testing.assert_allclose(request.centre_of(folder, "last")[0], rows.iloc[-1, 4:7])
     np.testing.assert_allclose(request.centre_of(folder, "150")[0], run.parameters(150))
+
+
+@pytest.mark.parametrize("name", ["landscape", "inputspace", "explore"])
+def test_help_loads_nothing_heavy(name):
+    heavy = ("tensorflow", "keras", "pandas", "matplotlib", "scipy", "numpy", "h5py")
+    program = f"""
+import sys
+try:
+    from tati_re.cli.{name} import main
+    main(["--help"])
+except SystemExit as error:
+    status = error.code or 0
+print("END", status, sorted({{module.partition(".")[0] for module in sys.modules}} & set({heavy!r})))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "--output DIR" in done.stdout and done.stdout.rstrip().endswith("END 0 []")
 
 
 @pytest.mark.parametrize(
