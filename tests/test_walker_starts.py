@@ -304,3 +304,29 @@ def test_the_command_says_which_step_sizes_are_stable(capsys):
     assert "The largest eigenvalue of the Hessian of U is" in said and "SGLD and others without below" in said
     assert optimize.main([*argv[:-4], "--output", "quiet", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_score_and_hessians_follow_the_same_batch():
+    labels = (X[:, 0] > 0.1).astype(int)
+    options = {"loss": "sigmoid_cross_entropy", "batch_size": 5, "prior": "none", "verbose": 0}
+    sim = Simulation(data=(X, labels), dtype="float64", execution="graph", **options)
+
+    def expected(x, y):
+        z = x @ sim.parameters[:2] + sim.parameters[2]
+        design, p = np.column_stack([x, np.ones(len(x))]), 1 / (1 + np.exp(-z))
+        hessian = 12 / len(x) * design.T @ (design * (p * (1 - p))[:, None])
+        return np.mean(np.log1p(np.exp(z)) - y * z), np.mean((z > 0) == y), hessian
+
+    found = sim.loss()
+    x, y = sim.dataset
+    loss, score, hessian = expected(x, y)
+    assert found == pytest.approx(loss, rel=1e-12)
+    assert sim.score() == pytest.approx(score)
+    np.testing.assert_allclose(sim.hessians(), hessian, rtol=1e-10)
+    sim.hessians()
+    moved, labels = sim.dataset
+    assert (moved != x).any()
+    np.testing.assert_allclose(sim.loss(), expected(moved, labels)[0], rtol=1e-12)
+    sim.parameters += 0.1
+    assert sim.score() == pytest.approx(expected(*sim.dataset)[1])
+    assert (sim.dataset[0].shape != moved.shape) or (sim.dataset[0] != moved).any()
