@@ -14,8 +14,8 @@ from tati_re.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
     from tati_re import evidence, exploration, landscape, samplers, testing
+    from tati_re.analysis.cooling import temperature_study
     from tati_re.analysis.predicting import predict
-    from tati_re.analysis.temperatures import temperature_study
     from tati_re.engine.run_folder import load
     from tati_re.posterior import priors
     from tati_re.simulation import Simulation
@@ -49,7 +49,7 @@ _LAZY = {
     "landscape": ("tati_re.landscape", None),
     "priors": ("tati_re.posterior.priors", None),
     "samplers": ("tati_re.samplers", None),
-    "temperature_study": ("tati_re.analysis.temperatures", "temperature_study"),
+    "temperature_study": ("tati_re.analysis.cooling", "temperature_study"),
     "testing": ("tati_re.testing", None),
     "write_report": ("tati_re.report", "write_report"),
 }

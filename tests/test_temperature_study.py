@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import tati_re
-from tati_re.analysis.temperatures import (
+from tati_re.analysis.cooling import (
     mean_and_error,
     stopping,
     temperature_curve,
@@ -138,7 +138,7 @@ def test_a_curve_of_a_ladder(study, tmp_path):
 
 def test_cooling_goes_back(study, monkeypatch):
     """With a rise at the second temperature the third is not sampled, and the walkers return to the first."""
-    from tati_re.analysis import temperatures as module
+    from tati_re.analysis import cooling as module
 
     *_, sim = study
     rising = iter([1.0, 2.0])

@@ -26,6 +26,7 @@ from tati_re.analysis.prediction import (
     predictive_entropy,
 )
 from tati_re.analysis.reweighting import reweight
+from tati_re.analysis.scores import auroc, brier_score, crps
 from tati_re.analysis.summary import summarize
 from tati_re.analysis.temperature import (
     Temperature,
@@ -45,14 +46,17 @@ __all__ = [
     "PosteriorAverage",
     "Temperature",
     "accuracy",
+    "auroc",
     "autocorrelation_time",
     "averages",
+    "brier_score",
     "calibration",
     "chains_of",
     "configurational_temperature",
     "coordinate_of",
     "covariance_eigenpairs",
     "covariance_table",
+    "crps",
     "diffusion_map",
     "diffusion_map_of",
     "effective_sample_size",
