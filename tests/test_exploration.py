@@ -196,6 +196,8 @@ def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     with pytest.raises(InputError, match=r"holds another exploration\. Received: seed = 0"):
         explore(system(five_wells()), start, **arguments, seed=1, output=tmp_path / "a")
+    with pytest.raises(InputError, match=r"holds another exploration\. Received: digest"):
+        explore(system(five_wells(), step_size=0.1), start, **arguments, output=tmp_path / "a")
 
 
 def test_a_function_potential():

@@ -124,7 +124,10 @@ def explore(
         said = {
             "num_steps": num_steps, "num_legs": num_legs, "heats": list(heats), "num_candidates": num_candidates,
             "directions": directions, "temperature": system.temperature, "seed": seed,
-            "digest": digest(surface.identity, start, np.zeros(0) if path is None else np.asarray(path)),
+            "digest": digest(
+                surface.identity, getattr(system.legs, "identity", ""), start,
+                np.zeros(0) if path is None else np.asarray(path),
+            ),
         }  # fmt: skip
         _prepare(folder, said)
     pool = Pool(system, folder, seed, num_processes, source if isinstance(source, dict) else None)

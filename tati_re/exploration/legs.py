@@ -24,6 +24,7 @@ class FunctionLegs:
 
     def __init__(self, surface: Surface, step_size: float, friction: float = 1.0) -> None:
         self.surface, self.step_size, self.friction = surface, step_size, friction
+        self.identity = f"BAOAB {step_size} {friction}"
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
@@ -58,6 +59,12 @@ class ModelLegs:
         if sim.num_walkers() != 1:
             raise InputError("A leg has one walker.", f"num_walkers {sim.num_walkers()}", "num_walkers 1")
         self.sim = sim
+
+    @property
+    def identity(self) -> str:
+        """How legs are sampled, in one line."""
+        options = self.sim.options
+        return f"{options.sampler} {options.step_size} {options.friction} {options.batch_size}"
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
