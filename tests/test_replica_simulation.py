@@ -141,7 +141,13 @@ def test_exact_swaps_beside_mini_batches_see_all_data():
     assert checked == len(events) == 14
 
 
-@pytest.mark.parametrize("options", [{"sampler": "BADODAB", "batch_size": 4}, {"sampler": "HMC", "exchange_every": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampler": "BADODAB", "batch_size": 4},
+        pytest.param({"sampler": "HMC", "exchange_every": 1}, marks=pytest.mark.slow),
+    ],
+)
 def test_xla_gives_the_numbers_of_the_graph(options):
     """With mini-batches whose losses are looked up for swaps, and with energies of all data."""
     options = options | {"num_steps": 12, "num_burnin_steps": 6, "trajectory_every": 3}
@@ -214,7 +220,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case == "mini-batches" else pytest.mark.slow) for case in CASES]
+)
 def test_an_interruption_changes_no_byte(tmp_path, case):
     """Stopped in the burn-in, while the ladder adapts, and again after it."""
     sample(tmp_path / "whole", **CASES[case])

@@ -11,7 +11,7 @@ from tati_re.exchange.starts import fresh_starts
 
 RUNGS, WALKERS = 3, 2
 LADDER = {"num_replicas": RUNGS, "temperature_ratio": 1.5}
-SMALL = {"data": "two_clusters", "hidden": [4], "dtype": "float64", "verbose": 0, "seed": 1}
+SMALL = {"data": "two_clusters", "hidden": [4], "dtype": "float64", "execution": "graph", "verbose": 0, "seed": 1}
 STEPS = {"sampler": "HMC", "num_leapfrog_steps": 2, "step_size": 1e-9, "num_steps": 3, "record_every": 1}
 """Steps so small that the walkers stay where they start."""
 
