@@ -226,4 +226,12 @@ def test_parameters_have_numbers_of_their_own_walker():
     """The numbers of a walker stand in one row of the bits, so that its padding is nobody's."""
     draws = [Draw("normal", (4, 3), tf.float32)]
     (bits,) = draw_bits(draws, 0, "step", 1, 1)
-    np.testing.assert_array_equal(numbers_of(draws[0], bits)[0], standard_normal(bits[0][:, :3], tf.float32))
+    np.testing.assert_allclose(numbers_of(draws[0], bits)[0], standard_normal(bits[0][:, :3], tf.float32), rtol=1e-5)
+
+
+@DTYPES
+def test_numbers_do_not_depend_on_where_a_chunk_begins(dtype):
+    """To the last bit: the end of an array is rounded as its middle is."""
+    draws = [Draw("normal", (1, 97), dtype), Draw("uniform", (3,), tf.float64)]
+    for whole, later in zip(draw_numbers(draws, 5, "step", 1, 7), draw_numbers(draws, 5, "step", 4, 4), strict=True):
+        np.testing.assert_array_equal(whole[3:], later)

@@ -14,6 +14,8 @@ import numpy as np
 
 from tati_re.models.backend import keras, tf
 
+_REWRITES = "arithmetic_optimization"
+
 
 class TemporaryFolder:
     """A folder that goes when nothing needs it any more, at the latest when Python ends."""
@@ -25,15 +27,22 @@ class TemporaryFolder:
 
 @contextmanager
 def deterministic():
-    """TensorFlow's op determinism, for the time of a run: the same numbers in every run on the same machine."""
+    """The same numbers in every run on the same machine, for the time of a run.
+
+    TensorFlow's op determinism leaves one thing to chance: its graph optimizer makes one AddN of a sum of three arrays,
+    which begins with the one whose memory is free first, and rounds accordingly. So sums stay as they are written.
+    """
     from tensorflow.python.framework import config
 
     before = config.is_op_determinism_enabled()
+    rewrites = tf.config.optimizer.get_experimental_options().get(_REWRITES, True)
     if not before:
         tf.config.experimental.enable_op_determinism()
+    tf.config.optimizer.set_experimental_options({_REWRITES: False})
     try:
         yield
     finally:
+        tf.config.optimizer.set_experimental_options({_REWRITES: rewrites})
         if not before:
             config.disable_op_determinism()
 

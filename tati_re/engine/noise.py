@@ -23,6 +23,8 @@ from tati_re.models.backend import tf
 
 _PHILOX = 1
 _WORDS_IN_BLOCK = 4
+_VECTOR = 64
+"""Numbers that Eigen's unrolled loops take at once, on processors with 512 bits."""
 
 
 class Draw(NamedTuple):
@@ -115,11 +117,21 @@ class RecordingNoise:
 
 
 def numbers_of(draw: Draw, bits: tf.Tensor) -> tf.Tensor:
-    """The numbers of one draw from its bits `(steps, walkers, padded numbers)`: `(steps, *shape)`."""
-    cut = tf.reshape(bits[:, :, : math.prod(draw.shape[1:])], (bits.shape[0], *draw.shape))
+    """The numbers of one draw from its bits `(steps, walkers, padded numbers)`: `(steps, *shape)`.
+
+    Made in whole vectors of the processor: what is left over at the end of an array goes by another logarithm, which
+    rounds otherwise, and which steps stand there depends on where a chunk begins.
+    """
+    size = math.prod(bits.shape)
+    whole = tf.reshape(bits, (size,))
+    if rest := -size % _VECTOR:
+        whole = tf.concat([whole, tf.zeros((rest,), bits.dtype)], axis=0)
     if draw.kind == "normal":
-        return standard_normal(cut, draw.dtype)
-    return 0.5 * (symmetric_uniform(cut, draw.dtype) + 1.0)
+        numbers = standard_normal(whole, draw.dtype)
+    else:
+        numbers = 0.5 * (symmetric_uniform(whole, draw.dtype) + 1.0)
+    numbers = tf.reshape(numbers[:size], bits.shape)
+    return tf.reshape(numbers[:, :, : math.prod(draw.shape[1:])], (bits.shape[0], *draw.shape))
 
 
 def draw_numbers(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[tf.Tensor]:
