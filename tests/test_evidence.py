@@ -159,6 +159,7 @@ def test_classes_under_a_heavy_tailed_prior_by_quadrature():
     assert abs(found.log_z - exact) < min(Z * found.error + 0.01, 0.1)
 
 
+@pytest.mark.slow
 def test_two_modes_by_quadrature():
     """w2 tanh(w1 x) does not change when both signs do: from the prior both modes count, from springs at one of them
     that one alone, log 2 less."""

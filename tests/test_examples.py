@@ -243,6 +243,7 @@ def test_renhd_on_five_gaussians(tmp_path, capsys):
     assert "published 0.0416" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_well_tempered_histograms(tmp_path, capsys):
     """Means within 5 % of their laws, weighted ones of the bias too; the bias lets more swaps through."""
     script = example("well_tempered_histograms")

@@ -161,6 +161,7 @@ def layered(name: str):
     return model, (inputs, np.arange(N) % 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_go_through_sample_and_resume(tmp_path, name):
     model, data = layered(name)

@@ -111,7 +111,7 @@ def test_temperatures_become_geometric_on_a_harmonic_well():
     assert own.inverse_temperature[0] == 1.0 and own.inverse_temperature[-1] == 0.25
 
 
-@pytest.mark.parametrize("prior_part", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("prior_part", [1e-4, *(pytest.param(part, marks=pytest.mark.slow) for part in (1e-2, 1.0))])
 def test_likelihood_weights_reject_equally_after_adaptation(prior_part):
     """λ = 0 stays the last rung, and the rung before it finds its place."""
     own = likelihood(12)

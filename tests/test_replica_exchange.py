@@ -415,7 +415,9 @@ def executed(case: str, execution: str, num_steps: int = 8):
     return run_ladder(method, potential, start, num_steps, 2, 5, execution=execution, trajectory_every=3)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case == "penalty" else pytest.mark.slow) for case in CASES]
+)
 def test_every_execution_gives_the_same_numbers(case):
     graph = executed(case, "graph")
     for execution, tolerance in (("eager", 1e-11), ("xla", 1e-8)):

@@ -73,7 +73,7 @@ def test_a_run_starts_fresh_with_every_replica_and_walker():
     assert np.abs(again - there).max() > 0.1
 
 
-@pytest.mark.parametrize("execution", ["graph", "xla"])
+@pytest.mark.parametrize("execution", ["graph", pytest.param("xla", marks=pytest.mark.slow)])
 def test_the_descent_arrives_where_fire_does(execution):
     """The same fresh starts under `fit` with the same optimizer; on the full batch also where the run has batches."""
     options = {"sampler": "BAOAB", "batch_size": 50, "replica_start": "descent", "descent_steps": 60}

@@ -93,7 +93,21 @@ def start(folder: Path, num_steps: int = STEPS, **options):
     return run(num_steps=num_steps, output=str(folder))
 
 
-@pytest.mark.parametrize("case", CASES)
+STATE_LIKE_OTHERS = (
+    "OBABO, xla",
+    "GHMC, all examples",
+    "MALA, tuned by a window",
+    "SGNHT",
+    "BADODAB",
+    "mCCAdL",
+    "pSGLD, frozen before the stop",
+    "HMC1, all examples",
+)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in STATE_LIKE_OTHERS else ()) for case in CASES]
+)
 def test_twice_n_steps_are_n_steps_and_n_more(tmp_path, case):
     start(tmp_path / "whole", **CASES[case])
     start(tmp_path / "halves", num_steps=HALF, **CASES[case])

@@ -148,7 +148,10 @@ def test_the_solver_solves_and_its_correlation_times_are_sums():
 # --------------------------------------------------------------------------------------------------------- the samplers
 
 
-@pytest.mark.parametrize("word", WORDS)
+RARE = ("OABAO", "BAOA", "AOBOA")
+
+
+@pytest.mark.parametrize("word", [pytest.param(word, marks=pytest.mark.slow if word in RARE else ()) for word in WORDS])
 def test_variances_of_a_word(word):
     found = deviations(Splitting(word), [splitting_law(word, step_size) for step_size in STEP_SIZES])
     print(f"{word}: largest z {largest(found):.2f}, resolution {100 * max(d.resolution for d in found):.2f} %")
