@@ -363,7 +363,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names}
 
 
-@pytest.mark.parametrize("stop", [20, 70])
+@pytest.mark.parametrize("stop", [20, pytest.param(70, marks=pytest.mark.slow)])
 def test_an_interruption_changes_no_byte(tmp_path, monkeypatch, stop):
     """Stopped in the burn-in, while the bias grows, and after it."""
     sample(tmp_path / "whole")
