@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re._version import __version__
 from tati_re.cli.analyse_of_tati import analyse_as_tati, is_of_tati
-from tati_re.cli.arguments import Parser, command
+from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.errors import InputError, nearest
 from tati_re.option_flags import flag
 
@@ -51,13 +50,10 @@ def _parser() -> Parser:
         prog="tati-analyse",
         usage="tati-analyse RUN [RUN ...] [options]",
         description="Say what runs found: tables on the screen and, with figures, in the folder analysis of each run.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="modules:\n" + "\n".join(f"  {name:<14} {text}" for name, text in WHAT.items()),
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
-    parser.add_argument("--version", action="version", version=f"tati-analyse {__version__}")
     text = "modules, see below; default: those of a first look that the run has data for"
     parser.add_argument("--what", nargs="+", metavar="MODULE", help=text)
     parser.add_argument("--by", metavar="WORD", help="all walkers together, each walker, or each rung; default all")
@@ -81,23 +77,6 @@ def _parser() -> Parser:
     return parser
 
 
-def _number(name: str, text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise InputError(f"{flag(name)} has the wrong type.", text, "an integer") from None
-    if value < NUMBERS[name][0]:
-        raise InputError(f"{flag(name)} is out of range.", text, f"{NUMBERS[name][0]} or more")
-    return value
-
-
-def _real(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{flag(name)} has the wrong type.", text, "a number") from None
-
-
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
     if value not in known:
         raise InputError(f"{flag(name)} is not known.{nearest(value, known)}", value, ", ".join(known))
@@ -107,15 +86,17 @@ def _one_of(name: str, value: str, known: Sequence[str]) -> str:
 def _choices(typed: dict[str, Any]) -> Choices:
     from tati_re.analysis.modules import Choices
 
-    numbers: dict[str, Any] = {name: _number(name, typed[name]) for name in NUMBERS if name in typed}
+    numbers: dict[str, Any] = {
+        name: number_typed(name, typed[name], least=least) for name, (least, _) in NUMBERS.items() if name in typed
+    }
     observables = tuple(typed.get("observables", ()))
     numbers |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
-    numbers |= {name: _real(name, typed[name]) for name in ("alpha",) if name in typed}
+    numbers |= {name: number_typed(name, typed[name], float) for name in ("alpha",) if name in typed}
     if "bandwidth" in typed:
         rule = typed["bandwidth"]
-        numbers["bandwidth"] = rule if rule in ("bgh", "median") else _real("bandwidth", rule)
+        numbers["bandwidth"] = rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
     if "temperatures" in typed:
-        numbers["temperatures"] = tuple(_real("temperatures", text) for text in typed["temperatures"])
+        numbers["temperatures"] = tuple(number_typed("temperatures", text, float) for text in typed["temperatures"])
     words = {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
     return Choices(observables=observables, **words, **numbers)
 
@@ -214,16 +195,7 @@ def _body(argv: list[str]) -> None:
     _compare(results, typed)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-analyse`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-analyse", _body)
 
 
 if __name__ == "__main__":

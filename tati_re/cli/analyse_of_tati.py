@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +62,7 @@ def analyse_as_tati(argv: list[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="tati-analyse", allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    parser = Parser(prog="tati-analyse")
     parser.add_argument("modules", nargs="+")
     for name in (*_FILES, *_NUMBERS):
         parser.add_argument(f"--{name}", dest=name)

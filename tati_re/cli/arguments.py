@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,14 +25,16 @@ INTERRUPTED = 130
 class Parser(argparse.ArgumentParser):
     """An argparse parser whose complaints are `InputError`, with the nearest flag for one that is not known.
 
-    Every command that has one can print what shells need to complete it (`--print-completion`).
+    Flags are typed in full, and those that are not typed are absent from what `parse` returns. Every command that has
+    one says its version, and can print what shells need to complete it (`--print-completion`).
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
         self._of_tati: set[str] = set()
         text = "print what bash or zsh need to complete this command"
         self.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion, help=text)
+        self.add_argument("--version", "-V", action="version", version=f"{self.prog} {__version__}")
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
@@ -118,14 +120,7 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
     Returns:
         The parser, with `--config`, `--print-config`, `--quiet` and `--version` beside the options.
     """
-    parser = Parser(
-        prog=prog,
-        usage=f"{prog} [options]",
-        description=description,
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-    )
-    parser.add_argument("--version", "-V", action="version", version=f"{prog} {__version__}")
+    parser = Parser(prog=prog, usage=f"{prog} [options]", description=description)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
     parser.add_argument("--print-config", action="store_true", help="print the options as TOML, as they would be used")
@@ -173,6 +168,72 @@ def remove_if_empty(folder: Path) -> None:
         folder.parent.rmdir()
 
 
+@contextlib.contextmanager
+def output_folder(given: str | None, name: str) -> Iterator[Path]:
+    """The folder of `--output`; without one the next of `free_folder`, removed again where nothing was written to it.
+
+    Args:
+        given: What was typed, if anything.
+        name: The first part of the name of a free folder.
+    """
+    if given is not None:
+        yield Path(given)
+        return
+    made = free_folder(name)
+    try:
+        yield made
+    finally:
+        remove_if_empty(made)
+
+
+def number_typed(name: str, text: str, kind: type = int, least: float | None = None) -> Any:
+    """A number from what was typed.
+
+    Args:
+        name: Of the flag, as in Python.
+        text: What was typed after it.
+        kind: `int` or `float`. Default: `int`.
+        least: The smallest that is allowed. Default: any.
+
+    Raises:
+        InputError: It is no such number, or too small.
+    """
+    try:
+        value = kind(text)
+    except ValueError:
+        expected = "an integer" if kind is int else "a number"
+        raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
+    if least is not None and value < least:
+        raise InputError(f"{flag(name)} is out of range.", text, f"{least} or more")
+    return value
+
+
+def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> int | None:
+    """An integer among what was typed, or the default where it was not.
+
+    Raises:
+        InputError: It is no integer, or below `least`.
+    """
+    return number_typed(name, typed[name], least=least) if name in typed else default
+
+
+@contextlib.contextmanager
+def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Errors that begin with a name of Python begin with its flag.
+
+    Args:
+        names: Flags of a command beside the table of options, as in Python.
+        renamed: Flags of another name than in Python, by that of Python.
+    """
+    try:
+        yield
+    except InputError as error:
+        word = str(error).split(" ")[0].rstrip(":")
+        if word not in names:
+            raise
+        raise InputError(str(error).replace(word, flag((renamed or {}).get(word, word)), 1)) from None
+
+
 def as_typed(message: str, flags: Collection[str]) -> str:
     """Returns a message with the options that were typed as flags written as flags.
 
@@ -202,7 +263,29 @@ def show(run: Any) -> None:
         print(f"run folder: {run.folder}")
 
 
-def command(body: Callable[[list[str]], None], argv: Sequence[str] | None) -> int:
+def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[..., int]:
+    """Makes the `main` of a command.
+
+    Args:
+        prog: The command's name.
+        body: What it does with its arguments; it returns nothing, or an exit status of its own.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        return command(body, argv)
+
+    main.__doc__ = f"""Runs `{prog}`.
+
+    Args:
+        argv: The arguments. Default: those of the process.
+
+    Returns:
+        The exit status: 0, 2 for bad input, 130 when interrupted.
+    """
+    return main
+
+
+def command(body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
     """Runs the body of a command and turns what users can cause into one line on stderr and an exit status.
 
     Args:
@@ -210,12 +293,13 @@ def command(body: Callable[[list[str]], None], argv: Sequence[str] | None) -> in
         argv: The arguments. Default: those of the process.
 
     Returns:
-        The exit status: 0, 2 for bad input or a run that had to stop, 130 when interrupted.
+        The exit status: that of the body, 0 where it has none; 2 for bad input or a run that had to stop, 130 when
+        interrupted.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        body(arguments)
+        return body(arguments) or 0
     except (InputError, SamplingError) as error:
         typed = {text[2:].split("=")[0].replace("-", "_") for text in arguments if text.startswith("--")}
         if isinstance(error, SamplingError):  # "loss is not finite" is about the quantity, not about --loss
@@ -225,4 +309,3 @@ def command(body: Callable[[list[str]], None], argv: Sequence[str] | None) -> in
     except KeyboardInterrupt:
         print("interrupted before the run could write a checkpoint", file=sys.stderr)
         return INTERRUPTED
-    return 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command
+from tati_re.cli.arguments import Parser, entry_point
 from tati_re.errors import InputError, nearest
 
 KINDS = ("absolute", "relative")
@@ -21,11 +19,8 @@ def _parser() -> Parser:
         usage="tati-compare A B [options]",
         description="Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The "
         "exit status is 0 where they agree, 1 where they do not, 2 for bad input.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
-    parser.add_argument("--version", "-V", action="version", version=f"tati-compare {__version__}")
     text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"
     parser.add_argument("--tolerance", "--general_threshold", nargs="+", metavar=("X", "KIND"), help=text)
     text = "the same for single columns: name, number and kind of each"
@@ -59,7 +54,8 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
     return Tolerance(value, kind)
 
 
-def _body(argv: list[str]) -> bool:
+def _body(argv: list[str]) -> int:
+    """The exit status: 0 where both agree, 1 where they do not."""
     typed = _parser().parse(argv)
     paths = typed.get("paths", [])
     if len(paths) != 2:
@@ -78,21 +74,10 @@ def _body(argv: list[str]) -> bool:
         if len(found) > _MOST_LINES:
             print(f"... and {len(found) - _MOST_LINES} more")
         print("They differ." if found else "They agree.")
-    return not found
+    return int(bool(found))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-compare`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0 where both agree, 1 where they do not, 2 for bad input, 130 when interrupted.
-    """
-    agree: list[bool] = []
-    status = command(lambda arguments: agree.append(_body(arguments)), argv)
-    return status or int(not agree[0])
+main = entry_point("tati-compare", _body)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command
+from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.cli.dataset_of_tati import is_of_tati, write_as_tati
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
@@ -47,11 +44,8 @@ def _parser() -> Parser:
         prog="tati-dataset",
         usage="tati-dataset [NAME] [options]",
         description="Make a data set, or look at one in files; what it holds is printed.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
-    parser.add_argument("--version", action="version", version=f"tati-dataset {__version__}")
     parser.add_argument(
         "--inspect",
         "--batch_data_files",
@@ -73,15 +67,6 @@ def _parser() -> Parser:
     for name in READING:
         add_field(reading, name, OPTIONS[name])
     return parser
-
-
-def _number(name: str, text: str) -> Any:
-    kind = NUMBERS[name][0]
-    try:
-        return kind(text)
-    except ValueError:
-        expected = "an integer" if kind is int else "a number"
-        raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
 
 
 def _matrix(text: str) -> Any:
@@ -109,7 +94,7 @@ def _made(typed: dict[str, Any]) -> Dataset:
             expected = ", ".join(map(flag, known)) if known else "no flags"
             raise InputError(f"{flag(other)} does not belong to {name}.", expected=expected)
     options = options_from_flags({n: value for n, value in given.items() if n in READING})
-    values = {n: _number(n, given[n]) for n in NUMBERS if n in given}
+    values = {n: number_typed(n, given[n], NUMBERS[n][0]) for n in NUMBERS if n in given}
     if "covariance" in given:
         values["covariance"] = _matrix(given["covariance"])
     if "seed" in known:
@@ -157,16 +142,7 @@ def _body(argv: list[str]) -> None:
         print(f"written: {' '.join(map(str, write_dataset(dataset.prepared(), output)))}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-dataset`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-dataset", _body)
 
 
 if __name__ == "__main__":

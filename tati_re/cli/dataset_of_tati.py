@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from tati_re.cli.arguments import Parser
@@ -50,7 +49,7 @@ def write_as_tati(argv: list[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="tati-dataset", allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    parser = Parser(prog="tati-dataset")
     for name in (*_NUMBERS, "seed"):
         parser.add_argument(f"--{name}", dest=name)
     for part in ("train", "test"):

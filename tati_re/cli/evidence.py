@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import command, free_folder, make_parser, remove_if_empty
+from tati_re.cli.arguments import entry_point, make_parser, output_folder
 from tati_re.cli.run import with_config
 from tati_re.errors import InputError
 from tati_re.options import EVIDENCE, OPTIONS, Options, to_toml
@@ -103,36 +102,19 @@ def _body(argv: list[str]) -> None:
         return
     _check(models)
     first = next(iter(models.values()))
-    made = None
-    if first.output is None:
-        folder = made = free_folder("evidence")
-    else:
-        folder = Path(first.output)
+    with output_folder(first.output, "evidence") as folder:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not first.overwrite:
             raise InputError("--output is not empty.", folder, "a new folder, or --overwrite")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"--output cannot be made: {error.strerror}.", folder, "a folder") from None
-    try:
         said = _report(models, folder)
-    finally:
-        if made is not None:
-            remove_if_empty(made)
     if first.verbose > 0:
         print(said)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-evidence`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-evidence", _body)
 
 
 if __name__ == "__main__":

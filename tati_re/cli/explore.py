@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
+from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, number_typed, output_folder
 from tati_re.errors import InputError
 from tati_re.option_flags import add_field, flag
 from tati_re.options import OPTIONS, options_from_flags, options_of
@@ -46,11 +43,8 @@ def _parser() -> Parser:
         prog="tati-explore",
         usage="tati-explore [RUN] [options]",
         description="Find minima of U around a run, whose trajectory is the first leg, or around a model on --data.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
-    parser.add_argument("--version", action="version", version=f"tati-explore {__version__}")
     for name, (_, text) in INTEGERS.items():
         parser.add_argument(flag(name), dest=name, metavar="N", help=text)
     for name, (form, text) in OTHERS.items():
@@ -72,10 +66,7 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in INTEGERS:
         if name in typed:
-            try:
-                found["num_steps" if name == "leg_steps" else name] = int(typed[name])
-            except ValueError:
-                raise InputError(f"{flag(name)} has the wrong type.", typed[name], "an integer") from None
+            found["num_steps" if name == "leg_steps" else name] = number_typed(name, typed[name])
     if "heats" in typed:
         try:
             found["heats"] = tuple(float(part) for part in typed["heats"].split(","))
@@ -109,7 +100,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
     if "parameters" in typed:
         from tati_re.parameters_file import read_parameters
 
-        step = int(typed["parameters_step"]) if "parameters_step" in typed else None
+        step = integer_of(typed, "parameters_step")
         start = read_parameters(typed["parameters"], step, names=sim.parameter_names()).positions[0]
     elif "run" in typed:
         start, _ = centre_of(typed["run"], typed.get("centre", "auto"))
@@ -160,29 +151,14 @@ def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
     if "run" not in typed and "data" not in typed:
         raise InputError("tati-explore needs a run folder, or --data.", expected="tati-explore RUN [options]")
-    made = None if "output" in typed else free_folder("explore")
-    own = {*INTEGERS, *OTHERS, "num_steps"}
-    try:
-        _explore(typed, Path(typed["output"]) if made is None else made)
-    except InputError as error:
-        word = str(error).split(" ")[0].rstrip(":")
-        shown = flag("leg_steps" if word == "num_steps" else word)
-        raise InputError(str(error).replace(word, shown, 1) if word in own else str(error)) from None
-    finally:
-        if made is not None:
-            remove_if_empty(made)
+    with (
+        flags_named({*INTEGERS, *OTHERS, "num_steps"}, {"num_steps": "leg_steps"}),
+        output_folder(typed.get("output"), "explore") as folder,
+    ):
+        _explore(typed, folder)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-explore`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-explore", _body)
 
 
 if __name__ == "__main__":

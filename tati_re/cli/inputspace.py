@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
+from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder
 from tati_re.errors import InputError
 from tati_re.option_flags import flag
 
@@ -37,29 +35,14 @@ def _parser() -> Parser:
         prog="tati-inputspace",
         usage="tati-inputspace RUN [options]",
         description="Predict over a grid of inputs with one, many or all sampled parameters of a run.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
-    parser.add_argument("--version", action="version", version=f"tati-inputspace {__version__}")
     for name, (form, text) in OWN.items():
         style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
         if isinstance(form, tuple):
             style = {"nargs": "+", "metavar": form[0]}
         parser.add_argument(flag(name), dest=name, help=text, **style)
     return parser
-
-
-def _integer(typed: dict[str, Any], name: str, default: Any, least: int = 0) -> Any:
-    if name not in typed:
-        return default
-    try:
-        value = int(typed[name])
-    except ValueError:
-        raise InputError(f"{flag(name)} has the wrong type.", typed[name], "an integer") from None
-    if value < least:
-        raise InputError(f"{flag(name)} is out of range.", typed[name], f"{least} or more")
-    return value
 
 
 def _which(words: Sequence[str]) -> str | list[int]:
@@ -82,13 +65,13 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
         stored = run.manifest["parameters"]
         names = parameter_names(stored["names"], stored["shapes"])
-        step = _integer(typed, "parameters_step", None)
+        step = integer_of(typed, "parameters_step")
         parameters = read_parameters(typed["parameters"], step, names=names).positions
     inputs = read_inputs(typed["inputs"]) if "inputs" in typed else None
     ranges = typed["range"].split(",") if "range" in typed else None
     space = input_space(
         run, ranges, inputs=inputs, which=_which(typed.get("which", ["all"])), parameters=parameters,
-        walker=_integer(typed, "walker", None), thin=_integer(typed, "thin", 1, 1),
+        walker=integer_of(typed, "walker"), thin=integer_of(typed, "thin", 1, 1),
     )  # fmt: skip
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,27 +99,11 @@ def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
     if "run" not in typed:
         raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
-    made = None if "output" in typed else free_folder("inputspace")
-    try:
-        _predict(typed, Path(typed["output"]) if made is None else made)
-    except InputError as error:
-        word = str(error).split(" ")[0].rstrip(":")
-        raise InputError(str(error).replace(word, flag(word), 1) if word in OWN else str(error)) from None
-    finally:
-        if made is not None:
-            remove_if_empty(made)
+    with flags_named(OWN), output_folder(typed.get("output"), "inputspace") as folder:
+        _predict(typed, folder)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-inputspace`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-inputspace", _body)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
+from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder
 from tati_re.errors import InputError, nearest
 from tati_re.option_flags import add_field, flag
 from tati_re.options import OPTIONS, options_from_flags, options_of
@@ -61,11 +58,8 @@ def _parser() -> Parser:
         usage="tati-landscape [RUN] [options]",
         description="Look at the loss around a point of a run, whose data, model and prior are known, or of --data and "
         "--model with --parameters.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
-    parser.add_argument("--version", action="version", version=f"tati-landscape {__version__}")
     for name, (form, text) in OWN.items():
         if name in OPTIONS and name in ("parameters", "parameters_step"):
             continue
@@ -81,18 +75,6 @@ def _parser() -> Parser:
     for name in MORE:
         add_field(section, name, OPTIONS[name])
     return parser
-
-
-def _integer(typed: dict[str, Any], name: str, default: Any, least: int = 0) -> Any:
-    if name not in typed:
-        return default
-    try:
-        value = int(typed[name])
-    except ValueError:
-        raise InputError(f"{flag(name)} has the wrong type.", typed[name], "an integer") from None
-    if value < least:
-        raise InputError(f"{flag(name)} is out of range.", typed[name], f"{least} or more")
-    return value
 
 
 def _check(typed: dict[str, Any]) -> None:
@@ -140,7 +122,7 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
     from tati_re.parameters_file import read_parameters
 
     if "parameters" in typed:
-        step = _integer(typed, "parameters_step", None)
+        step = integer_of(typed, "parameters_step")
         found = read_parameters(typed["parameters"], step, names=sim.parameter_names())
         row = 0 if walker is None else walker
         if row >= len(found.positions):
@@ -176,10 +158,10 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
         numbers = [number + 1 if number < 5 else number - len(extremes) for number in range(len(extremes))]
         rows += [("eigenvalue", *row) for row in zip(numbers, pairs.values, pairs.residuals, strict=True)]
     if "trace" in words and "full" not in words:
-        trace = hessian_trace(surface, centre, _integer(typed, "probes", 64, 2), free, seed)
+        trace = hessian_trace(surface, centre, integer_of(typed, "probes", 64, 2), free, seed)
         rows.append(("trace", 0, trace.value, trace.standard_error))
     if "density" in words:
-        density = hessian_density(surface, centre, _integer(typed, "probes", 8, 1), DENSITY_STEPS, free, seed)
+        density = hessian_density(surface, centre, integer_of(typed, "probes", 8, 1), DENSITY_STEPS, free, seed)
         width = max(float(np.ptp(density.nodes)) / 150, 1e-12)
         grid = np.linspace(density.nodes.min() - 4 * width, density.nodes.max() + 4 * width, 1001)
         values = {"eigenvalue": grid, "density": density.on(grid, width)}
@@ -220,15 +202,8 @@ def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
-    made = None if "output" in typed else free_folder("landscape")
-    try:
-        _look(typed, flags, Path(typed["output"]) if made is None else made)
-    except InputError as error:
-        word = str(error).split(" ")[0].rstrip(":")
-        raise InputError(str(error).replace(word, flag(word), 1) if word in OWN else str(error)) from None
-    finally:
-        if made is not None:
-            remove_if_empty(made)
+    with flags_named(OWN), output_folder(typed.get("output"), "landscape") as folder:
+        _look(typed, flags, folder)
 
 
 def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
@@ -241,7 +216,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     from tati_re.parameters_file import read_parameters
 
     sim, quiet = _system(typed, flags), "quiet" in typed
-    walker = _integer(typed, "walker", None)
+    walker = integer_of(typed, "walker")
     centre, source = _centre(typed, sim, walker)
     batch_size = options_from_flags({"batch_size": flags["batch_size"]}).batch_size if "batch_size" in flags else None
     test = "no_test" not in typed and sim.dataset.test_inputs is not None and not typed.get("hessian")
@@ -317,23 +292,14 @@ def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
         return []
     run = run_folder.load(typed.get("trajectory", typed.get("run")))
     try:
-        return path_of(run, _integer(typed, "trajectory_points", 500, 1), walker)
+        return path_of(run, integer_of(typed, "trajectory_points", 500, 1), walker)
     except InputError:
         if "trajectory" in typed or typed.get("along"):
             raise
         return []
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-landscape`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-landscape", _body)
 
 
 if __name__ == "__main__":

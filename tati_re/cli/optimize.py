@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
-from tati_re.cli.arguments import command, make_parser
+from tati_re.cli.arguments import entry_point, make_parser
 from tati_re.cli.run import start
 from tati_re.options import OPTIMIZE, Options
 
@@ -37,16 +36,7 @@ def _body(argv: list[str]) -> None:
     start(parser, argv, "optimize", OPTIMIZE, _fit)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-optimize`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-optimize", _body)
 
 
 if __name__ == "__main__":

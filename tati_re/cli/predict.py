@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command
+from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.errors import InputError
 
 NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
@@ -20,11 +17,8 @@ def _parser() -> Parser:
         prog="tati-predict",
         usage="tati-predict RUN... [options]",
         description="Predict with the average over a run's posterior draws; scores, uncertainties and figures.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders of tati-sample; several are averaged")
-    parser.add_argument("--version", action="version", version=f"tati-predict {__version__}")
     text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)
     parser.add_argument("--optimum", metavar="FOLDER", help="a run of tati-optimize to compare with")
@@ -51,11 +45,7 @@ def _typed(argv: list[str]) -> dict[str, Any]:
         raise InputError("No run folder is given.", expected="tati-predict RUN")
     for name, kind in NUMBERS.items():
         if name in typed:
-            try:
-                typed[name] = kind(typed[name])
-            except ValueError:
-                expected = "an integer" if kind is int else "a number"
-                raise InputError(f"--{name} has the wrong type.", typed[name], expected) from None
+            typed[name] = number_typed(name, typed[name], kind)
     return typed
 
 
@@ -76,16 +66,7 @@ def _body(argv: list[str]) -> None:
         print(text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-predict`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-predict", _body)
 
 
 if __name__ == "__main__":

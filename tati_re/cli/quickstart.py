@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command, free_folder, remove_if_empty
+from tati_re.cli.arguments import Parser, entry_point, free_folder, remove_if_empty
 from tati_re.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,18 +29,6 @@ SYSTEM = {"data": "digits", "hidden": [32], "activation": "relu", "prior": "gaus
 FIT = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": 100}
 SAMPLE = {"sampler": "BAOAB", "step_size": 0.008, "friction": 8.0, "inverse_temperature": 1.0, "batch_size": 719}
 """Small steps and large batches: half of the data at a time heats the system by less than 0.1 %."""
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the quickstart.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
 
 
 def _body(argv: list[str]) -> None:
@@ -66,10 +52,7 @@ def _parser() -> Parser:
         prog="quickstart",
         description="Train a 64-32-10 network on handwritten digits with Adam, sample its posterior with BAOAB, and "
         "compare the predictions of the optimum with those of the posterior average.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("--version", action="version", version=f"quickstart {__version__}")
     steps = f"sampling steps, the first fifth is burn-in; default {NUM_STEPS:,}"
     parser.add_argument("--num-steps", type=int, metavar="N", help=steps)
     parser.add_argument("--output", metavar="DIR", help="run folder, new or empty; default runs/quickstart-1, -2, ...")
@@ -178,6 +161,9 @@ def _r_hat_of_predictions(sim: Simulation, average: PosteriorAverage) -> str:
         return f"too few of the {len(draws)} stored draws for that of predictions"
     values = [r_hat(chains) for chains in draws.transpose(2, 1, 0)]
     return f"{np.nanmedian(values):.3f} of predictions (median; 95 % below {np.nanquantile(values, 0.95):.3f})"
+
+
+main = entry_point("quickstart", _body)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 
-from tati_re._version import __version__
-from tati_re.cli.arguments import Parser, command
+from tati_re.cli.arguments import Parser, entry_point
 from tati_re.errors import InputError
 
 
@@ -17,11 +14,8 @@ def _parser() -> Parser:
         usage="tati-report RUN [RUN ...] [options]",
         description="Write one self-contained HTML page about runs: warnings with advice, what was sampled, traces, "
         "averages, temperatures, ladder, bias, and the figures that other commands left in their folders.",
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
-    parser.add_argument("--version", action="version", version=f"tati-report {__version__}")
     parser.add_argument("--output", metavar="FILE", help="the page, .html; default report.html in the run folder")
     text = "further folders whose figures are shown, such as that of a landscape"
     parser.add_argument("--figures", nargs="+", metavar="DIR", help=text)
@@ -40,16 +34,7 @@ def _body(argv: list[str]) -> None:
         print(f"written: {path}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-report`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-report", _body)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tati_re.cli.arguments import Parser, free_folder, remove_if_empty, show
+from tati_re.cli.arguments import Parser, output_folder, show
 from tati_re.errors import InputError
 from tati_re.options import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
 
@@ -51,14 +51,7 @@ def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], act
         return
     if options.data is None:
         raise InputError("--data is missing.", expected=OPTIONS["data"].description)
-    made = None
-    if options.output is None:
-        made = free_folder(name)
-        options = make_options(options, output=str(made))
-    try:
-        run = action(options)
-    finally:
-        if made is not None:
-            remove_if_empty(made)
+    with output_folder(options.output, name) as folder:
+        run = action(options if options.output is not None else make_options(options, output=str(folder)))
     if options.verbose > 0:
         show(run)

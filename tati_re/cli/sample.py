@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
-from tati_re.cli.arguments import command, make_parser, show
+from tati_re.cli.arguments import entry_point, make_parser, show
 from tati_re.cli.run import start, with_config
 from tati_re.errors import InputError
 from tati_re.option_flags import flag
@@ -49,16 +48,7 @@ def _body(argv: list[str]) -> None:
         start(parser, argv, "sample", SAMPLE, _sample)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `tati-sample`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
-    """
-    return command(_body, argv)
+main = entry_point("tati-sample", _body)
 
 
 if __name__ == "__main__":
