@@ -10,15 +10,20 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import keras
 import numpy as np
 import pytest
 from scipy.stats import norm
 
+from tati_re import Simulation
+from tati_re.engine import loop
 from tati_re.engine.noise import (
     Draw,
     RecordingNoise,
     StepNoise,
+    bits_of_blocks,
     draw_bits,
+    draw_blocks,
     draw_numbers,
     numbers_of,
     philox_key,
@@ -69,6 +74,33 @@ def test_the_bits_are_the_same_eagerly_and_in_a_graph(dtype):
         draw_bits(draws, 7, "step", 1_000_003, 4), compiled(tf.constant(1_000_003, tf.int64)), strict=True
     ):
         np.testing.assert_array_equal(eager, graph)
+
+
+@DTYPES
+@pytest.mark.parametrize("first", [0, 1, 10**12])
+def test_the_blocks_that_xla_makes_are_the_bits_of_the_kernel(dtype, first):
+    draws = draws_of(dtype, walkers=3, parameters=7)
+    made = tf.function(lambda first: draw_blocks(draws, 7, "step", first, 4), jit_compile=True)
+    blocks = made(tf.constant(first, tf.int64))
+    for draw, words, bits in zip(draws, blocks, draw_bits(draws, 7, "step", first, 4), strict=True):
+        np.testing.assert_array_equal(bits_of_blocks(draw, words, 4), bits)
+
+
+def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch):
+    """8 walkers of 310 parameters in float64: enough bits a step for the loop to have XLA make them."""
+    made = []
+    monkeypatch.setattr(loop, "draw_blocks", lambda *arguments: made.append(arguments) or draw_blocks(*arguments))
+    generator = np.random.default_rng(0)
+    data = generator.normal(size=(20, 30)), generator.integers(0, 10, 20)
+    found = {}
+    for execution in ("graph", "xla"):
+        model = keras.Sequential([keras.Input((30,)), keras.layers.Dense(10, activation="softmax")])
+        model.set_weights([np.zeros((30, 10)), np.zeros(10)])
+        options = {"num_walkers": 8, "num_steps": 6, "step_size": 1e-2, "trajectory_every": 2, "dtype": "float64"}
+        sim = Simulation(model, data=data, execution=execution, **options)
+        found[execution] = sim.sample(sampler="BAOAB").trajectory.to_numpy(np.float64)
+        assert bool(made) == (execution == "xla")
+    np.testing.assert_allclose(found["xla"], found["graph"], rtol=1e-9, atol=1e-12)
 
 
 @DTYPES

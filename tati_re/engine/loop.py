@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.engine.noise import RecordingNoise, StepNoise, draw_bits, draw_numbers, numbers_of
+from tati_re.engine.noise import (
+    RecordingNoise,
+    StepNoise,
+    bits_of_blocks,
+    draw_bits,
+    draw_blocks,
+    draw_numbers,
+    numbers_of,
+)
 from tati_re.engine.observables import Observables
 from tati_re.engine.timeline import Due, Factor, Timeline
 from tati_re.models.backend import tf
@@ -23,6 +31,9 @@ from tati_re.samplers.protocol import Clock, Energy, Rung, groups_of, with_energ
 _BUFFER_BYTES = 4 * 2**20
 _MOST_STEPS = 16_384
 _FEWEST_STEPS = 4
+_BLOCKS_FROM_BYTES = 2**14
+"""Bytes of random bits in a step from which on it pays to have XLA compile their making."""
+
 EXECUTIONS = ("xla", "graph", "eager")
 
 
@@ -257,8 +268,12 @@ class Loop:
         steps = self._steps
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
-        chunk, draw = self._chunk_of(steps), self._draw
         eager = self.execution == "eager"
+        self._in_blocks = self.execution == "xla" and sum(draw.bytes() for draw in self.draws) >= _BLOCKS_FROM_BYTES
+        self._draw = self._draw_bits
+        if self._in_blocks:
+            self._draw = tf.function(self._draw_blocks, autograph=False, jit_compile=True)
+        chunk, draw = self._chunk_of(steps), self._draw
         self._compiled = chunk if eager else tf.function(chunk, autograph=False)
         self._drawn = draw if eager else tf.function(draw, autograph=False)
         self._ahead: tuple[int, list] = (-1, [])
@@ -299,8 +314,16 @@ class Loop:
         self._ahead = (following, ahead) if ahead else (-1, [])
         return chunk
 
-    def _draw(self, first_move) -> list:
+    def _draw_bits(self, first_move) -> list:
         return draw_bits(self.draws, self.seed, "step", first_move, self.chunk_steps)
+
+    def _draw_blocks(self, first_move) -> list:
+        return draw_blocks(self.draws, self.seed, "step", first_move, self.chunk_steps)
+
+    def _numbers(self, bits) -> list:
+        if self._in_blocks:
+            bits = [bits_of_blocks(*pair, self.chunk_steps) for pair in zip(self.draws, bits, strict=True)]
+        return [numbers_of(*pair) for pair in zip(self.draws, bits, strict=True)]
 
     def _batch(self, indices, sizes, i) -> Batch | None:
         batches = self.potential.batches
@@ -339,7 +362,7 @@ class Loop:
 
     def _steps(self, carry: Carry, due: Due, count, bits, indices, sizes) -> Chunk:
         # In bulk: inside of the steps XLA evaluates them once for each use.
-        numbers = [numbers_of(*pair) for pair in zip(self.draws, bits, strict=True)]
+        numbers = self._numbers(bits)
 
         def one_step(i, fields, auxiliary, acceptance, alive):
             evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
