@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tati_re.errors import InputError
-from tati_re.samplers.functions import cond, rows
+from tati_re.samplers.functions import replaced_if, rows
 from tati_re.samplers.protocol import Energy, groups_of
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of
@@ -61,14 +61,16 @@ class ControlVariate:
     def init(self, position, evaluate, noise):
         """The centre is the start."""
         state = self.inner.init(position, evaluate, noise)
-        return extend(state, **_centre(evaluate.full(position), position))
+        centre = _centre(evaluate.full(position), position)
+        return extend(state, **dict(zip(_FIELDS, centre, strict=True)))
 
     def step(self, state, evaluate, noise):
         """One step of the sampler inside, with corrected estimates."""
-        fields = {name: getattr(state, name) for name in _FIELDS}
+        centre = tuple(getattr(state, name) for name in _FIELDS)
         if self.refresh_every:
             due = (evaluate.clock.step - 1) % self.refresh_every == 0
-            fields = cond(due, lambda: _centre(evaluate.full(state.position), state.position), lambda: fields)
+            centre = replaced_if(due, lambda *_: _centre(evaluate.full(state.position), state.position), centre)
+        fields = dict(zip(_FIELDS, centre, strict=True))
         new, info = self.inner.step(inner_of(state), Corrected(evaluate, fields), noise)
         return type(state)(**new._asdict(), **fields), info
 
@@ -79,8 +81,8 @@ class ControlVariate:
 _FIELDS = ("centre", "centre_gradient", "centre_potential", "centre_loss")
 
 
-def _centre(energy: Energy, position) -> dict:
-    return dict(zip(_FIELDS, (position, energy.gradient, energy.potential, energy.loss), strict=True))
+def _centre(energy: Energy, position) -> tuple:
+    return position, energy.gradient, energy.potential, energy.loss
 
 
 class Corrected:

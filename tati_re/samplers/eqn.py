@@ -6,14 +6,15 @@ import numpy as np
 
 from tati_re.errors import InputError
 from tati_re.samplers.functions import (
+    absolute,
     as_type,
     cholesky,
     column,
-    cond,
     constant,
     largest,
     maximum,
     minimum,
+    replaced_if,
     reshape,
     rows,
     solve_lower,
@@ -32,7 +33,7 @@ from tati_re.samplers.wrapping import FORWARDED, extend, inner_of, step_in_coord
 SCHEMES = ("halves", "simultaneous")
 _POWER_STEPS = 2
 _PROBE = {"float32": 1e-2, "float64": 1e-5}
-_OWN = ("deviations", "factor", "stiffest", "blending")
+_LENT = ("deviations", "factor", "stiffest", "blending")
 
 
 class LowRank:
@@ -57,15 +58,21 @@ class LowRank:
         return self._apply(vectors, self.inverse)
 
     def _apply(self, vectors, factor):
-        """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right."""
-        ensembles, _, parameters = self.lenders.shape
-        grouped = reshape(vectors, (ensembles, vectors.shape[0] // ensembles, parameters))
-        along = grouped @ transpose(self.lenders)
-        if len(factor.shape) == 3:
-            along = along @ factor
-        else:
-            along = reshape(reshape(along, (*along.shape[:2], 1, along.shape[2])) @ factor, along.shape)
-        return vectors + reshape(along @ self.lenders, vectors.shape)
+        """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right.
+
+        Ensemble by ensemble: XLA multiplies long matrices with a batch axis four times slower than those without.
+        """
+        ensembles, each = self.lenders.shape[0], vectors.shape[0] // self.lenders.shape[0]
+        moved = []
+        for e in range(ensembles):
+            lenders, own = self.lenders[e], vectors[e * each : (e + 1) * each]
+            along = own @ transpose(lenders)
+            if len(factor.shape) == 3:
+                along = along @ factor[e]
+            else:
+                along = reshape(reshape(along, (each, 1, -1)) @ factor[e], along.shape)
+            moved.append(own + along @ lenders)
+        return reshape(stack(moved), vectors.shape)
 
 
 class EnsembleQuasiNewton:
@@ -95,7 +102,7 @@ class EnsembleQuasiNewton:
     B is a low-rank update: with U = sqrt(η/L) X' of the lenders' deviations X and M the Cholesky factor of the L x L
     matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
 
-    Cost: that of the sampler inside, four products with X a step, and 6 gradients of the lenders at each refresh.
+    Cost: that of the sampler inside, two products with B a step, and 4 gradients of the lenders at each refresh.
 
     Source: Leimkuhler, Matthews and Weare, Statistics and Computing 28, 277 (2018); halves: Foreman-Mackey et al., PASP
     125, 306 (2013), and Chok, Lee, Paulin and Vasil, arXiv 2509.09162.
@@ -187,23 +194,37 @@ class EnsembleQuasiNewton:
             factor=constant(np.zeros((2, *shape)), position),
             stiffest=constant(start.reshape(lending, -1), position),
             blending=0.0 * state.potential,
+            slope=0.0 * rows(state.gradient, 0, lending),
+            slope_of=rows(state.potential, 0, lending),
         )
 
     def step(self, state, evaluate, noise):
         """One step of the walkers that move."""
-        own = {name: getattr(state, name) for name in _OWN}
-        due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
-        own = cond(due, lambda: self._refreshed(state, evaluate), lambda: own)
-        coordinates = LowRank(self._grouped(own["deviations"]), own["factor"][0], own["factor"][1])
-        inner = inner_of(state)
-        if self.scheme != "halves":
-            new, info = step_in_coordinates(self.inner, inner, evaluate, noise, coordinates)
-            return type(state)(**new._asdict(), **own), info
-        count = state.position.shape[0] // 2
+        halves = self.scheme == "halves"
+        count = state.position.shape[0] // self.groups
         first = evaluate.clock.group * count
-        moving = evaluate.part(first, count)
-        part = {name: rows(value, first, count) for name, value in inner._asdict().items() if name != "rung"}
-        new, info = step_in_coordinates(self.inner, type(inner)(**part, rung=moving.rung), moving, noise, coordinates)
+        moving = evaluate.part(first, count) if halves else evaluate
+
+        def of_moving(values):
+            return rows(values, first, count) if halves else values
+
+        due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
+        before = tuple(getattr(state, name) for name in _LENT)
+        lent = replaced_if(due, lambda _, __, stiffest, ___: self._refreshed(state, evaluate, stiffest), before)
+        coordinates = LowRank(self._grouped(lent[0]), lent[1][0], lent[1][1])
+        # B'∇U is that of the last step's end, unless B is new or the walkers have been given another potential since.
+        other = largest(absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
+        (slope,) = replaced_if(
+            due | other, lambda _: (coordinates.transposed(of_moving(state.gradient)),), (state.slope,)
+        )
+        inner = inner_of(state)
+        part = {name: of_moving(value) for name, value in inner._asdict().items() if name != "rung"}
+        new, info, slope = step_in_coordinates(
+            self.inner, type(inner)(**part, rung=moving.rung), moving, noise, coordinates, slope
+        )
+        own = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": new.potential}
+        if not halves:
+            return type(state)(**new._asdict(), **own), info
         whole = {
             name: with_rows(getattr(state, name), first, value)
             for name, value in new._asdict().items()
@@ -225,8 +246,9 @@ class EnsembleQuasiNewton:
         grouped = self._grouped(ensemble)
         return grouped - sum_over(grouped, 1) / float(grouped.shape[1])
 
-    def _refreshed(self, state, evaluate) -> dict:
-        """Lenders, S of B and B⁻¹, the stiffest directions and η, from where the lenders are."""
+    def _refreshed(self, state, evaluate, stiffest) -> tuple:
+        """Lenders, S of B and B⁻¹, the stiffest directions and η, the fields of `_LENT`, from where the lenders
+        are."""
         if self.scheme == "halves":
             count = state.position.shape[0] // 2
             first = (1 - evaluate.clock.group) * count
@@ -234,15 +256,15 @@ class EnsembleQuasiNewton:
         else:
             ensemble, lenders = state.position, evaluate
         deviations = self._deviations(ensemble)
-        blending, stiffest = self._blending(lenders, ensemble, deviations, state.stiffest)
+        blending, stiffest = self._blending(lenders, ensemble, deviations, stiffest)
         factor = self._factor(deviations, blending)
         used = 0.0 * reshape(state.potential, (self.num_ensembles, -1)) + reshape(blending, (-1, 1))
-        return {
-            "deviations": reshape(deviations, ensemble.shape),
-            "factor": as_type(factor, state.position),
-            "stiffest": stiffest,
-            "blending": reshape(used, state.potential.shape),
-        }
+        return (
+            reshape(deviations, ensemble.shape),
+            as_type(factor, state.position),
+            stiffest,
+            reshape(used, state.potential.shape),
+        )
 
     def _factor(self, deviations, blending):
         """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centres and averages over lenders.
@@ -275,12 +297,14 @@ class EnsembleQuasiNewton:
         wanted = 0.0 * step_size + self.covariance_blending
         if not self.capped:
             return wanted, stiffest
+        ask = evaluate.full if self.full_batch else evaluate
+        here = ask(ensemble).gradient
         for _ in range(_POWER_STEPS):
-            image, length = self._curved(evaluate, ensemble, stiffest)
+            image, length = _curved(ask, ensemble, here, stiffest)
             curvature = sqrt(sum_of_products(image, image)) / maximum(length, 1e-30 + 0.0 * length)
             stiffest = image / column(maximum(sqrt(sum_of_products(image, image)), 1e-30 + 0.0 * length), image)
         flat = reshape(deviations, ensemble.shape)
-        image, _ = self._curved(evaluate, ensemble, flat)
+        image, _ = _curved(ask, ensemble, here, flat)
         pairs = as_type(deviations, wanted) @ transpose(as_type(self._grouped(image), wanted))
         pairs = 0.5 * (pairs + transpose(pairs)) / float(deviations.shape[1])
         top = _largest_eigenvalue(pairs)
@@ -292,16 +316,6 @@ class EnsembleQuasiNewton:
         """`(lenders,)` of all ensembles as `(ensembles, lenders of each)`."""
         return reshape(values, (self.num_ensembles, values.shape[0] // self.num_ensembles))
 
-    def _curved(self, evaluate, position, direction):
-        """∇²U times a direction for each lender by a central difference of gradients, and the direction's length."""
-        ask = evaluate.full if self.full_batch else evaluate
-        length = sqrt(sum_of_products(direction, direction))
-        probe = _PROBE[str(np.dtype(getattr(direction.dtype, "as_numpy_dtype", direction.dtype)))]
-        scale = column(probe / maximum(length, 1e-30 + 0.0 * length), direction)
-        shift = scale * direction
-        difference = ask(position + shift).gradient - ask(position - shift).gradient
-        return difference / (2.0 * scale), length
-
     def get_config(self) -> dict:
         return {
             **self.inner.get_config(),
@@ -309,6 +323,14 @@ class EnsembleQuasiNewton:
             "covariance_after_steps": self.covariance_after_steps,
             "ensemble_scheme": self.scheme,
         }
+
+
+def _curved(ask, position, gradient, direction):
+    """∇²U times a direction for each lender by a difference of gradients, and the direction's length."""
+    length = sqrt(sum_of_products(direction, direction))
+    probe = _PROBE[str(np.dtype(getattr(direction.dtype, "as_numpy_dtype", direction.dtype)))]
+    scale = column(probe / maximum(length, 1e-30 + 0.0 * length), direction)
+    return (ask(position + scale * direction).gradient - gradient) / scale, length
 
 
 def _largest_eigenvalue(matrices):

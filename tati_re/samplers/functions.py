@@ -80,6 +80,24 @@ def cond(condition, true, false):
     return _tf().cond(condition, true, false)
 
 
+def replaced_if(condition, new, old: tuple) -> tuple:
+    """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the same shapes.
+
+    For large arrays that seldom change: :func:`cond` copies at every step what it leaves as it was, a loop of no round
+    does not. Inside of the round it is a branch again, or XLA would do its work ahead of the loop, needed or not.
+    """
+    if _is_numpy(condition):
+        return new(*old) if condition else old
+    tf = _tf()
+    rounds = tf.cast(condition, tf.int32)
+    result = tf.while_loop(
+        lambda i, *_: i < rounds,
+        lambda i, *now: (i + 1, *tf.cond(i < 1, lambda: new(*now), lambda: now)),
+        (tf.constant(0), *old),
+    )
+    return tuple(result[1:])
+
+
 def absolute(x):
     """Absolute value, entry by entry."""
     return np.abs(x) if _is_numpy(x) else _tf().abs(x)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tati_re.errors import InputError
-from tati_re.samplers.functions import cond, constant, mean, sqrt
+from tati_re.samplers.functions import cond, constant, mean, replaced_if, sqrt
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of, step_in_coordinates
 
@@ -93,19 +93,22 @@ class Massive:
         """One step of the sampler inside, in scaled coordinates."""
         if not self.adapts:
             scale = constant(1.0 / np.sqrt(self.mass), state.position)
-            return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))
-        square, mass = cond(
-            evaluate.clock.adapting, lambda: self._adapted(state, evaluate), lambda: (state.square, state.mass)
+            return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))[:2]
+        square, mass = replaced_if(
+            evaluate.clock.adapting,
+            lambda square, mass: self._adapted(square, mass, state.gradient, evaluate),
+            (state.square, state.mass),
         )
-        new, info = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, Diagonal(1.0 / sqrt(mass)))
+        new, info, _ = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, Diagonal(1.0 / sqrt(mass)))
         return type(state)(**new._asdict(), square=square, mass=mass), info
 
-    def _adapted(self, state, evaluate):
-        square = DECAY * state.square + (1 - DECAY) * state.gradient**2
+    @staticmethod
+    def _adapted(square, mass, gradient, evaluate):
+        square = DECAY * square + (1 - DECAY) * gradient**2
         rms = sqrt(square)
         # Unit mass until the running mean, which starts at zero, has seen a hundred gradients.
         seen = evaluate.clock.step >= 100
-        return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: state.mass)
+        return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
 
     def get_config(self) -> dict:
         mass = self.mass if self.adapts else f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)

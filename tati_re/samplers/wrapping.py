@@ -108,18 +108,27 @@ class InCoordinates:
         return x + self.coordinates.untransposed(inside - position), turned
 
 
-def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates):
+def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates, slope=None):
     """A step of `sampler` in x, with θ = θ₀ + B x and θ₀ where the walkers are: unit mass in x, so that the momenta
     belong to x.
 
+    Args:
+        sampler: What makes the step.
+        state: Its state, in θ.
+        evaluate: The potential of θ.
+        noise: Random numbers.
+        coordinates: B.
+        slope: B' ∇U where the walkers are, if known from the step before.
+
     Returns:
-        The state, position and gradient in θ again, and the info.
+        The state, position and gradient in θ again, the info, and B' ∇U where the walkers are now.
     """
-    inside = state._replace(position=0.0 * state.position, gradient=coordinates.transposed(state.gradient))
+    slope = coordinates.transposed(state.gradient) if slope is None else slope
+    inside = state._replace(position=0.0 * state.position, gradient=slope)
     bound = InCoordinates(evaluate, state.position, coordinates)
     new, info = sampler.step(inside, bound, noise)
     position = state.position + coordinates.forward(new.position)
     # Methods for mini-batches end a step with the gradient that they asked for last; those with a Metropolis test ask
     # inside of loops and may go back to the one before.
     gradient = coordinates.untransposed(new.gradient) if bound.seen is None else bound.seen
-    return new._replace(position=position, gradient=gradient), info
+    return new._replace(position=position, gradient=gradient), info, new.gradient
