@@ -131,6 +131,16 @@ def test_accuracy_of_one_output_is_by_threshold():
     assert 0 < sim.score() < 1
 
 
+@pytest.mark.parametrize("batch_size", [None, 20])
+def test_an_accuracy_is_never_above_one(batch_size):
+    """49 times 1/49, one after the other, is not 1; the last of three batches of 20 has 9 examples."""
+    inputs = np.linspace(-1, 1, 49)[:, None]
+    options = {"hidden": [], "num_walkers": 2, "execution": "graph", "batch_size": batch_size}
+    sim = Simulation(data=(inputs, (inputs[:, 0] > 0).astype(int)), loss="binary_crossentropy", **options)
+    sim.parameters = np.array([[1.0, -1e-6], [-1.0, 1e-6]])
+    assert [list(sim.score()) for _ in range(3)] == [[1.0, 0.0]] * 3
+
+
 @pytest.mark.parametrize(
     "loss", [keras.losses.CategoricalCrossentropy(from_logits=True), keras.losses.Huber(), "huber", "log_cosh"]
 )

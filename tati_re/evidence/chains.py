@@ -23,11 +23,13 @@ class Moved(NamedTuple):
         position: `(walkers, parameters)`.
         energies: E after each step, `(walkers, steps)`, float64.
         acceptance: Mean over the steps, `(walkers,)`; 1 for samplers without a Metropolis test.
+        visited: Where they were after each of the last steps, `(steps, walkers, parameters)`; none unless asked for.
     """
 
     position: np.ndarray
     energies: np.ndarray
     acceptance: np.ndarray
+    visited: np.ndarray | None = None
 
 
 class Chains:
@@ -41,14 +43,19 @@ class Chains:
         sampler: What moves the walkers.
         seed: Of the random numbers; every call draws others.
         execution: "xla", "graph" or "eager".
+        most_steps: Of one compiled call; random numbers are drawn for so many at a time. Default: 64.
+        visited: How many of the last positions of each run are returned. Default: 0.
     """
 
-    def __init__(self, potential, sampler, seed: int, execution: str) -> None:
+    def __init__(
+        self, potential, sampler, seed: int, execution: str, most_steps: int = _MOST_STEPS, visited: int = 0
+    ) -> None:
         self.potential, self.sampler, self.seed, self.execution = potential, sampler, seed, execution
         self.walkers = potential.num_walkers
         self.auxiliary = tuple(map(tf.constant, potential.auxiliary))
+        self.most_steps, self.visited = most_steps, visited
         self.gradients = 0.0
-        self._calls = 0
+        self.calls = 0
         self._steps = None
 
     def run(self, position, weight, step_size, num_steps: int) -> Moved:
@@ -69,33 +76,35 @@ class Chains:
         with deterministic():
             if self._steps is None:
                 self._prepare(position, rung)
-            energies, acceptance, done = [], 0.0, 0
+            energies, acceptance, done, visited = [], 0.0, 0, []
             while done < num_steps:
                 count = min(self._chunk, num_steps - done)
-                position, some, accepted = self._call(position, rung, count)
+                position, some, accepted, places = self._call(position, rung, count)
                 energies.append(some)
                 acceptance, done = acceptance + accepted, done + count
+                if self.visited:
+                    visited = [*visited, *places[0].numpy()[:count]][-self.visited :]
         energies = np.concatenate(energies).T
         if not np.isfinite(energies).all():
             walker = int(np.flatnonzero(~np.isfinite(energies).all(axis=1))[0])
             raise SamplingError("The energy is not finite on the way from the reference.", num_steps, walker)
         self.gradients += num_steps * self.sampler.gradients_per_step * self.walkers
-        return Moved(position.numpy(), energies, acceptance / num_steps)
+        return Moved(position.numpy(), energies, acceptance / num_steps, np.array(visited) if visited else None)
 
     def _call(self, position, rung: Rung, count: int):
-        purpose = f"evidence/{self._calls}"
-        self._calls += 1
+        purpose = f"evidence/{self.calls}"
+        self.calls += 1
         start = [values[0] for values in draw_numbers(self._first, self.seed, f"{purpose}/init", 0, 1)]
         numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)
         try:
-            position, energies, accepted = self._steps(position, rung, start, numbers, tf.constant(count))
+            position, energies, accepted, visited = self._steps(position, rung, start, numbers, tf.constant(count))
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             if self.execution != "xla":
                 raise
             self.execution = "graph"
             self._compile()
-            position, energies, accepted = self._steps(position, rung, start, numbers, tf.constant(count))
-        return position, energies.numpy()[:count], accepted.numpy()
+            position, energies, accepted, visited = self._steps(position, rung, start, numbers, tf.constant(count))
+        return position, energies.numpy()[:count], accepted.numpy(), visited
 
     def _bound(self, rung: Rung, step=0):
         clock = Clock(tf.cast(step, tf.int64), tf.constant(False), tf.constant(0))
@@ -113,7 +122,7 @@ class Chains:
 
         tf.function(dry, autograph=False).get_concrete_function(position, rung)
         heaviest = max(1, sum(draw.bytes() for draw in self._draws))
-        self._chunk = int(min(_MOST_STEPS, max(2, _BYTES // heaviest)))
+        self._chunk = int(min(self.most_steps, max(2, _BYTES // heaviest)))
         self._compile()
 
     def _compile(self) -> None:
@@ -126,9 +135,13 @@ class Chains:
         state = self.sampler.init(position, self._bound(rung), StepNoise(self._first, start))
         rows = tf.TensorArray(tf.float64, self._chunk, element_shape=(self.walkers,))
         rows = rows.unstack(tf.zeros((self._chunk, self.walkers), tf.float64))
+        visited = ()
+        if self.visited:
+            places = tf.TensorArray(position.dtype, self._chunk, element_shape=position.shape)
+            visited = (places.unstack(tf.zeros((self._chunk, *position.shape), position.dtype)),)
         fields = state._fields
 
-        def one(i, values, rows, accepted):
+        def one(i, values, rows, accepted, visited):
             state = type_of(**dict(zip(fields, values, strict=True)))
             noise = StepNoise(self._draws, [each[i] for each in numbers])
             state, info = self.sampler.step(state, self._bound(rung, i + 1), noise)
@@ -139,16 +152,17 @@ class Chains:
                 order = self.sampler.order(state)
                 loss, acceptance = tf.gather(loss, order), tf.gather(acceptance, order)
             rows = rows.write(i, self._bound(rung).scale * loss)
-            return i + 1, tuple(state), rows, accepted + acceptance
+            visited = tuple(places.write(i, state.position) for places in visited)
+            return i + 1, tuple(state), rows, accepted + acceptance, visited
 
         type_of = type(state)
-        begin = (tf.constant(0), tuple(state), rows, tf.zeros((self.walkers,), tf.float64))
-        _, values, rows, accepted = tf.while_loop(lambda i, *_: i < count, one, begin)
+        begin = (tf.constant(0), tuple(state), rows, tf.zeros((self.walkers,), tf.float64), visited)
+        _, values, rows, accepted, visited = tf.while_loop(lambda i, *_: i < count, one, begin)
         state = type_of(**dict(zip(fields, values, strict=True)))
         position = state.position
         if hasattr(self.sampler, "order"):
             position = tf.gather(position, self.sampler.order(state))
-        return position, rows.stack(), accepted
+        return position, rows.stack(), accepted, tuple(places.stack() for places in visited)
 
     def _loss(self, state, rung: Rung):
         """The loss where the walkers are; after a swap round that is what the state holds."""

@@ -51,20 +51,22 @@ def log_increments(step: float, energies) -> np.ndarray:
     return logsumexp(-step * energies, axis=-1) - np.log(energies.shape[-1])
 
 
-def systematic(log_weights, uniform: float) -> np.ndarray:
-    """Indices of the members that go on, as many as there were, by systematic resampling.
+def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
+    """Indices of the members that go on, by systematic resampling.
 
     Args:
         log_weights: `(members,)`.
         uniform: One uniform number.
+        count: How many go on. Default: as many as there are.
 
     Returns:
-        `(members,)`, int64, rising.
+        `(count,)`, int64, rising.
     """
     log_weights = np.asarray(log_weights, np.float64)
-    count = len(log_weights)
+    members = len(log_weights)
+    count = members if count is None else count
     summed = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
-    return np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right").clip(0, count - 1)
+    return np.searchsorted(summed / summed[-1], (np.arange(count) + uniform) / count, side="right").clip(0, members - 1)
 
 
 def combined(log_z) -> tuple[float, float]:

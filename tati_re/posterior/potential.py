@@ -361,15 +361,19 @@ class ModelPotential:
         def evaluated(position, x, y, weight):
             def accuracy(weights, extra, inputs, labels):
                 outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
-                return tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64) * weight)
+                return tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64) * counts)
 
+            counts = tf.cast(weight > 0, tf.float64)
             return map_walkers(self.walker_evaluation, accuracy, self.flat.split(position), auxiliary, x, y, shared)
 
         size, capacity = None if batch is None else batch.size, y.shape[0] if shared else y.shape[1]
         inputs = position, x, y, self._example_weights(size, capacity)
         if self.walker_evaluation != "vectorized" or not self.under_xla:
-            return evaluated(*inputs)
-        return once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
+            right = evaluated(*inputs)
+        else:
+            right = once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
+        # A sum of n times 1/n can be a little above 1; the number that is right is whole, and its quotient exact at 1.
+        return right / tf.cast(capacity if size is None or not self._may_be_short else size, tf.float64)
 
     def _accuracy_of_all(self, position, auxiliary: tuple):
         """Accuracy on all examples, piece by piece."""

@@ -33,6 +33,8 @@ from tati_re.samplers.wrapping import FORWARDED, extend, inner_of, step_in_coord
 SCHEMES = ("halves", "simultaneous")
 _POWER_STEPS = 2
 _PROBE = {"float32": 1e-2, "float64": 1e-5}
+_MOST_TERMS = 8
+"""Lenders up to which a product is summed term by term, which XLA joins with what is done before and after it."""
 _LENT = ("deviations", "factor", "stiffest", "blending")
 
 
@@ -71,7 +73,10 @@ class LowRank:
                 along = along @ factor[e]
             else:
                 along = reshape(reshape(along, (each, 1, -1)) @ factor[e], along.shape)
-            moved.append(own + along @ lenders)
+            if lenders.shape[0] > _MOST_TERMS:
+                moved.append(own + along @ lenders)
+            else:
+                moved.append(own + sum(along[:, k : k + 1] * lenders[k : k + 1] for k in range(lenders.shape[0])))
         return reshape(stack(moved), vectors.shape)
 
 
