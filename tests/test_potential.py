@@ -133,7 +133,7 @@ def test_accuracy_of_one_output_is_by_threshold():
 
 @pytest.mark.parametrize("batch_size", [None, 20])
 def test_an_accuracy_is_never_above_one(batch_size):
-    """49 times 1/49, one after the other, is not 1; the last of three batches of 20 has 9 examples."""
+    """49 times 1/49 is not 1, at once or one after the other; the last of three batches of 20 has 9 examples."""
     inputs = np.linspace(-1, 1, 49)[:, None]
     options = {"hidden": [], "num_walkers": 2, "execution": "graph", "batch_size": batch_size}
     sim = Simulation(data=(inputs, (inputs[:, 0] > 0).astype(int)), loss="binary_crossentropy", **options)

@@ -372,21 +372,22 @@ class ModelPotential:
             right = evaluated(*inputs)
         else:
             right = once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
-        # A sum of n times 1/n can be a little above 1; the number that is right is whole, and its quotient exact at 1.
-        return right / tf.cast(capacity if size is None or not self._may_be_short else size, tf.float64)
+        # A sum of n times 1/n can be a little above 1. TensorFlow turns x / constant into x times 1/constant, this not.
+        count = capacity if size is None or not self._may_be_short else size
+        return tf.math.divide_no_nan(right, tf.cast(count, tf.float64))
 
     def _accuracy_of_all(self, position, auxiliary: tuple):
         """Accuracy on all examples, piece by piece."""
         weights, count = self.flat.split(position), self.num_examples
         how = "looped" if self._full_evaluation == "vectorized" else self._full_evaluation
 
-        def right(weights, extra, inputs, labels):
+        def correct(weights, extra, inputs, labels):
             outputs, _ = self.flat.call(weights, extra, inputs)
             return tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64))
 
         def of(indices):
             x, y = self.prepared(taken(self._x, indices)), tf.gather(self._y, indices)
-            return map_walkers(how, right, weights, auxiliary, x, y, True)
+            return map_walkers(how, correct, weights, auxiliary, x, y, True)
 
         whole = count - count % self._piece
         begin = (tf.constant(0), tf.zeros(position.shape[:1], tf.float64))
@@ -395,7 +396,8 @@ class ModelPotential:
             lambda start, total: (start + self._piece, total + of(start + tf.range(self._piece))),
             begin,
         )
-        return (total if whole == count else total + of(whole + tf.range(count - whole))) / count
+        right = total if whole == count else total + of(whole + tf.range(count - whole))
+        return tf.math.divide_no_nan(right, tf.constant(count, tf.float64))
 
     @cached_property
     def _test(self) -> tuple:
