@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tati_re.analysis import averages
 from tati_re.cli import report
 from tati_re.errors import InputError
 from tati_re.report import write_report
@@ -181,6 +182,41 @@ def test_figures_of_other_folders(folder, tmp_path, capsys):
     assert len(page.images) == 3 and "calibration (calibration.png)" in " ".join(page.text)
     assert report.main([*arguments, str(tmp_path)]) == 2
     assert "there is no figure there" in capsys.readouterr().err
+
+
+def test_another_burnin_and_thinning(tmp_path, capsys):
+    """A walk that comes to rest after 2,000 of 4,000 steps: averages, warnings and words are those of the rows kept."""
+    values = chains(8)
+    values["potential"][:, :200] += np.linspace(400, 0, 200)
+    run = made_run(tmp_path / "late", values, burnin=100, shapes=SHAPES, extra=EXTRA)
+    path = tmp_path / "page.html"
+    whole = checked(write_report(run, path))
+    assert any("R-hat" in warning or "effective sample size" in warning for warning in whole.warnings)
+    flags = [str(run.folder), "--output", str(path), "--quiet", "--burnin", "2000"]
+    assert report.main(flags) == 0
+    rest = checked(path)
+    assert rest.warnings == []
+    assert "4 walkers for 4,000 steps, the first 2,000 left out as burn-in; seed 7." in " ".join(rest.text)
+    assert report.main([*flags, "--thin", "2"]) == 0
+    thinned = checked(path)
+    text = " ".join(thinned.text)
+    assert "4,000, the first 2,000 left out as burn-in, one row in 2 taken" in text
+    for page, thin in ((rest, 1), (thinned, 2)):
+        table = averages(run, ["potential"], burnin=2000, thin=thin).iloc[0]
+        assert f"{table['mean']:.4g}" in page.text and f"{table['error']:.4g}" in page.text
+    # The whole page of each run follows, and so does the table that compares them; a fit stays as it is.
+    fit = made_run(tmp_path / "fit", {"loss": np.random.default_rng(1).random((1, 30))}, extra={"kind": "fit"})
+    both = checked(write_report([run, fit], path, burnin=2000, thin=2))
+    assert both.text.count(f"{table['mean']:.4g}") == 2 and both.warnings == []
+    for wrong, sentence in (
+        (["--burnin", "4000"], "No rows are left after the burn-in of 4,000 steps. Received: last step 4,000."),
+        (["--burnin", "-1"], "--burnin is out of range. Received: -1. Expected: 0 or more."),
+        (["--thin", "0"], "--thin is out of range. Received: 0. Expected: 1 or more."),
+        (["--thin", "two"], "--thin has the wrong type. Received: two. Expected: an integer."),
+    ):
+        assert report.main([*flags[:3], *wrong]) == 2
+        captured = capsys.readouterr()
+        assert captured.err.count("\n") == 1 and sentence in captured.err
 
 
 def test_runs_that_have_little_to_say(tmp_path):

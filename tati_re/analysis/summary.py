@@ -11,6 +11,7 @@ import numpy as np
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.ladder import ladder_lines, noise_of
+from tati_re.analysis.rows import burnin_of, check_thin, keep
 from tati_re.analysis.streamed import streamed_lines
 from tati_re.analysis.temperature import Temperature, temperatures
 
@@ -41,17 +42,25 @@ def summarize(run: Run) -> str:
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
 
 
-def summary_lines(run: Run) -> tuple[list[str], list[tuple[str, str]]]:
-    """The warnings of a run, and pairs of label and value, of which `summarize` makes a page."""
+def summary_lines(run: Run, burnin: int | None = None, thin: int = 1) -> tuple[list[str], list[tuple[str, str]]]:
+    """The warnings of a run, and pairs of label and value, of which `summarize` makes a page.
+
+    Args:
+        run: As there.
+        burnin: Steps to leave out; a fit has none. Default: None, the run's own burn-in.
+        thin: Every how many rows are kept. Default: 1.
+    """
+    check_thin(thin)
     manifest, rows = run.manifest, run.run_info
-    lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows)]
+    burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
+    lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows, burnin, thin)]
     if rows.empty:
         notes = ["The run has no rows yet."]
     elif is_optimization(manifest, rows):
         notes = []
         lines += _fit_lines(rows)
     else:
-        notes, found = _sampling_lines(manifest, at_target(rows))
+        notes, found = _sampling_lines(manifest, at_target(rows), burnin, thin)
         lines += found
         if (run.folder / "ladder.csv").exists():
             more, found = ladder_lines(manifest, run.ladder, noise_of(run))
@@ -179,9 +188,8 @@ def _system_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> list[tuple[str, str]]:
+def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thin: int) -> list[tuple[str, str]]:
     planned = manifest.get("options", {}).get("num_steps")
-    burnin = _num_burnin_steps(manifest)
     last = 0 if rows.empty else int(rows["step"].max())
     # The last row is that of the last recorded step, up to record_every - 1 before the last one taken.
     record_every = int(manifest.get("options", {}).get("record_every", 1))
@@ -189,6 +197,8 @@ def _length_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> list[tuple[st
     text = f"{planned if finished and planned is not None else last:,}" + ("" if finished else f" of {planned:,}")
     if burnin:
         text += f", the first {burnin:,} left out as burn-in"
+    if thin > 1:
+        text += f", one row in {thin:,} taken"
     rows = at_target(rows)
     walkers = 0 if rows.empty else rows["walker"].nunique()
     return [("steps", text), ("walkers", f"{walkers}, {int((rows['walker'] == 0).sum()):,} rows each")]
@@ -205,11 +215,13 @@ def _range(values: pd.Series) -> str:
     return f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g} over the walkers"
 
 
-def _sampling_lines(manifest: dict[str, Any], rows: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
+def _sampling_lines(
+    manifest: dict[str, Any], rows: pd.DataFrame, burnin: int, thin: int
+) -> tuple[list[str], list[tuple[str, str]]]:
     notes: list[str] = []
     lines: list[tuple[str, str]] = []
-    burnin = _num_burnin_steps(manifest)
     kept = rows[rows["step"] > burnin]
+    kept = kept if kept.empty else keep(kept, burnin, thin)
     if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
         return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: nothing can be said yet."], lines
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
@@ -250,10 +262,6 @@ def _temperatures(manifest: dict[str, Any], kept: pd.DataFrame) -> list[Temperat
 
 def _num_parameters(manifest: dict[str, Any]) -> int:
     return int(manifest.get("parameters", {}).get("num", 0))
-
-
-def _num_burnin_steps(manifest: dict[str, Any]) -> int:
-    return 0 if manifest.get("kind") == "fit" else int(manifest.get("options", {}).get("num_burnin_steps") or 0)
 
 
 def _nothing_confines(manifest: dict[str, Any]) -> bool:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from tati_re.cli.arguments import Parser, entry_point
+from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.errors import InputError
+from tati_re.option_flags import flag
+
+NUMBERS = {
+    "burnin": (0, "steps to leave out; default: the run's own burn-in"),
+    "thin": (1, "every how many rows are kept; default 1"),
+}
 
 
 def _parser() -> Parser:
@@ -19,6 +25,8 @@ def _parser() -> Parser:
     parser.add_argument("--output", metavar="FILE", help="the page, .html; default report.html in the run folder")
     text = "further folders whose figures are shown, such as that of a landscape"
     parser.add_argument("--figures", nargs="+", metavar="DIR", help=text)
+    for name, (_, text) in NUMBERS.items():
+        parser.add_argument(flag(name), dest=name, metavar="N", help=text)
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return parser
 
@@ -27,9 +35,12 @@ def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
     if not typed.get("runs"):
         raise InputError("tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
+    chosen = {
+        name: number_typed(name, typed[name], least=least) for name, (least, _) in NUMBERS.items() if name in typed
+    }
     from tati_re.report import write_report
 
-    path = write_report(typed["runs"], typed.get("output"), typed.get("figures", ()))
+    path = write_report(typed["runs"], typed.get("output"), typed.get("figures", ()), **chosen)
     if not typed.get("quiet"):
         print(f"written: {path}")
 

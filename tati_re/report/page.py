@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
-from tati_re.analysis.rows import as_run, burnin_of, keep, spacing
+from tati_re.analysis.rows import as_run, burnin_of, check_thin, keep, spacing
 from tati_re.analysis.summary import at_target, is_optimization, summary_lines
 from tati_re.analysis.temperature import BAND_WIDTH
 from tati_re.engine.storage import storing, write_whole
@@ -41,6 +41,8 @@ def write_report(
     runs: Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]],
     path: str | os.PathLike[str] | None = None,
     figures: Sequence[str | os.PathLike[str]] = (),
+    burnin: int | None = None,
+    thin: int = 1,
 ) -> Path:
     """Writes a page about one or several runs, with figures inside, that needs no network to be read.
 
@@ -53,12 +55,16 @@ def write_report(
         runs: One run or several, or their folders.
         path: The file, ending in `.html`. Default: None, `report.html` in the folder of the only run.
         figures: Further folders whose figures are shown at the end, such as that of a landscape. Default: none.
+        burnin: Steps to leave out of averages, temperatures and warnings; a fit, the ladder and the bias are shown
+            whole. Default: None, the run's own burn-in.
+        thin: Every how many rows of a walker are kept for them. Default: 1.
 
     Returns:
         The file.
 
     Raises:
-        InputError: No run there, several without a path, a path that cannot be written, or a folder without figures.
+        InputError: No run there, several without a path, a path that cannot be written, a folder without figures, or
+            no rows left.
     """
     listed = [runs] if isinstance(runs, (str, os.PathLike)) or hasattr(runs, "folder") else list(runs)
     opened = [as_run(run) for run in listed]
@@ -72,21 +78,24 @@ def write_report(
     if path.suffix.lower() != ".html":
         raise InputError("The path of a report must end in .html.", received=path)
     with storing(path):
-        write_whole(path, page_of(opened, figures).encode())
+        write_whole(path, page_of(opened, figures, burnin, thin).encode())
     return path
 
 
-def page_of(runs: Iterable[Run], figures: Sequence[str | os.PathLike[str]] = ()) -> str:
+def page_of(
+    runs: Iterable[Run], figures: Sequence[str | os.PathLike[str]] = (), burnin: int | None = None, thin: int = 1
+) -> str:
     """The page of `write_report`."""
     runs = list(runs)
+    parts = [Part.of(run, burnin, thin) for run in runs]
     names = [_name(run, runs) for run in runs]
     title = f"Report: {names[0]}" if len(runs) == 1 else f"Report of {len(runs)} runs"
     body = [f"<h1>{html.escape(title)}</h1>"]
     if len(runs) > 1:
         links = "".join(f'<a href="#run-{number}">{html.escape(name)}</a>' for number, name in enumerate(names))
-        body += [f"<nav>{links}</nav>", _comparison(runs, names)]
-    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
-        body.append(_about(run, name, number, len(runs) > 1))
+        body += [f"<nav>{links}</nav>", _comparison(runs, names, parts)]
+    for number, (run, name, part) in enumerate(zip(runs, names, parts, strict=True)):
+        body.append(_about(run, name, number, len(runs) > 1, part))
     for number, folder in enumerate(map(Path, figures)):
         paths = sorted(folder.glob("*.png"))
         if not paths:
@@ -102,24 +111,22 @@ def _name(run: Run, runs: list[Run]) -> str:
     return short if len(same) == 1 else str(run.folder)
 
 
-def _about(run: Run, name: str, number: int, several: bool) -> str:
-    notes, lines = summary_lines(run)
-    rows = run.run_info
-    sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
-    kept = _kept(run, rows) if sampled else None
+def _about(run: Run, name: str, number: int, several: bool, part: Part) -> str:
+    notes, lines = summary_lines(run, part.burnin, part.thin)
+    rows, kept = run.run_info, part.rows
     sections = [html.Section("What was sampled", "what")]
     sections[0].parts += [
-        html.bullets(what_was_sampled(run.manifest)),
+        html.bullets(what_was_sampled(run.manifest, part.burnin)),
         html.pairs(line for line in lines if line[0] not in _SAID),
     ]
     if len(rows):
-        sections.append(_traces(run, rows, kept))
+        sections.append(_traces(run, rows, part))
     if kept is not None:
         section, more = _averages(kept)
         notes += more
         sections.append(section)
         if any(column.startswith("kinetic_energy(") for column in rows.columns):
-            section, more = _groups(run)
+            section, more = _groups(run, part)
             notes += more
             sections.append(section)
     if (run.folder / "ladder.csv").exists():
@@ -139,21 +146,47 @@ def _about(run: Run, name: str, number: int, several: bool) -> str:
     return "\n".join([head, told, f"<nav>{links}</nav>", *(section.html() for section in sections)])
 
 
-def _kept(run: Run, rows: pd.DataFrame) -> pd.DataFrame | None:
-    """Rows at the target after the burn-in, where there are enough of each walker to say anything."""
-    target = rows[rows["rung"] == 0] if "rung" in rows else rows
-    if not (target["step"] > burnin_of(run, None)).any():
-        return None
-    kept = keep(target, burnin_of(run, None))
-    return kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None
+class Part(NamedTuple):
+    """The part of a run that its averages rest on.
+
+    Attributes:
+        burnin: Steps that are left out; 0 for a fit.
+        thin: Every how many rows of a walker are kept.
+        rows: Those at the target, or None for a fit, and where there are too few of a walker to say anything.
+    """
+
+    burnin: int
+    thin: int
+    rows: pd.DataFrame | None
+
+    @classmethod
+    def of(cls, run: Run, burnin: int | None = None, thin: int = 1) -> Part:
+        """The part of a run after so many steps, the run's own burn-in for None.
+
+        Raises:
+            InputError: No rows are left after the steps that were asked for, or numbers out of range.
+        """
+        check_thin(thin)
+        rows = run.run_info
+        if run.manifest.get("kind") == "fit" or (len(rows) and is_optimization(run.manifest, rows)):
+            return cls(0, thin, None)
+        target, steps = rows[rows["rung"] == 0] if "rung" in rows else rows, burnin_of(run, burnin)
+        if burnin is None and not (target["step"] > steps).any():
+            return cls(steps, thin, None)
+        kept = keep(target, steps, thin)
+        return cls(steps, thin, kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None)
 
 
-def _traces(run: Run, rows: pd.DataFrame, kept: pd.DataFrame | None) -> html.Section:
+def _traces(run: Run, rows: pd.DataFrame, part: Part) -> html.Section:
+    import pandas as pd
+
     from tati_re.plotting import plot_traces
 
-    rows = at_target(rows)
+    rows, kept = at_target(rows), part.rows
+    if part.thin > 1 and (rows["step"] > part.burnin).any():
+        rows = pd.concat([rows[rows["step"] <= part.burnin], keep(rows, part.burnin, part.thin)], ignore_index=True)
     number = int(run.manifest.get("parameters", {}).get("num", 0))
-    drawn = plot_traces(rows, max(1, number), burnin_of(run, None))
+    drawn = plot_traces(rows, max(1, number), part.burnin)
     narrow(drawn)
     said = "Potential of each walker; grey: burn-in, left out of averages."
     if len(drawn.axes) > 1:
@@ -202,11 +235,11 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
     return html.Section("Averages", "averages", [html.html_table(table, columns)]), notes
 
 
-def _groups(run: Run) -> tuple[html.Section, list[str]]:
+def _groups(run: Run, part: Part) -> tuple[html.Section, list[str]]:
     from tati_re.plotting.group_temperatures import plot_group_temperatures
 
     try:
-        table = group_temperatures(run)
+        table = group_temperatures(run, burnin=part.burnin, thin=part.thin)
     except InputError as error:  # rows of several temperatures have no band
         return html.Section("Temperatures of the tensors", "groups", [html.paragraph(str(error))]), []
     said = "Temperature of each tensor, in the band where it should lie."
@@ -256,17 +289,16 @@ def _found(path: Path, place: str) -> str:
     return html.image(content, f"{path.stem.replace('_', ' ')} ({place})", width > 1.3 * max(1, height))
 
 
-def _comparison(runs: list[Run], names: list[str]) -> str:
+def _comparison(runs: list[Run], names: list[str], parts: list[Part]) -> str:
     import pandas as pd
 
     lines = []
-    for run, name in zip(runs, names, strict=True):
-        rows = run.run_info
+    for run, name, part in zip(runs, names, parts, strict=True):
+        rows, kept = run.run_info, part.rows
         sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
-        kept = _kept(run, rows) if sampled else None
         line = {"run": name, "sampler": run.manifest.get("options", {}).get("sampler", "") if sampled else "fit"}
         line["last step"] = int(rows["step"].max()) if len(rows) else 0
-        line["warnings"] = len(summary_lines(run)[0])
+        line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
         if kept is not None:
             found = averages_of_rows(kept, ["potential"]).iloc[0]
             line |= {f"U {key}": found[key] for key in ("mean", "error", "ess_bulk", "r_hat")}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 
-def what_was_sampled(manifest: dict[str, Any]) -> list[str]:
+def what_was_sampled(manifest: dict[str, Any], burnin: int | None = None) -> list[str]:
     """Sentences on the system, the method and the length of a run, from its manifest.
 
     Args:
         manifest: As `manifest.toml` holds it; what is missing there is not spoken of.
+        burnin: Steps that are left out. Default: None, the run's own burn-in.
     """
     options, parameters = manifest.get("options", {}), manifest.get("parameters", {})
     data = manifest.get("dataset", {})
@@ -32,7 +33,7 @@ def what_was_sampled(manifest: dict[str, Any]) -> list[str]:
     sentences.append(_method(manifest, options))
     walkers = options.get("num_walkers", 1)
     steps = f"{options['num_steps']:,} steps" if "num_steps" in options else "steps"
-    burnin = options.get("num_burnin_steps")
+    burnin = options.get("num_burnin_steps") if burnin is None else burnin
     sentences.append(
         f"{walkers} walker{'s' if walkers != 1 else ''} for {steps}"
         + (f", the first {burnin:,} left out as burn-in" if burnin else "")
