@@ -5,16 +5,20 @@ fan-in + 1: one with linear outputs and f = 50, one with logistic outputs, which
 the sum of the cross-entropies of all training images in nats, so that T = 1 is the Bayesian posterior. Two training
 sets: the 500 images of a list, and 5 of each class drawn with a seed. All other images are for testing.
 
-Every replica starts at the end of a descent of its own from random parameters; the ends of these descents are the
-baseline. A trajectory has 100 velocity Verlet steps, with masses k_i; step sizes are tuned for an acceptance of 0.65 at
-every temperature during the burn-in and then frozen. After each trajectory neighbouring temperatures try to swap. The
-paper rejects a trajectory that leaves the box, which here would make every step tiny; ours is reflected at the walls.
+Two ladders run side by side, from two sides, so that it can be seen whether they arrive at the same law. One starts at
+the ends of descents from small weights, U(-1/sqrt(k), 1/sqrt(k)), which are the baseline; there the box is empty. The
+other starts at the ends of descents from hidden layers drawn from the prior; there the box is full.
 
-    python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 180] [--output DIR]
+A trajectory has 200 velocity Verlet steps, with masses k_i, in which the box is a cube of half width f; step sizes are
+tuned for an acceptance of 0.65 at every temperature during the burn-in and then frozen. After each trajectory
+neighbouring temperatures try to swap. The paper rejects a trajectory that leaves the box, which here would make every
+step tiny; ours is reflected at the walls. Parameters are in single precision, energies are summed in double.
+
+    python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 45] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
 nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a temperature,
-with standard errors from the autocorrelation of the rung) and figure.png, in about 20 minutes on 2 cores.
+and start, with standard errors from the autocorrelation of the rung) and figure.png, in about 20 minutes on 2 cores.
 
 Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154). Their curves are
 not in print as numbers; what is compared are their shapes.
@@ -48,16 +52,22 @@ PUBLISHED = {
     ("50", "logistic"): "no minimum: lowest at the lowest T",
 }
 SMALLEST_NUM_TRAJECTORIES = 30
+STARTS = ("small weights", "prior")
+WIDE = 0.9
+"""Part of the box that hidden layers of the second start fill: a descent must not leave the box."""
+AGREE = 3.0
+"""Standard errors by which two means of one law may differ."""
 
 
 class Net(NamedTuple):
-    """One of the two networks: activation of its outputs, f of its prior, and where its step sizes start."""
+    """One of the two networks: activation of its outputs, f of its prior, and where its step sizes start at T = 1."""
 
     output_activation: str
     prior_bound: float
+    step_size: float
 
 
-NETS = {"linear": Net("linear", 50.0), "logistic": Net("sigmoid", 1000.0)}
+NETS = {"linear": Net("linear", 50.0, 0.05), "logistic": Net("sigmoid", 1000.0, 0.03)}
 
 
 class Sizes(NamedTuple):
@@ -73,16 +83,16 @@ class Sizes(NamedTuple):
         num_descent_steps: Of each descent.
     """
 
-    num_trajectories: int = 180
-    num_leapfrog_steps: int = 100
+    num_trajectories: int = 45
+    num_leapfrog_steps: int = 200
     num_replicas: int = 16
     min_temperature: float = 0.01
-    max_temperature: float = 5.0
+    max_temperature: float = 20.0
     num_test: int = 2_000
-    num_descent_steps: int = 1_000
+    num_descent_steps: int = 500
 
 
-QUICK = Sizes(60, 5, 4, 0.1, 1.0, 100, 50)
+QUICK = Sizes(60, 5, 4, 0.1, 1.0, 100, 100)
 
 
 class Digits(NamedTuple):
@@ -99,6 +109,7 @@ class Point(NamedTuple):
 
     images: int
     outputs: str
+    start: str
     temperature: float
     train_loss: float
     train_loss_error: float
@@ -109,7 +120,9 @@ class Point(NamedTuple):
     step_size: float
     acceptance: float
     swap_rate: float
+    effective_draws_train: float
     effective_draws: float
+    width: float
 
 
 class Curve(NamedTuple):
@@ -118,16 +131,18 @@ class Curve(NamedTuple):
     Attributes:
         set_name: "500" or "50".
         net: A key of NETS.
-        points: From the lowest temperature upwards.
+        points: From the lowest temperature upwards, one list a start.
         round_trips: Of all replicas, from the lowest temperature to the highest and back.
+        rungs: How many rungs these energies ask for so that neighbours exchange with probability 0.3.
         baseline: Mean test loss of the descents, its standard error, mean training loss, mean test accuracy.
         seconds: What sampling took.
     """
 
     set_name: str
     net: str
-    points: list[Point]
+    points: list[list[Point]]
     round_trips: int
+    rungs: int
     baseline: tuple[float, float, float, float]
     seconds: float
 
@@ -200,21 +215,25 @@ def simulation(digits: Digits, net: Net, num_walkers: int, seed: int) -> tati_re
         prior="box",
         prior_bound=net.prior_bound,
         prior_scaling="fan_in",
-        dtype="float64",
+        dtype="float32",
         num_walkers=num_walkers,
-        # The products of 500 images are faster in a graph, and what is left of 50 under XLA.
-        execution="graph" if len(digits.train) > 200 else "xla",
+        execution="graph",
         seed=seed,
         verbose=0,
     )
 
 
 def test_observables(digits: Digits, net: Net) -> dict:
-    """Columns `test_loss` and `test_accuracy` of run.csv: functions of the parameters of all replicas."""
+    """Columns `test_loss`, `test_accuracy` and `width` of run.csv: functions of the parameters of all replicas.
+
+    The width is the root mean square of the parameters over that of the prior, 1 where the box is filled evenly.
+    """
     import tensorflow as tf
 
+    half_width = net.prior_bound / np.sqrt(fan_in_plus_one())
+
     def outputs(position):
-        values, start = tf.constant(digits.test)[None], 0
+        values, start = tf.constant(digits.test, position.dtype)[None], 0
         for layer, (a, b) in enumerate(pairwise(SIZES)):
             weights = tf.reshape(position[:, start : start + a * b], (-1, a, b))
             values = tf.matmul(values, weights) + position[:, None, start + a * b : start + (a + 1) * b]
@@ -224,24 +243,32 @@ def test_observables(digits: Digits, net: Net) -> dict:
         return values
 
     def loss(position):
-        logits = outputs(position)
+        logits = tf.cast(outputs(tf.convert_to_tensor(position)), tf.float64)
         right = tf.gather(logits, tf.tile(tf.constant(digits.test_labels)[None], (logits.shape[0], 1)), batch_dims=2)
         return tf.reduce_mean(tf.reduce_logsumexp(logits, axis=-1) - right, axis=-1)
 
     def accuracy(position):
-        found = tf.equal(tf.argmax(outputs(position), axis=-1), tf.constant(digits.test_labels)[None])
-        return tf.reduce_mean(tf.cast(found, tf.float64), axis=-1)
+        found = tf.argmax(outputs(tf.convert_to_tensor(position)), axis=-1)
+        return tf.reduce_mean(tf.cast(tf.equal(found, tf.constant(digits.test_labels)[None]), tf.float64), axis=-1)
 
-    return {"test_loss": loss, "test_accuracy": accuracy}
+    def width(position):
+        scaled = tf.cast(position, tf.float64) / tf.constant(half_width)
+        return tf.sqrt(3.0 * tf.reduce_mean(scaled**2, axis=-1))
+
+    return {"test_loss": loss, "test_accuracy": accuracy, "width": width}
 
 
 def descents(digits: Digits, net: Net, sizes: Sizes, seed: int) -> tuple[np.ndarray, tuple[float, float, float, float]]:
-    """Where descents from U(-1/sqrt(k), 1/sqrt(k)) end, one for each replica, and what they reach on average."""
+    """Where descents from both starts end, `(replicas, 2, parameters)`, and what those from small weights reach."""
     import tensorflow as tf
 
-    sim = simulation(digits, net, sizes.num_replicas, seed)
-    bound = 1 / np.sqrt(fan_in_plus_one())
-    sim.parameters = np.random.default_rng(seed).uniform(-bound, bound, (sizes.num_replicas, len(bound)))
+    k = fan_in_plus_one()
+    random = np.random.default_rng(seed)
+    small, wide = (random.uniform(-1, 1, (sizes.num_replicas, len(k))) for _ in STARTS)
+    hidden = np.arange(len(k)) < len(k) - (SIZES[-2] + 1) * SIZES[-1]
+    wide[:, hidden] *= WIDE * net.prior_bound
+    sim = simulation(digits, net, 2 * sizes.num_replicas, seed)
+    sim.parameters = np.concatenate([small, wide]) / np.sqrt(k)
     sim.fit(
         optimizer="fire",
         learning_rate=0.1,
@@ -249,32 +276,35 @@ def descents(digits: Digits, net: Net, sizes: Sizes, seed: int) -> tuple[np.ndar
         record_every=sizes.num_descent_steps,
         trajectory_every=0,
     )
-    ends = sim.parameters.copy()
-    found = {name: function(tf.constant(ends)).numpy() for name, function in test_observables(digits, net).items()}
+    bound = net.prior_bound / np.sqrt(k)
+    ends = np.clip(sim.parameters, -bound, bound).reshape(2, sizes.num_replicas, -1)
+    found = {name: function(tf.constant(ends[0])).numpy() for name, function in test_observables(digits, net).items()}
     losses = found["test_loss"]
     error = losses.std(ddof=1) / math.sqrt(len(losses))
-    return ends, (losses.mean(), error, float(np.mean(sim.loss())), found["test_accuracy"].mean())
+    train = np.asarray(sim.loss())[: sizes.num_replicas]
+    return ends.transpose(1, 0, 2), (losses.mean(), error, float(train.mean()), found["test_accuracy"].mean())
 
 
 def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: int, output: Path) -> Curve:
     """One curve: descents, then replica exchange from where they end."""
     net = NETS[net_name]
     ends, baseline = descents(digits, net, sizes, seed)
-    sim = simulation(digits, net, 1, seed)
+    sim = simulation(digits, net, 2, seed)
     num_burnin_steps = sizes.num_trajectories // 3
+    temperatures = np.geomspace(sizes.min_temperature, sizes.max_temperature, sizes.num_replicas)
     run = sim.sample(
         sampler="HMC",
         num_leapfrog_steps=sizes.num_leapfrog_steps,
         leapfrog_jitter=0.0,
         walls="reflect",
         mass="fan_in",
-        step_size=0.1,
+        # The law of U/T: a step of momenta of variance 1 is as long at every temperature below 1.
+        step_sizes=list(net.step_size / np.sqrt(np.minimum(temperatures, 1.0))),
         target_acceptance=0.65,
-        num_replicas=sizes.num_replicas,
-        temperature=sizes.min_temperature,
-        max_temperature=sizes.max_temperature,
+        step_size_tuning="baldock",
+        temperatures=list(temperatures),
         exchange_every=1,
-        starts=ends[:, None],
+        starts=ends,
         num_steps=sizes.num_trajectories,
         num_burnin_steps=num_burnin_steps,
         record_every=1,
@@ -285,72 +315,102 @@ def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: in
     )
     seconds = float(run.timing["seconds"].iloc[-1])
     points = points_of(run, len(digits.train), net_name, num_burnin_steps)
-    return Curve(set_name, net_name, points, int(run.ladder["round_trips"].iloc[-1]), baseline, seconds)
+    rungs = rungs_wanted(run, len(digits.train), num_burnin_steps)
+    return Curve(set_name, net_name, points, int(run.ladder["round_trips"].iloc[-1]), rungs, baseline, seconds)
 
 
-def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[Point]:
-    """Means and errors of every rung after the burn-in."""
+def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[list[Point]]:
+    """Means and errors of every rung after the burn-in, one list a start."""
     from tati_re.analysis import effective_sample_size, monte_carlo_error
 
     rows = run.run_info[run.run_info["step"] > num_burnin_steps]
-    points = []
+    points: list[list[Point]] = [[] for _ in STARTS]
     for place, rung in run.ladder.iterrows():
-        here = rows[rows["rung"] == place].sort_values("step")
-        test = here["test_loss"].to_numpy()
-        points.append(
-            Point(
-                images,
-                outputs,
-                float(rung["temperature"]),
-                here["loss"].mean(),
-                monte_carlo_error(here["loss"].to_numpy()),
-                test.mean(),
-                monte_carlo_error(test),
-                here["accuracy"].mean(),
-                here["test_accuracy"].mean(),
-                here["step_size"].iloc[-1],
-                here["acceptance"].mean(),
-                rung["acceptance"],
-                effective_sample_size(test, "mean"),
+        for number, start in enumerate(STARTS):
+            here = rows[(rows["rung"] == place) & (rows["walker"] % len(STARTS) == number)].sort_values("step")
+            train, test = here["loss"].to_numpy(), here["test_loss"].to_numpy()
+            points[number].append(
+                Point(
+                    images,
+                    outputs,
+                    start,
+                    float(rung["temperature"]),
+                    train.mean(),
+                    monte_carlo_error(train),
+                    test.mean(),
+                    monte_carlo_error(test),
+                    here["accuracy"].mean(),
+                    here["test_accuracy"].mean(),
+                    here["step_size"].iloc[-1],
+                    here["acceptance"].mean(),
+                    rung["acceptance"],
+                    effective_sample_size(train, "mean"),
+                    effective_sample_size(test, "mean"),
+                    here["width"].mean(),
+                )
             )
-        )
     return points
+
+
+def rungs_wanted(run, images: int, num_burnin_steps: int) -> int:
+    """Rungs between the same ends whose neighbours would exchange with probability 0.3, from the spread of U."""
+    from tati_re.exchange.advice import spaced_evenly
+
+    rows = run.run_info[run.run_info["step"] > num_burnin_steps]
+    groups = rows.groupby(["rung", rows["walker"] % len(STARTS)])["loss"]
+    spread = images * np.sqrt(groups.var(ddof=1).groupby(level=0).mean().to_numpy())
+    return len(spaced_evenly(1 / run.ladder["temperature"].to_numpy(), spread, 0.3))
+
+
+def agreement(curve: Curve, quantity: str) -> list[float]:
+    """Difference of the two starts at each temperature in standard errors of the difference."""
+    return [
+        (getattr(a, quantity) - getattr(b, quantity))
+        / math.hypot(getattr(a, quantity + "_error"), getattr(b, quantity + "_error"))
+        for a, b in zip(*curve.points, strict=True)
+    ]
 
 
 def report(curve: Curve) -> None:
     """Prints a curve."""
     loss, error, train, accuracy = curve.baseline
     print(
-        f"\n{curve.points[0].images} images, {curve.net} outputs: sampled in {curve.seconds:.0f} s, "
-        f"{curve.round_trips} round trips\n"
-        f"descents: training loss {train:.4f}, test loss {loss:.4f} ± {error:.4f}, accuracy {accuracy:.3f}\n"
-        "T         training loss       test loss           accuracy  step size  acceptance  swaps up  effective draws"
+        f"\n{curve.points[0][0].images} images, {curve.net} outputs: sampled in {curve.seconds:.0f} s, "
+        f"{curve.round_trips} round trips; for swap rates of 0.3 these energies ask for {curve.rungs} rungs\n"
+        f"descents: training loss {train:.4f}, test loss {loss:.4f} ± {error:.4f}, accuracy {accuracy:.3f}"
     )
-    for point in curve.points:
-        swaps = "-" if math.isnan(point.swap_rate) else f"{point.swap_rate:.3f}"
-        cells = (
-            f"{point.train_loss:.4f} ± {point.train_loss_error:.4f}",
-            f"{point.test_loss:.4f} ± {point.test_loss_error:.4f}",
-        )
+    for points in curve.points:
         print(
-            f"{point.temperature:<10.4g}{cells[0]:20}{cells[1]:20}{point.test_accuracy:<10.3f}{point.step_size:<11.4g}"
-            f"{point.acceptance:<12.3f}{swaps:10}{point.effective_draws:.0f}"
+            f"from {points[0].start}\nT         training loss       test loss           accuracy  step size  "
+            "acceptance  swaps up  effective draws (training, test)  width"
         )
-    least = lowest(curve)
-    where = "the lowest temperature" if least is curve.points[0] else f"T = {least.temperature:.3g}"
-    above = "every" if all(point.test_loss > UNINFORMED for point in curve.points) else "not every"
-    print(f"least test loss: {least.test_loss:.4f} ± {least.test_loss_error:.4f} at {where}; above ln 10 at {above} T")
+        for point in points:
+            swaps = "-" if math.isnan(point.swap_rate) else f"{point.swap_rate:.3f}"
+            cells = (
+                f"{point.train_loss:.4f} ± {point.train_loss_error:.4f}",
+                f"{point.test_loss:.4f} ± {point.test_loss_error:.4f}",
+            )
+            print(
+                f"{point.temperature:<10.4g}{cells[0]:20}{cells[1]:20}{point.test_accuracy:<10.3f}"
+                f"{point.step_size:<11.4g}{point.acceptance:<12.3f}{swaps:10}"
+                f"{point.effective_draws_train:<6.0f}{point.effective_draws:<28.0f}{point.width:.3f}"
+            )
+        least = min(points, key=lambda point: point.test_loss)
+        where = "the lowest temperature" if least is points[0] else f"T = {least.temperature:.3g}"
+        above = "every" if all(point.test_loss > UNINFORMED for point in points) else "not every"
+        print(
+            f"least test loss {least.test_loss:.4f} ± {least.test_loss_error:.4f} at {where}; above ln 10 at {above} T"
+        )
+    for quantity, words in (("train_loss", "training"), ("test_loss", "test")):
+        apart = agreement(curve, quantity)
+        same = sum(abs(z) < AGREE for z in apart)
+        print(f"{words} loss of the two starts within {AGREE:g} errors at {same} of {len(apart)} temperatures")
     print(f"published: {PUBLISHED[curve.set_name, curve.net]}", flush=True)
-
-
-def lowest(curve: Curve) -> Point:
-    """Where the test loss is least."""
-    return min(curve.points, key=lambda point: point.test_loss)
 
 
 def write(curves: Sequence[Curve], output: Path) -> None:
     """Writes results.csv."""
-    points = [point for curve in curves for point in curve.points]
+    points = [point for curve in curves for start in curve.points for point in start]
     lines = [",".join("" if v != v else f"{v:.6g}" if isinstance(v, float) else str(v) for v in p) for p in points]
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -371,25 +431,29 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
     for curve in curves:
         axes = panels[sets.index(curve.set_name), list(NETS).index(curve.net)]
         axes.set_visible(True)
-        temperatures = [point.temperature for point in curve.points]
-        for quantity, color, label in (("train", COLORS[0], "training"), ("test", COLORS[1], "test")):
-            values, errors = (
-                [getattr(point, f"{quantity}_loss{end}") for point in curve.points] for end in ("", "_error")
-            )
-            axes.errorbar(temperatures, values, errors, fmt="o-", color=color, markersize=3, linewidth=1, label=label)
-        axes.axhline(curve.baseline[0], color=COLORS[2], linestyle="--", linewidth=1, label="descents, test")
+        for points, line, marker in zip(curve.points, ("-", "--"), ("o", "s"), strict=True):
+            temperatures = [point.temperature for point in points]
+            for quantity, color, words in (("train", COLORS[0], "training"), ("test", COLORS[1], "test")):
+                values, errors = (
+                    [getattr(point, f"{quantity}_loss{end}") for point in points] for end in ("", "_error")
+                )
+                style = {"fmt": marker + line, "markersize": 3, "linewidth": 1, "capsize": 2}
+                filled = color if line == "-" else "white"
+                label = f"{words}, from {points[0].start}"
+                axes.errorbar(temperatures, values, errors, color=color, markerfacecolor=filled, label=label, **style)
+        axes.axhline(curve.baseline[0], color=COLORS[2], linestyle="-", linewidth=1, label="descents, test")
         axes.axhline(UNINFORMED, color=GREY, linestyle=":", linewidth=1, label="ln 10")
         if curve.net == "logistic":
             axes.axhline(LOGISTIC_FLOOR, color=DARK, linestyle="-.", linewidth=1, label="ln(1 + 9/e)")
         axes.set_xscale("log")
-        axes.set_title(f"{curve.points[0].images} images, {curve.net} outputs", fontsize=10, loc="left")
+        axes.set_title(f"{curve.points[0][0].images} images, {curve.net} outputs", fontsize=10, loc="left")
         axes.set_ylabel("mean cross-entropy")
         axes.set_xlabel("temperature")
         plain(axes)
     entries = {}
     for axes in panels.flat:
         entries |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=4, frameon=False, fontsize=8)
     save(figure, path)
 
 

@@ -168,14 +168,17 @@ def test_closed_forms_and_times_of_the_ensemble_example():
 
 @pytest.mark.slow
 def test_replica_exchange_hmc_draws_a_curve(tmp_path, capsys):
-    """On generated images with logistic outputs: no loss is below ln(1 + 9/e), training loss rises with T."""
+    """On generated images with logistic outputs: no loss is below ln(1 + 9/e), training loss rises with T, the box is
+    empty from one start and full from the other."""
     script = example("replica_exchange_hmc")
     assert script.main(["--quick", "--nets", "logistic", "--output", str(tmp_path)]) == 0
     table = np.genfromtxt(tmp_path / "results.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
-    np.testing.assert_allclose(table["temperature"], [0.1, 0.1 * 10 ** (1 / 3), 0.1 * 10 ** (2 / 3), 1.0], rtol=1e-5)
-    assert table["images"].tolist() == [50] * 4
+    np.testing.assert_allclose(table["temperature"], 2 * [0.1, 10 ** (-2 / 3), 10 ** (-1 / 3), 1.0], rtol=1e-5)
+    assert table["images"].tolist() == [50] * 8
+    assert table["start"].tolist() == [script.STARTS[0]] * 4 + [script.STARTS[1]] * 4
+    assert (table["width"][:4] < 0.1).all() and (abs(table["width"][4:] - script.WIDE) < 0.05).all()
     assert (table["train_loss"] > script.LOGISTIC_FLOOR).all() and (table["test_loss"] > script.LOGISTIC_FLOOR).all()
-    assert table["train_loss"][0] < table["train_loss"][-1] - 0.1
+    assert table["train_loss"][4] < table["train_loss"][7] - 0.1
     assert (table["acceptance"] > 0.2).all()
     assert (table["train_loss_error"] > 0).all() and (table["step_size"] > 0).all()
     assert (tmp_path / "figure.png").stat().st_size > 10_000
@@ -195,8 +198,11 @@ def test_replica_exchange_hmc_counts_loss_and_pixels():
         sim = script.simulation(same, net, 3, seed=2)
         sim.parameters = np.random.default_rng(0).uniform(-0.2, 0.2, (3, 13_970))
         functions = script.test_observables(same, net)
-        np.testing.assert_allclose(functions["test_loss"](sim.parameters), sim.loss(), rtol=1e-10)
+        np.testing.assert_allclose(functions["test_loss"](sim.parameters), sim.loss(), rtol=1e-5)
         np.testing.assert_allclose(functions["test_accuracy"](sim.parameters), sim.score(), rtol=1e-10)
+        bound = net.prior_bound / np.sqrt(script.fan_in_plus_one())
+        full = np.random.default_rng(1).uniform(-bound, bound, (3, 13_970))
+        np.testing.assert_allclose(functions["width"](full), 1.0, atol=5.5 * np.sqrt(0.2 / 13_970))
     ramp = np.broadcast_to(np.arange(28.0), (1, 28, 28))
     rows = (0.3081 * script.shrunk(ramp) + 0.1307).reshape(16, 16) * 255
     np.testing.assert_allclose(rows[:, 1:-1], np.broadcast_to(1.75 * np.arange(1.5, 15) - 0.5, (16, 14)), atol=0.05)
