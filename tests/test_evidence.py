@@ -69,8 +69,9 @@ def test_frenkel_ladd():
 
 
 def test_sequential_monte_carlo():
-    found = log_evidence(regression(), "smc", num_populations=16, num_particles=150, **FAST)
-    assert abs(found.log_z - known.LOG_Z[3]) < min(Z * found.error + 0.01, 0.1)
+    found = log_evidence(regression(), "smc", num_populations=16, num_particles=150, num_moves=10, **FAST)
+    print(found)
+    assert abs(found.log_z - known.LOG_Z[3]) < min(Z * found.error, 0.05)
     assert found.curve["next"].iloc[-1] == 1.0 and len(found.repeats) == 16
     assert found.curve["acceptance"].min() > 0.5
 

@@ -57,6 +57,7 @@ class Chains:
         self.gradients = 0.0
         self.calls = 0
         self._steps = None
+        self._draws: list = []
 
     def run(self, position, weight, step_size, num_steps: int) -> Moved:
         """Takes steps.
@@ -74,7 +75,7 @@ class Chains:
         rung = Rung(*(tf.constant(ones * values, tf.float64) for values in (1.0, weight, step_size)))
         position = tf.constant(np.asarray(position), self.potential.dtype)
         with deterministic():
-            if self._steps is None:
+            if not self._draws:
                 self._prepare(position, rung)
             energies, acceptance, done, visited = [], 0.0, 0, []
             while done < num_steps:
@@ -96,14 +97,14 @@ class Chains:
         self.calls += 1
         start = [values[0] for values in draw_numbers(self._first, self.seed, f"{purpose}/init", 0, 1)]
         numbers = draw_numbers(self._draws, self.seed, purpose, 0, self._chunk)
+        given = position, rung, start, numbers, tf.constant(count)
         try:
-            position, energies, accepted, visited = self._steps(position, rung, start, numbers, tf.constant(count))
+            position, energies, accepted, visited = self._compiled(*given)(*given)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             if self.execution != "xla":
                 raise
-            self.execution = "graph"
-            self._compile()
-            position, energies, accepted, visited = self._steps(position, rung, start, numbers, tf.constant(count))
+            self.execution, self._steps = "graph", None
+            position, energies, accepted, visited = self._compiled(*given)(*given)
         return position, energies.numpy()[:count], accepted.numpy(), visited
 
     def _bound(self, rung: Rung, step=0):
@@ -123,13 +124,18 @@ class Chains:
         tf.function(dry, autograph=False).get_concrete_function(position, rung)
         heaviest = max(1, sum(draw.bytes() for draw in self._draws))
         self._chunk = int(min(self.most_steps, max(2, _BYTES // heaviest)))
-        self._compile()
 
-    def _compile(self) -> None:
-        if self.execution == "eager":
+    def _compiled(self, *given):
+        """The steps, compiled at the first call.
+
+        Traced by itself: TensorFlow takes functions that are made anew for one that it traces again and again.
+        """
+        if self._steps is None:
             self._steps = self._moved
-        else:
-            self._steps = tf.function(self._moved, autograph=False, jit_compile=self.execution == "xla")
+            if self.execution != "eager":
+                compiled = tf.function(self._moved, autograph=False, jit_compile=self.execution == "xla")
+                self._steps = compiled.get_concrete_function(*given)
+        return self._steps
 
     def _moved(self, position, rung: Rung, start, numbers, count):
         state = self.sampler.init(position, self._bound(rung), StepNoise(self._first, start))

@@ -22,7 +22,8 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, m
 from tati_re.errors import InputError
 from tati_re.evidence.grids import Grid
 
-_MOST_FOR_MBAR = 40_000
+_MOST_FOR_MBAR = 5_000_000
+"""Numbers in the table of all draws at all points, of which pymbar has some ten copies."""
 
 
 class Estimate(NamedTuple):
@@ -155,8 +156,8 @@ def mbar(path, energies) -> Estimate:
     """log Z by the multistate Bennett acceptance ratio: the estimate of least variance from draws at all points.
 
     The free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the
-    estimating equations is summed over the points at each time, which counts correlations. Of more than 40,000 draws
-    every k-th is taken.
+    estimating equations is summed over the points at each time, which counts correlations. Where draws times points are
+    more than 5,000,000 every k-th draw is taken.
 
     Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 
@@ -170,7 +171,7 @@ def mbar(path, energies) -> Estimate:
     path = np.asarray(path, np.float64)
     energies = checked_energies(path, energies)
     points, walkers, draws = energies.shape
-    stride = max(1, -(-points * walkers * draws // _MOST_FOR_MBAR))
+    stride = max(1, -(-(points**2) * walkers * draws // _MOST_FOR_MBAR))
     energies = energies[:, :, ::stride]
     draws = energies.shape[2]
     reduced = path[:, None] * energies.reshape(1, -1)

@@ -12,6 +12,7 @@ from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import Plan, ReferenceDraws, tuned
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.evidence.population import combined, effective_fraction, log_increments, next_point, systematic
+from tati_re.models.backend import tf
 
 _MOST_STAGES = 2_000
 _BYTES = 256 * 2**20
@@ -70,7 +71,7 @@ def cooled(
     """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)
-    counted = counted_moves(walkers * potential.num_parameters * np.dtype(potential.dtype).itemsize, num_moves)
+    counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)
     random = np.random.default_rng([plan.seed, 0x534D])
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
     start = Chains(potential, ReferenceDraws(), plan.seed + 1, plan.execution, max(2, num_moves), counted)

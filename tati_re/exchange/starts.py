@@ -112,12 +112,14 @@ def descended(potential, position: np.ndarray, auxiliary: tuple, num_steps: int,
 
         return tf.while_loop(lambda i, _: i < count, step, start)[1].position
 
+    given = tf.constant(position), tuple(map(tf.constant, auxiliary)), tf.constant(num_steps)
     call = descend
-    if execution != "eager":
-        call = tf.function(descend, autograph=False, jit_compile=execution == "xla")
-    count = tf.constant(num_steps)
     try:
-        return call(tf.constant(position), tuple(map(tf.constant, auxiliary)), count).numpy()
+        if execution != "eager":
+            # Traced by itself: TensorFlow takes functions that are made anew for one that it traces again and again.
+            compiled = tf.function(descend, autograph=False, jit_compile=execution == "xla")
+            call = compiled.get_concrete_function(*given)
+        return call(*given).numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
         if execution != "xla":
             raise
