@@ -26,7 +26,7 @@ def bare_gradient(row: Row, execution: str, walker_evaluation: str) -> Callable[
         A function of the seconds to measure that returns milliseconds a step.
     """
     from tati_re.models.backend import tf
-    from tati_re.posterior.potential import Batch
+    from tati_re.posterior.binding import Batch
     from tati_re.samplers.protocol import Rung
 
     potential, position, _, _ = measured(row, execution, walker_evaluation, prior="none")

@@ -21,9 +21,10 @@ from tati_re.models.inspect import input_shape_of, layers_of, output_activation_
 from tati_re.models.precision import in_precision
 from tati_re.options import Options
 from tati_re.posterior.examples import kept_bytes
+from tati_re.posterior.kept import is_signs
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
-from tati_re.posterior.potential import ModelPotential, is_signs
+from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior, check_prior, make_prior
 
 FIXED = (

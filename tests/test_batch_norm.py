@@ -8,7 +8,7 @@ import pytest
 from tati_re import InputError, Simulation, load
 from tati_re.engine import checkpoint
 from tati_re.models.backend import keras, tf
-from tati_re.posterior.potential import Batch
+from tati_re.posterior.binding import Batch
 
 N = 10
 GENERATOR = np.random.default_rng(3)

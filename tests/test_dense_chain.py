@@ -20,7 +20,7 @@ from tati_re.models.backend import tf
 from tati_re.models.chain import chain_of
 from tati_re.options import make_options
 from tati_re.posterior import example_variance
-from tati_re.posterior.potential import Batch
+from tati_re.posterior.binding import Batch
 from tati_re.samplers.mass import Diagonal
 from tati_re.samplers.protocol import energy_and_variance
 from tati_re.samplers.wrapping import InCoordinates

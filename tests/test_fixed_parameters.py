@@ -11,7 +11,7 @@ from tati_re.models.backend import keras, tf
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.fixed import fixed_parts, items
 from tati_re.models.flat import FlatModel
-from tati_re.posterior.potential import Batch
+from tati_re.posterior.binding import Batch
 
 GENERATOR = np.random.default_rng(5)
 X = GENERATOR.normal(size=(8, 2))

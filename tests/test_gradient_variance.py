@@ -14,7 +14,7 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.models.backend import keras, tf
 from tati_re.options import make_options
-from tati_re.posterior.potential import Batch
+from tati_re.posterior.binding import Batch
 from tests.scenarios import TOLERANCE, rung_of
 
 N, WALKERS, STD = 12, 3, 0.5

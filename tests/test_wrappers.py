@@ -15,8 +15,8 @@ import pytest
 from tati_re import Simulation
 from tati_re.errors import InputError
 from tati_re.models.backend import tf
+from tati_re.posterior.binding import Batch
 from tati_re.posterior.function import FunctionPotential
-from tati_re.posterior.potential import Batch
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.control_variate import ControlVariate, Corrected
 from tati_re.samplers.mass import Diagonal, Massive

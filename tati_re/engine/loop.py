@@ -23,8 +23,8 @@ from tati_re.engine.noise import (
 from tati_re.engine.observables import Observables
 from tati_re.engine.timeline import Due, Factor, Timeline
 from tati_re.models.backend import tf
+from tati_re.posterior.binding import Batch
 from tati_re.posterior.function import no_clock, part_of_rung
-from tati_re.posterior.potential import Batch
 from tati_re.samplers.functions import compiled_by_xla
 from tati_re.samplers.protocol import Clock, Energy, Rung, groups_of, with_energy
 

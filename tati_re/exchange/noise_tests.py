@@ -6,7 +6,7 @@ import numpy as np
 
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
 from tati_re.models.backend import tf
-from tati_re.posterior.potential import Batch
+from tati_re.posterior.binding import Batch
 
 NAME = "noise.csv"
 _MOST_EXAMPLES = 50_000

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.models.backend import tf
-from tati_re.posterior.potential import Batch, ModelPotential
+from tati_re.posterior.binding import Batch
+from tati_re.posterior.potential import ModelPotential
 from tati_re.samplers.protocol import Energy, Rung
 
 

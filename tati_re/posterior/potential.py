@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tati_re.errors import InputError
 from tati_re.models.backend import tf
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
+from tati_re.posterior.binding import Batch, ModelEvaluate
 from tati_re.posterior.example_variance import (
     Spread,
     refuse_single_examples,
@@ -20,29 +21,17 @@ from tati_re.posterior.example_variance import (
     variance_of_gradients,
 )
 from tati_re.posterior.examples import Streamed, kept_bytes, kept_inputs, rows_at_once, taken
-from tati_re.posterior.function import combine, no_clock, part_of_rung
+from tati_re.posterior.function import combine
+from tati_re.posterior.kept import has_accuracy, is_signs, stored_targets
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
 from tati_re.posterior.priors.choosing import unconfined
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 from tati_re.posterior.weighted import WeightedLoss
-from tati_re.samplers.functions import rows, with_rows
 from tati_re.samplers.protocol import Clock, Energy, Rung
 
 _FULL_CHUNK = 65_536
 _MOVES_DATA = 16
-
-
-class Batch(NamedTuple):
-    """Which examples one step sees.
-
-    Attributes:
-        indices: `(walkers, n)`, or `(1, n)` where all walkers share them, int32.
-        size: How many of the n are meant (a short last batch is padded), int32 scalar.
-    """
-
-    indices: Any
-    size: Any
 
 
 class ModelPotential:
@@ -102,7 +91,7 @@ class ModelPotential:
         self._take(batches)
         self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
         self.signs = is_signs(dataset)
-        self.metric_name = "accuracy" if _has_accuracy(dataset, loss) else None
+        self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
         self._limit = memory_limit
         self._x = kept_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype, memory_limit)
@@ -504,133 +493,3 @@ class ModelPotential:
                 "exp(-N * mean loss) is sampled as it stands."
             )
         return said
-
-
-class ModelEvaluate:
-    """A :class:`ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
-
-    After the step `auxiliary` holds the variables as the forward passes left them.
-    """
-
-    def __init__(
-        self,
-        potential: ModelPotential,
-        rung: Rung,
-        batch: Batch | None,
-        auxiliary: tuple,
-        clock: Clock | None = None,
-    ) -> None:
-        self.potential, self.rung, self.batch = potential, rung, batch
-        self.scale, self.clock = potential.scale, clock or no_clock()
-        self.num_examples, self.exact = potential.num_examples, batch is None
-        # Shared with the copies on other rungs, which are asked in place of this one.
-        self._kept = [auxiliary]
-        self._whole: tuple[ModelEvaluate, Any] | None = None
-        self._place = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-
-    @property
-    def auxiliary(self) -> tuple:
-        return self._kept[0]
-
-    @auxiliary.setter
-    def auxiliary(self, values: tuple) -> None:
-        self._kept[0] = values
-        if self._whole is not None:
-            whole, first = self._whole
-            whole.auxiliary = tuple(
-                with_rows(tf.convert_to_tensor(old), first, new)
-                for old, new in zip(whole.auxiliary, values, strict=True)
-            )
-
-    def __call__(self, position) -> Energy:
-        energy, new = self.potential.energy(position, self.rung, self.batch, self.auxiliary)
-        # What is computed inside of a condition or a loop of the step is not known outside of it.
-        if self.potential.training and (self._place is None or tf.compat.v1.get_default_graph() is self._place):
-            self.auxiliary = new
-        return energy
-
-    def full(self, position) -> Energy:
-        if self.potential.fitting and self.batch is None:
-            # Batch normalisation learns its moving statistics in this pass, as in one on a mini-batch.
-            return self(position)
-        if self.potential.training and self.batch is None:
-            return self.potential.energy(position, self.rung, None, self.auxiliary)[0]
-        return self.potential.full(position, self.rung, self.auxiliary)
-
-    def validation(self, position):
-        return self.potential.validation(position, self.auxiliary)
-
-    def gradient_variance(self, position):
-        return self.potential.gradient_variance(position, self.rung, self.batch, self.auxiliary)
-
-    def with_variance(self, position):
-        """Energy and gradient variance, in one pass where the model allows it."""
-        if self.batch is None or self.potential.chain is None:
-            return self(position), self.gradient_variance(position)
-        return self.potential.energy_and_variance(position, self.rung, self.batch, self.auxiliary)
-
-    def mean_loss(self, position):
-        return self.potential.mean_loss(position, self.auxiliary)
-
-    def examples(self, position, indices):
-        return self.potential.examples(position, indices, self.auxiliary)
-
-    def log_prior(self, position):
-        return self.potential.log_prior(position)
-
-    def drawn_from_prior(self, normal):
-        return self.potential.prior.from_normal(normal)
-
-    def at(self, rung: Rung) -> ModelEvaluate:
-        other = copy.copy(self)
-        other.rung = rung
-        return other
-
-    def part(self, first, count: int) -> ModelEvaluate:
-        batch = self.batch
-        if batch is not None and not self.potential.shared:
-            batch = batch._replace(indices=rows(batch.indices, first, count))
-        auxiliary = tuple(rows(value, first, count) for value in self.auxiliary)
-        part = ModelEvaluate(self.potential, part_of_rung(self.rung, first, count), batch, auxiliary, self.clock)
-        part._whole, part._place = (self, first), self._place
-        return part
-
-    def confine(self, position, momentum):
-        return self.potential.prior.confine(position, momentum)
-
-    def metric(self, position):
-        if self.potential.metric_name is None:
-            return None
-        return self.potential.metric(position, self.batch, self.auxiliary)
-
-
-def is_signs(dataset) -> bool:
-    """Whether the labels are -1 and +1 in one column."""
-    targets = dataset.targets
-    one_column = targets.ndim == 1 or targets.shape[1] == 1
-    return dataset.num_classes == 2 and one_column and targets.min() == -1 and targets.max() == 1
-
-
-def _has_accuracy(dataset, loss: Loss) -> bool:
-    """Whether outputs can be right or wrong: not where numbers of more than two classes are taken as values."""
-    if dataset.num_classes is None:
-        return False
-    return dataset.num_classes <= 2 or dataset.targets.ndim > 1 or loss.name == "sparse_categorical_crossentropy"
-
-
-def stored_inputs(inputs: np.ndarray, scale: float, dtype: str) -> np.ndarray:
-    """Inputs as they are kept on the device: bytes that are scaled later stay bytes, everything else is in the model's
-    type."""
-    return inputs if scale != 1.0 and inputs.dtype == np.uint8 else inputs.astype(tf.as_dtype(dtype).as_numpy_dtype)
-
-
-def stored_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarray:
-    """Labels as the loss takes them: class numbers as int32 `(N,)`, everything else as `(N, outputs)` in the
-    parameters' type."""
-    if loss.name == "sparse_categorical_crossentropy":
-        classes = np.asarray(targets).astype(np.int32)
-        return (classes + 1) // 2 if classes.min() == -1 else classes
-    values = np.asarray(targets, dtype.as_numpy_dtype)
-    if loss.name == "binary_crossentropy" and values.min() == -1:
-        values = (values + 1) / 2
-    return values[:, None] if values.ndim == 1 else values

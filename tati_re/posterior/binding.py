@@ -1,0 +1,124 @@
+"""The potential as a step sees it: bound to a batch, to the rungs of the walkers and to their auxiliary variables."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tati_re.models.backend import tf
+from tati_re.posterior.function import no_clock, part_of_rung
+from tati_re.samplers.functions import rows, with_rows
+from tati_re.samplers.protocol import Clock, Energy, Rung
+
+if TYPE_CHECKING:
+    from tati_re.posterior.potential import ModelPotential
+
+
+class Batch(NamedTuple):
+    """Which examples one step sees.
+
+    Attributes:
+        indices: `(walkers, n)`, or `(1, n)` where all walkers share them, int32.
+        size: How many of the n are meant (a short last batch is padded), int32 scalar.
+    """
+
+    indices: Any
+    size: Any
+
+
+class ModelEvaluate:
+    """A :class:`ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
+
+    After the step `auxiliary` holds the variables as the forward passes left them.
+    """
+
+    def __init__(
+        self,
+        potential: ModelPotential,
+        rung: Rung,
+        batch: Batch | None,
+        auxiliary: tuple,
+        clock: Clock | None = None,
+    ) -> None:
+        self.potential, self.rung, self.batch = potential, rung, batch
+        self.scale, self.clock = potential.scale, clock or no_clock()
+        self.num_examples, self.exact = potential.num_examples, batch is None
+        # Shared with the copies on other rungs, which are asked in place of this one.
+        self._kept = [auxiliary]
+        self._whole: tuple[ModelEvaluate, Any] | None = None
+        self._place = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+
+    @property
+    def auxiliary(self) -> tuple:
+        return self._kept[0]
+
+    @auxiliary.setter
+    def auxiliary(self, values: tuple) -> None:
+        self._kept[0] = values
+        if self._whole is not None:
+            whole, first = self._whole
+            whole.auxiliary = tuple(
+                with_rows(tf.convert_to_tensor(old), first, new)
+                for old, new in zip(whole.auxiliary, values, strict=True)
+            )
+
+    def __call__(self, position) -> Energy:
+        energy, new = self.potential.energy(position, self.rung, self.batch, self.auxiliary)
+        # What is computed inside of a condition or a loop of the step is not known outside of it.
+        if self.potential.training and (self._place is None or tf.compat.v1.get_default_graph() is self._place):
+            self.auxiliary = new
+        return energy
+
+    def full(self, position) -> Energy:
+        if self.potential.fitting and self.batch is None:
+            # Batch normalisation learns its moving statistics in this pass, as in one on a mini-batch.
+            return self(position)
+        if self.potential.training and self.batch is None:
+            return self.potential.energy(position, self.rung, None, self.auxiliary)[0]
+        return self.potential.full(position, self.rung, self.auxiliary)
+
+    def validation(self, position):
+        return self.potential.validation(position, self.auxiliary)
+
+    def gradient_variance(self, position):
+        return self.potential.gradient_variance(position, self.rung, self.batch, self.auxiliary)
+
+    def with_variance(self, position):
+        """Energy and gradient variance, in one pass where the model allows it."""
+        if self.batch is None or self.potential.chain is None:
+            return self(position), self.gradient_variance(position)
+        return self.potential.energy_and_variance(position, self.rung, self.batch, self.auxiliary)
+
+    def mean_loss(self, position):
+        return self.potential.mean_loss(position, self.auxiliary)
+
+    def examples(self, position, indices):
+        return self.potential.examples(position, indices, self.auxiliary)
+
+    def log_prior(self, position):
+        return self.potential.log_prior(position)
+
+    def drawn_from_prior(self, normal):
+        return self.potential.prior.from_normal(normal)
+
+    def at(self, rung: Rung) -> ModelEvaluate:
+        other = copy.copy(self)
+        other.rung = rung
+        return other
+
+    def part(self, first, count: int) -> ModelEvaluate:
+        batch = self.batch
+        if batch is not None and not self.potential.shared:
+            batch = batch._replace(indices=rows(batch.indices, first, count))
+        auxiliary = tuple(rows(value, first, count) for value in self.auxiliary)
+        part = ModelEvaluate(self.potential, part_of_rung(self.rung, first, count), batch, auxiliary, self.clock)
+        part._whole, part._place = (self, first), self._place
+        return part
+
+    def confine(self, position, momentum):
+        return self.potential.prior.confine(position, momentum)
+
+    def metric(self, position):
+        if self.potential.metric_name is None:
+            return None
+        return self.potential.metric(position, self.batch, self.auxiliary)
