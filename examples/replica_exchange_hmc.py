@@ -14,7 +14,7 @@ tuned for an acceptance of 0.65 at every temperature during the burn-in and then
 neighbouring temperatures try to swap. The paper rejects a trajectory that leaves the box, which here would make every
 step tiny; ours is reflected at the walls. Parameters are in single precision, energies are summed in double.
 
-    python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 45] [--output DIR]
+    python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 60] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
 nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a temperature,
@@ -83,7 +83,7 @@ class Sizes(NamedTuple):
         num_descent_steps: Of each descent.
     """
 
-    num_trajectories: int = 45
+    num_trajectories: int = 60
     num_leapfrog_steps: int = 200
     num_replicas: int = 16
     min_temperature: float = 0.01
@@ -298,8 +298,8 @@ def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: in
         leapfrog_jitter=0.0,
         walls="reflect",
         mass="fan_in",
-        # The law of U/T: a step of momenta of variance 1 is as long at every temperature below 1.
-        step_sizes=list(net.step_size / np.sqrt(np.minimum(temperatures, 1.0))),
+        # Of the law of U/T, below T = 1: with momenta of variance 1 the step hardly depends on T.
+        step_sizes=list(net.step_size * np.minimum(temperatures, 1.0) ** -0.4),
         target_acceptance=0.65,
         step_size_tuning="baldock",
         temperatures=list(temperatures),
@@ -344,8 +344,7 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[lis
                     here["step_size"].iloc[-1],
                     here["acceptance"].mean(),
                     rung["acceptance"],
-                    effective_sample_size(train, "mean"),
-                    effective_sample_size(test, "mean"),
+                    *(effective_sample_size(values, "mean") if np.ptp(values) > 0 else 0.0 for values in (train, test)),
                     here["width"].mean(),
                 )
             )
@@ -358,7 +357,7 @@ def rungs_wanted(run, images: int, num_burnin_steps: int) -> int:
 
     rows = run.run_info[run.run_info["step"] > num_burnin_steps]
     groups = rows.groupby(["rung", rows["walker"] % len(STARTS)])["loss"]
-    spread = images * np.sqrt(groups.var(ddof=1).groupby(level=0).mean().to_numpy())
+    spread = images * np.sqrt(np.maximum(groups.var(ddof=1).groupby(level=0).mean().to_numpy(), 1e-12))
     return len(spaced_evenly(1 / run.ladder["temperature"].to_numpy(), spread, 0.3))
 
 
@@ -369,6 +368,11 @@ def agreement(curve: Curve, quantity: str) -> list[float]:
         / math.hypot(getattr(a, quantity + "_error"), getattr(b, quantity + "_error"))
         for a, b in zip(*curve.points, strict=True)
     ]
+
+
+def in_words(value: float, error: float) -> str:
+    """A mean and its error, which a walker that never moved does not have."""
+    return f"{value:.4f}, stuck" if math.isnan(error) else f"{value:.4f} ± {error:.4f}"
 
 
 def report(curve: Curve) -> None:
@@ -387,8 +391,8 @@ def report(curve: Curve) -> None:
         for point in points:
             swaps = "-" if math.isnan(point.swap_rate) else f"{point.swap_rate:.3f}"
             cells = (
-                f"{point.train_loss:.4f} ± {point.train_loss_error:.4f}",
-                f"{point.test_loss:.4f} ± {point.test_loss_error:.4f}",
+                in_words(point.train_loss, point.train_loss_error),
+                in_words(point.test_loss, point.test_loss_error),
             )
             print(
                 f"{point.temperature:<10.4g}{cells[0]:20}{cells[1]:20}{point.test_accuracy:<10.3f}"
@@ -399,7 +403,7 @@ def report(curve: Curve) -> None:
         where = "the lowest temperature" if least is points[0] else f"T = {least.temperature:.3g}"
         above = "every" if all(point.test_loss > UNINFORMED for point in points) else "not every"
         print(
-            f"least test loss {least.test_loss:.4f} ± {least.test_loss_error:.4f} at {where}; above ln 10 at {above} T"
+            f"least test loss {in_words(least.test_loss, least.test_loss_error)} at {where}; above ln 10 at {above} T"
         )
     for quantity, words in (("train_loss", "training"), ("test_loss", "test")):
         apart = agreement(curve, quantity)
