@@ -8,7 +8,7 @@ from tati_re.cli import explore as command
 from tati_re.errors import InputError
 from tati_re.exploration import System, characterise, connect, descend, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
-from tati_re.exploration.legs import FunctionLegs, candidates
+from tati_re.exploration.legs import FunctionLegs, candidates, num_kept
 from tati_re.models.backend import tf
 from tati_re.plotting.exploration import plot_exploration
 from tati_re.posterior.function import FunctionPotential
@@ -102,6 +102,58 @@ def test_kinds():
     quartic = Numpy(lambda x: x[:, 0] ** 4 + x[:, 1] ** 2, lambda x: np.stack([4 * x[:, 0] ** 3, 2 * x[:, 1]], axis=1))
     flat = characterise(quartic, np.zeros(2))
     assert (flat.kind, flat.num_flat) == ("minimum", 1)
+
+
+def many(num_parameters=400):
+    """A double well in the first coordinate, and springs from 1 to 10,000 in the others."""
+    springs = np.logspace(0, 4, num_parameters - 1)
+
+    def slope(x):
+        return np.concatenate([4 * x[:, :1] * (x[:, :1] ** 2 - 1), springs * x[:, 1:]], axis=1)
+
+    def function(x):
+        return (x[:, 0] ** 2 - 1) ** 2 + 0.5 * np.sum(springs * x[:, 1:] ** 2, axis=1)
+
+    return Numpy(function, slope, num_parameters)
+
+
+def test_many_parameters(monkeypatch):
+    """Beyond 300 a descent is over within a thousandth of T, and Lanczos steps see both ends of the spectrum."""
+    surface, generator = many(), np.random.default_rng(0)
+    start = np.concatenate([[0.4], 0.1 * generator.standard_normal(399)])
+    position, value, norm = descend(surface, start)
+    assert position[0] == pytest.approx(1, abs=0.01) and 0 <= value < 1e-3 and norm < 0.3
+    calls, product = [], surface.hessian_product
+    surface.hessian_product = lambda *given: calls.append(1) or product(*given)
+    found = characterise(surface, position)
+    assert (found.kind, found.index, found.num_flat) == ("minimum", 0, 0) and len(calls) <= 300
+    assert found.largest == pytest.approx(10_000, rel=1e-6) and found.smallest == pytest.approx(1, abs=0.1)
+    saddle = np.concatenate([[0.0], 1e-3 * generator.standard_normal(399)])
+    assert characterise(surface, np.zeros(400)).kind == "saddle"
+    found = lowest_below(surface, saddle)
+    assert found.kind == "minimum" and abs(found.position[0]) == pytest.approx(1, abs=0.01) and found.potential < 1e-3
+    monkeypatch.setattr("tati_re.exploration.descent.LARGE_STEPS", 3)
+    assert lowest_below(surface, start).kind == "unfinished"
+    assert [num_kept(P) for P in (2, 2_410, 79_510, 10**7)] == [200, 200, 50, 20]
+
+
+def test_time_is_over(tmp_path, monkeypatch):
+    """A clock that goes on by a second each time it is looked at; called again, the exploration goes on."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    options = {"num_steps": 20, "num_legs": 3, "num_candidates": 2, "max_rounds": 3, "output": tmp_path / "a"}
+    options["num_connected"] = 1
+    monkeypatch.setattr("tati_re.exploration.descent.LANCZOS_STEPS", 10)
+    said = []
+    found = explore(system(many(310), step_size=0.01), np.eye(310)[0] * 0.5, max_time=10, say=said.append, **options)
+    assert found.reason == "the 10 seconds were over" and 1 <= len(found.legs) < 7
+    assert "2 descents in 1 s, U " in said[0] and "at most 6 more legs, 6 s at this pace" in said[0]
+    more = explore(system(many(310), step_size=0.01), np.eye(310)[0] * 0.5, **options)
+    assert len(more.legs) == 7
+    for one, other in zip(found.legs, more.legs, strict=False):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(InputError, match=r"^max_time is out of range. Received: 0"):
+        explore(system(many(310)), np.zeros(310), max_time=0)
 
 
 def test_barriers():

@@ -32,6 +32,7 @@ OTHERS: dict[str, tuple[Any, str]] = {
     "centre": ("WORD", "where it starts in RUN: mean, last, best, or a stored step"),
     "parameters": ("FILE", "where it starts: a file of parameters"),
     "parameters_step": ("N", "its row with this step"),
+    "max_time": ("SECONDS", "it stops after so many, with what it has; called again it goes on; default no limit"),
     "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/explore-1, ..."),
     "no_figures": (None, "tables only"),
     "quiet": (None, "print nothing but errors"),
@@ -72,6 +73,8 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
             found["heats"] = tuple(float(part) for part in typed["heats"].split(","))
         except ValueError:
             raise InputError("--heats has the wrong form.", typed["heats"], "numbers above 0, such as 1,4") from None
+    if "max_time" in typed:
+        found["max_time"] = number_typed("max_time", typed["max_time"], float)
     if "directions" in typed:
         found["directions"] = typed["directions"]
     return found

@@ -6,11 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.landscape.hessian import hessian_density, hessian_eigenpairs, hessian_matrix
+from tati_re.landscape.hessian import hessian_matrix
 
 WHOLE = 300
 """Up to so many parameters all eigenvalues of the Hessian are computed, beyond it the ends of the spectrum."""
+
+LANCZOS_STEPS = WHOLE
+"""Hessian-vector products for the ends of the spectrum, as many as the whole of the smaller ones takes."""
+
+LARGE_STEPS = 2000
+"""Of a descent beyond `WHOLE` parameters; below it there are 5,000, three times."""
+
+STILL = 1e-6
+"""Temperatures by which U falls in a step of a descent that is over, beyond `WHOLE` parameters."""
 
 FLAT = 1e-6
 """A curvature below this part of the largest one counts as none."""
@@ -27,8 +35,9 @@ class Stationary(NamedTuple):
         potential: U there.
         loss: Mean loss there.
         gradient_norm: |∇U| that is left.
-        kind: "minimum", "valley" (flat directions along which U stays the same) or "saddle".
-        index: Negative eigenvalues of the Hessian.
+        kind: "minimum", "valley" (flat directions along which U stays the same), "saddle", or "unfinished" where the
+            descent ran out of steps while U was still falling.
+        index: Negative eigenvalues of the Hessian; beyond 300 parameters at least so many.
         num_flat: Eigenvalues that count as 0, of those that were computed.
         smallest: The lowest eigenvalue.
         largest: The highest one.
@@ -48,19 +57,28 @@ class Stationary(NamedTuple):
     ln_volume: float
 
 
-def descend(surface, start: np.ndarray, max_steps: int = 5000) -> tuple[np.ndarray, float, float]:
+def descend(
+    surface, start: np.ndarray, max_steps: int | None = None, temperature: float = 1.0
+) -> tuple[np.ndarray, float, float]:
     """Goes downhill to where the gradient vanishes, with L-BFGS on all data.
+
+    Beyond 300 parameters, where many directions are soft, it is over when a step lowers U by less than 10⁻⁶ T, since
+    the last digits would take most of the time and change nothing.
 
     Args:
         surface: :class:`tati_re.landscape.Surface`.
         start: `(parameters,)`.
-        max_steps: At most. Default: 5,000.
+        max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
+        temperature: T. Default: 1.
 
     Returns:
         The position, U, and |∇U| there.
     """
+    if surface.num_parameters > WHOLE:
+        return _long_way_down(surface, np.asarray(start, np.float64), max_steps or LARGE_STEPS, temperature)[:3]
     from scipy.optimize import minimize
 
+    max_steps = max_steps or 5000
     position, exact = np.asarray(start, np.float64), surface.dtype == "float64"
     # Restarts from where it ended: the line search gives up where differences of U are rounding.
     for _ in range(3):
@@ -72,6 +90,17 @@ def descend(surface, start: np.ndarray, max_steps: int = 5000) -> tuple[np.ndarr
             break
     value, slope = surface.gradient(position)
     return position, value, float(np.linalg.norm(slope))
+
+
+def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: float):
+    """A descent of many parameters: position, U, |∇U|, and whether it came to an end."""
+    from scipy.optimize import minimize
+
+    size = max(1.0, abs(float(surface.gradient(start)[0])))
+    tolerance = max(STILL * temperature / size, 1e-15 if surface.dtype == "float64" else 1e-8)
+    options = {"maxiter": max_steps, "maxfun": 2 * max_steps, "ftol": tolerance, "gtol": 1e-11, "maxcor": 30}
+    found = minimize(surface.gradient, start, jac=True, method="L-BFGS-B", options=options)
+    return found.x, float(found.fun), float(np.linalg.norm(found.jac)), found.status != 1
 
 
 def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> Stationary:
@@ -99,12 +128,7 @@ def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: 
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
     index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
     kind = "saddle" if index else "minimum"
-    if (
-        not index
-        and num_flat
-        and vectors is not None
-        and _stays(surface, position, vectors[0], value, temperature, step)
-    ):
+    if not index and num_flat and _stays(surface, position, vectors[0], value, temperature, step):
         kind = "valley"
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
     volume = 0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
@@ -113,33 +137,64 @@ def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: 
     )
 
 
-def _ends(surface, position) -> tuple[np.ndarray, np.ndarray | None]:
-    """Both ends of the spectrum, ascending; Ritz values without vectors where the lowest ones do not converge."""
-    try:
-        pairs = hessian_eigenpairs(surface, position, 1, 3)
-        return pairs.values[::-1], pairs.vectors[::-1]
-    except InputError:
-        return np.sort(hessian_density(surface, position, 1).nodes[0])[[0, -1]], None
+def _ends(surface, position) -> tuple[np.ndarray, np.ndarray]:
+    """Ritz values of a fixed number of Lanczos steps, ascending, and the vector of the lowest, `(1, parameters)`.
+
+    There are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing), and the ends of the
+    spectrum converge first. All vectors are orthogonalised, which keeps copies out.
+    """
+    from scipy.linalg import eigh_tridiagonal
+
+    # 1.6 GB of vectors at most.
+    count = min(LANCZOS_STEPS, surface.num_parameters, max(30, 200_000_000 // surface.num_parameters))
+    basis = np.zeros((count, surface.num_parameters))
+    vector = np.random.default_rng(0).standard_normal(surface.num_parameters)
+    diagonal, beside, length = [], [], float(np.linalg.norm(vector))
+    for k in range(count):
+        basis[k] = vector / length
+        vector = np.asarray(surface.hessian_product(position, basis[k][None])[0], np.float64)
+        diagonal.append(float(vector @ basis[k]))
+        for _ in range(2):
+            vector = vector - basis[: k + 1].T @ (basis[: k + 1] @ vector)
+        length = float(np.linalg.norm(vector))
+        if length <= 1e-10 * np.abs(diagonal).max():
+            break
+        beside.append(length)
+    values, vectors = eigh_tridiagonal(np.array(diagonal), np.array(beside[: len(diagonal) - 1]))
+    return values, (vectors[:, 0] @ basis[: len(diagonal)])[None]
 
 
 def _stays(surface, position, direction, value: float, temperature: float, step: float) -> bool:
     """Whether moving along a direction and descending again leads to another point of the same potential."""
-    away, there, _ = descend(surface, position + step * direction)
+    away, there, _ = descend(surface, position + step * direction, temperature=temperature)
     return abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step
 
 
 def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> Stationary:
     """Descends, and where it ended on a saddle, from both sides of it again; the lowest point found."""
-    position, _, _ = descend(surface, start)
-    found = characterise(surface, position, temperature)
+    if surface.num_parameters > WHOLE:
+        found = _lowest_of_many(surface, np.asarray(start, np.float64), temperature)
+    else:
+        found = characterise(surface, descend(surface, start)[0], temperature)
     if found.kind != "saddle":
         return found
+    position = found.position
     if surface.num_parameters <= WHOLE:
         direction = np.linalg.eigh(hessian_matrix(surface, position))[1][:, 0]
     else:
-        direction = hessian_eigenpairs(surface, position, 1, 1).vectors[-1]
+        direction = _ends(surface, position)[1][0]
     both = []
     for sign in (1, -1):
-        away, _, _ = descend(surface, position + 0.1 * sign * direction)
-        both.append(characterise(surface, away, temperature))
+        if surface.num_parameters > WHOLE:
+            both.append(_lowest_of_many(surface, position + 0.1 * sign * direction, temperature))
+        else:
+            away, _, _ = descend(surface, position + 0.1 * sign * direction)
+            both.append(characterise(surface, away, temperature))
     return min([found, *both], key=lambda one: one.potential)
+
+
+def _lowest_of_many(surface, start: np.ndarray, temperature: float) -> Stationary:
+    """Descends with many parameters, and says what is there; no saddle is told from a slope that goes on."""
+    position, _, _, over = _long_way_down(surface, start, LARGE_STEPS, temperature)
+    found = characterise(surface, position, temperature)
+    return found if over else found._replace(kind="unfinished")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 
 from tati_re.engine.storage import write_whole
 from tati_re.errors import InputError, nearest
-from tati_re.exploration.descent import Stationary
+from tati_re.exploration.descent import WHOLE, Stationary
 from tati_re.exploration.jobs import Done, Job, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.landscape.tables import digest
@@ -69,6 +70,7 @@ def explore(
     friction: float | None = None,
     seed: int = 0,
     output: str | os.PathLike[str] | None = None,
+    max_time: float | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Exploration:
     """Finds the bottoms of U that can be reached from one place.
@@ -100,7 +102,9 @@ def explore(
         friction: Likewise. Default: 1.
         seed: Default: 0.
         output: A folder; an exploration that was stopped goes on there when it is called again. Default: none.
-        say: Called with a sentence after each round. Default: none.
+        max_time: Seconds, four fifths of which are for legs and the rest for barriers; what was begun is ended.
+            Default: no limit.
+        say: Called with a sentence after each leg and each round. Default: none.
 
     Returns:
         Bottoms, barriers, paths and legs.
@@ -109,6 +113,9 @@ def explore(
         InputError: A number out of its range, or a folder of another exploration.
     """
     _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions)
+    if max_time is not None and not max_time > 0:
+        raise InputError("max_time is out of range.", max_time, "seconds above 0")
+    began, limit = time.monotonic(), float("inf") if max_time is None else max_time
     say = say or (lambda _: None)
     system = system_of(source, step_size, friction)
     if temperature is not None:
@@ -132,6 +139,16 @@ def explore(
         _prepare(folder, said)
     pool = Pool(system, folder, seed, num_processes, source if isinstance(source, dict) else None)
     book = _Book(surface, system.temperature)
+    most = 1 + num_legs * (max_rounds - 1)
+
+    def told(job: Job, done: Done, seconds: float) -> None:
+        ends = [one.potential for one in done.found]
+        left = most - job.number
+        say(
+            f"leg {job.number}: {len(ends)} descents in {seconds:.3g} s, U {min(ends):.6g} to {max(ends):.6g}; at most "
+            f"{left} more legs, {_duration(left * seconds)} at this pace"
+        )
+
     legs: list[np.ndarray] = []
     starts, quiet, number, rounds, reason = [start], 0, 0, 0, f"the {max_rounds} rounds were over"
     try:
@@ -142,13 +159,16 @@ def explore(
                 heat = heats[(turn - 1 + k) % len(heats)] * 2.0**quiet
                 given = np.asarray(path, np.float64) if path is not None and turn == 1 and k == 0 else None
                 jobs.append(Job(number, begin, heat * system.temperature, num_steps, num_candidates, given))
-            results = pool.run(jobs)
+            results = pool.run(jobs, began + 0.8 * limit, told if surface.num_parameters > WHOLE else None)
             rounds, before = turn, len(book.found)
             for done in results:
                 legs.append(done.positions)
                 book.add(done, turn)
             fresh = len(book.found) - before
             say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(book.found)} in all")
+            if time.monotonic() - began > 0.8 * limit:
+                reason = f"the {max_time:g} seconds were over"
+                break
             quiet = 0 if fresh else quiet + 1
             if quiet >= patience:
                 reason = f"{patience} rounds brought nothing new"
@@ -157,7 +177,9 @@ def explore(
     finally:
         pool.close()
     order = np.argsort([one.potential for one in book.found], kind="stable")
-    paths = _connect(surface, [book.found[i] for i in order[:num_connected]], system.temperature)
+    paths = _connect(surface, [book.found[i] for i in order[:num_connected]], began + limit, say)
+    if len(book.found) > 10 and max(book.times) == 1 and num_candidates > 1:
+        reason += "; no bottom was found twice: there are many more than these"
     result = _tables(book, order, paths, legs, rounds, reason)
     if folder is not None:
         _write(folder, result)
@@ -221,7 +243,8 @@ def _next_starts(
     if often and len(often) < len(book.found):
         # Pruned: what lies nearest to a bottom that was found many times, while others were not.
         bottoms = np.array([one.position for one in book.found])
-        owner = np.argmin(np.linalg.norm(cloud[:, None] - bottoms[None], axis=2), axis=1)
+        # One bottom at a time: all differences at once are gigabytes for networks.
+        owner = np.argmin([np.linalg.norm(cloud - bottom, axis=1) for bottom in bottoms], axis=0)
         pruned = np.array(book.times)[owner] > 10
         nearest_distance = np.where(pruned & (not pruned.all()), 0.0, nearest_distance)
     while len(chosen) < count:
@@ -247,13 +270,23 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
     return away @ vectors[:count][kept].T
 
 
-def _connect(surface, points: list[Stationary], temperature: float) -> dict[tuple[int, int], Path]:
-    paths = {}
-    for i, first in enumerate(points):
-        for j in range(i + 1, len(points)):
-            curvature = max(first.largest, points[j].largest, 1e-300)
-            paths[i + 1, j + 1] = connect(surface, first.position, points[j].position, curvature=curvature)
-    return paths
+def _connect(surface, points: list[Stationary], until: float, say: Callable[[str], None]):
+    """Ways between all pairs, those of the lowest first, as far as time allows; one always."""
+    paths: dict[tuple[int, int], Path] = {}
+    pairs = sorted(((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0]))
+    for number, (i, j) in enumerate(pairs):
+        if paths and time.monotonic() > until:
+            say(f"barriers: time was over after {number} of {len(pairs)} pairs")
+            break
+        began, curvature = time.monotonic(), max(points[i].largest, points[j].largest, 1e-300)
+        paths[i + 1, j + 1] = connect(surface, points[i].position, points[j].position, curvature=curvature)
+        if number == 0 and surface.num_parameters > WHOLE:
+            say(f"barriers: {len(pairs)} pairs, {_duration(len(pairs) * (time.monotonic() - began))} at this pace")
+    return dict(sorted(paths.items()))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _tables(book: _Book, order, paths, legs, rounds: int, reason: str) -> Exploration:

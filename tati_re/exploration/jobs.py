@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,7 +19,7 @@ from tati_re.exploration.descent import Stationary, lowest_below
 from tati_re.exploration.legs import FunctionLegs, ModelLegs, candidates
 from tati_re.landscape.surface import Surface
 
-KINDS = ("minimum", "valley", "saddle")
+KINDS = ("minimum", "valley", "saddle", "unfinished")
 _NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest", "largest", "ln_volume")
 
 
@@ -156,19 +157,35 @@ class Pool:
         if folder is not None:
             (folder / "jobs").mkdir(parents=True, exist_ok=True)
 
-    def run(self, jobs: Sequence[Job]) -> list[Done]:
-        """Results of the jobs, in their order."""
+    def run(
+        self, jobs: Sequence[Job], until: float = float("inf"), told: Callable[[Job, Done, float], None] | None = None
+    ) -> list[Done]:
+        """Results of the jobs, in their order; of the first ones where time was over.
+
+        Args:
+            jobs: They are.
+            until: The time of `time.monotonic()` after which no further job is begun in this process; one always is.
+            told: Called after each job of this process, with what it found and the seconds that it took.
+        """
         left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
         if self._executor is not None:
             list(self._executor.map(_do, left))
             left = []
         fresh = {}
         for job in left:
+            if fresh and time.monotonic() > until:
+                break
+            began = time.monotonic()
             fresh[job.number] = self.system.run(job, self.seed)
             if self.folder is not None:
                 write(path_of_job(self.folder, job.number), fresh[job.number])
+            if told is not None:
+                told(job, fresh[job.number], time.monotonic() - began)
+        skipped = {job.number for job in left} - set(fresh)
         return [
-            fresh[job.number] if job.number in fresh else read(path_of_job(self.folder, job.number)) for job in jobs
+            fresh[job.number] if job.number in fresh else read(path_of_job(self.folder, job.number))
+            for job in jobs
+            if job.number not in skipped
         ]
 
     def close(self) -> None:

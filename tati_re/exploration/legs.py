@@ -12,6 +12,13 @@ from tati_re.landscape.surface import Surface
 KEPT = 200
 """Positions of a leg that are kept, at most."""
 
+_FEWEST, _NUMBERS = 20, 4_000_000
+
+
+def num_kept(num_parameters: int) -> int:
+    """Positions of a leg that are kept: fewer of large networks, 32 MB or 20 positions."""
+    return min(KEPT, max(_FEWEST, _NUMBERS // num_parameters))
+
 
 class FunctionLegs:
     """Langevin dynamics by BAOAB on a surface, for potentials that are functions.
@@ -71,7 +78,7 @@ class ModelLegs:
         sim = self.sim
         sim.parameters, sim._momenta = np.asarray(start), None
         sim.init_momenta(temperature, seed)
-        every = max(1, -(-num_steps // (KEPT - 1)))
+        every = max(1, -(-num_steps // (num_kept(sim.num_parameters()) - 1)))
         try:
             run = sim.sample(
                 num_steps=num_steps, trajectory_every=every, record_every=max(every, 10), seed=seed, verbose=0,
