@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 
@@ -10,6 +11,9 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # A suite makes many loops on purpose; TensorFlow takes that for a function traced again and again and says so.
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
+# Tracing makes objects by the million, few of them in cycles, and each full collection visits all of TensorFlow:
+# with the thresholds of Python one second in fourteen goes into looking for garbage.
+gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

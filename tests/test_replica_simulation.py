@@ -220,32 +220,44 @@ CASES = {
 }
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """`whole(case)`: the folder of the run without a stop, run once."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    def run(case: str) -> Path:
+        if not (folder / case).exists():
+            sample(folder / case, **CASES[case])
+        return folder / case
+
+    return run
+
+
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=() if case == "mini-batches" else pytest.mark.slow) for case in CASES]
 )
-def test_an_interruption_changes_no_byte(tmp_path, case):
+def test_an_interruption_changes_no_byte(tmp_path, whole, case):
     """Stopped in the burn-in, while the ladder adapts, and again after it."""
-    sample(tmp_path / "whole", **CASES[case])
     sample(tmp_path / "parts", **CASES[case] | {"num_burnin_steps": BURNIN, "num_steps": 70})
     Simulation.resume(str(tmp_path / "parts"), num_steps=STEPS, data=(X, Y))
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
-    whole = Path(tmp_path / "whole" / "ladder.csv").read_text()
+    assert contents(tmp_path / "parts") == contents(whole(case))
+    table = (whole(case) / "ladder.csv").read_text()
     column = "likelihood_weight" if "likelihood" in case else "temperature"
-    position = whole.splitlines()[0].split(",").index(column)
-    found = np.array([float(line.split(",")[position]) for line in whole.splitlines()[1:]])
+    position = table.splitlines()[0].split(",").index(column)
+    found = np.array([float(line.split(",")[position]) for line in table.splitlines()[1:]])
     plain = np.linspace(1, 0, RUNGS) ** 5 if "likelihood" in case else 1.4 ** np.arange(RUNGS)
     assert found[[0, -1]] == pytest.approx(plain[[0, -1]]) and (found[1:-1] != plain[1:-1]).all()
 
 
-def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, monkeypatch):
-    sample(tmp_path / "whole", **CASES["mini-batches"])
+def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, monkeypatch, whole):
+    expected = contents(whole("mini-batches"))
     monkeypatch.setattr("tati_re.engine.loop._MOST_STEPS", 20)
     monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 20)
     sample(tmp_path / "parts", **CASES["mini-batches"], max_time=1e-6)
     stopped = (tmp_path / "parts" / "exchange.csv").read_text().splitlines()[-1]
     assert int(stopped.split(",")[0]) == 20
     Simulation.resume(str(tmp_path / "parts"), data=(X, Y), max_time=None)
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "parts") == expected
 
 
 # -------------------------------------------------------------------------------------------------------- said, refused
