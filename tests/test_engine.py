@@ -77,7 +77,9 @@ def executed():
     return run
 
 
-@pytest.mark.parametrize("sampler", EXECUTED)
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(name, marks=pytest.mark.slow if name == "ABOBA" else ()) for name in EXECUTED]
+)
 @pytest.mark.parametrize(("execution", "tolerance"), [("eager", 1e-12), ("xla", 1e-9)])
 def test_every_execution_gives_the_numbers_of_the_graph(executed, sampler, execution, tolerance):
     for found, expected in zip(executed(sampler, execution), executed(sampler, "graph"), strict=True):
@@ -309,8 +311,18 @@ def test_a_step_size_that_is_too_large_is_told_with_its_limit(sampler, symbol):
     np.testing.assert_allclose(float(said[1]), limit, rtol=0.01)
 
 
-@pytest.mark.parametrize("batch_size", [None, 4])
-@pytest.mark.parametrize("evaluation", ["vectorized", "unrolled", "looped"])
+@pytest.mark.parametrize(
+    ("evaluation", "batch_size"),
+    [
+        ("vectorized", 4),
+        ("unrolled", None),
+        ("looped", 4),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("vectorized", None), ("unrolled", 4), ("looped", None)]
+        ),
+    ],
+)
 def test_xla_compiles_once(evaluation, batch_size):
     """Later chunks, which start at other steps, take less time in all than the compilation in the first call."""
     from time import perf_counter

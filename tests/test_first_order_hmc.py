@@ -71,7 +71,12 @@ def test_the_random_order_is_exact(well, law):
 
 @pytest.mark.parametrize(
     ("well", "before", "published"),
-    [("harmonic", 0.0, 0.283), ("harmonic", 1.0, 9.579), ("quartic", 0.0, 0.620), ("quartic", 1.0, 0.786)],
+    [
+        ("harmonic", 0.0, 0.283),
+        pytest.param("harmonic", 1.0, 9.579, marks=pytest.mark.slow),
+        pytest.param("quartic", 0.0, 0.620, marks=pytest.mark.slow),
+        ("quartic", 1.0, 0.786),
+    ],
 )
 def test_one_order_alone_is_rejected(well, before, published):
     """It has the published wrong <x²> within 2 % (5 % of the one that grows), outside of 5.5 standard errors of the

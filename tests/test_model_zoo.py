@@ -28,7 +28,7 @@ def test_the_zoo_has_no_doubles():
     assert all(10 <= simulation(name).num_parameters() <= 100 for name in ("Dense", "two inputs", "subclassed"))
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "GRU" else ()) for name in ZOO])
 def test_gradients_are_slopes_and_walkers_agree(name):
     """Central differences of fourth order in float64, and the same gradients whatever way walkers are computed."""
     one = simulation(name)

@@ -273,7 +273,12 @@ def test_noise_that_depends_on_the_position_is_damped_where_it_arises(sampler):
 
 
 @pytest.mark.parametrize(
-    "sampler", [Splitting("BADODAB", 0.3), SGNHT(0.3), CCAdL(0.3)], ids=lambda sampler: sampler.name
+    "sampler",
+    [
+        pytest.param(Splitting("BADODAB", 0.3), id="BADODAB"),
+        pytest.param(SGNHT(0.3), id="SGNHT", marks=pytest.mark.slow),
+        pytest.param(CCAdL(0.3), id="CCAdL", marks=pytest.mark.slow),
+    ],
 )
 def test_without_the_local_variance_the_shape_is_wrong(sampler):
     """One friction for all places, and the published average over all steps, leave tails 8 % too heavy or more."""

@@ -202,7 +202,7 @@ def test_ladders_are_independent():
 # ------------------------------------------------------------------------------------------------------------ who swaps
 
 
-@pytest.mark.parametrize("rungs", [2, 5, 6])
+@pytest.mark.parametrize("rungs", [2, 5, pytest.param(6, marks=pytest.mark.slow)])
 def test_at_one_temperature_all_swaps_are_accepted_and_a_round_trip_takes_2m_rounds(rungs):
     rounds = 40 * rungs
     ladder = Ladder(np.ones(rungs), np.ones(rungs), np.full(rungs, 0.1))
@@ -264,7 +264,7 @@ def quartic(position):
     return 0.25 * tf.reduce_sum(position**4, -1)
 
 
-@pytest.mark.parametrize("tempering", ["posterior", "likelihood"])
+@pytest.mark.parametrize("tempering", ["posterior", pytest.param("likelihood", marks=pytest.mark.slow)])
 def test_step_sizes_belong_to_the_rung(tempering):
     sizes = [0.4, 0.3, 0.25, 0.2]
     spacing = {"temperature_ratio": 1.1} if tempering == "posterior" else {}
@@ -404,7 +404,7 @@ CASES = {
 }
 
 
-def executed(case: str, execution: str, num_steps: int = 8):
+def executed(case: str, execution: str, num_steps: int = 6):
     inner, rule, ladder, schedule = CASES[case]
     method = exchanging(inner(), ladder, rule, every=1, ladders=2, schedule=schedule, batch_size=4, adapt=True)
     potential = FunctionPotential(harmonic, 3)

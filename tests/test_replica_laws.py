@@ -307,7 +307,7 @@ INSIDE = {
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow if case == "BAOAB" else ()) for case in INSIDE]
+    "case", [pytest.param(case, marks=() if "mini" in case else pytest.mark.slow) for case in INSIDE]
 )
 def test_likelihood_tempering_of_gaussians(case):
     """40 examples N(θ, 1), θ ~ N(0, 4): Gaussian at each λ, of precision 40 λ + 1/4; the last rung is drawn anew.

@@ -102,6 +102,8 @@ STATE_LIKE_OTHERS = (
     "mCCAdL",
     "pSGLD, frozen before the stop",
     "HMC1, all examples",
+    "HMC, all examples",
+    "MALA, all examples",
 )
 
 

@@ -98,7 +98,7 @@ def test_exploration_descends_and_is_left_out():
 @pytest.mark.parametrize(
     "options",
     [
-        {"step_schedule": "polynomial", "schedule_delay": 7.0},
+        pytest.param({"step_schedule": "polynomial", "schedule_delay": 7.0}, marks=pytest.mark.slow),
         {"step_schedule": "cyclical", "cycle_steps": 8, "exploration_fraction": 0.25},
         {"temperature_schedule": "annealing", "temperature_start": 9.0},
     ],
