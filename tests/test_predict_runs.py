@@ -19,7 +19,7 @@ from tati_re.cli import predict as command
 from tati_re.engine.tables import CsvTable, H5Table
 from tati_re.errors import InputError
 
-SHORT = {"verbose": 0, "execution": "eager", "record_every": 5}
+SHORT = {"verbose": 0, "execution": "graph", "record_every": 5}
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.scenarios import TOLERANCE, rung_of
 BOUNDS = np.array([0.3, 0.7, 2.0])
 X = np.random.default_rng(0).standard_normal((12, 3))
 LABELS = np.arange(12) % 2
-SMALL = {"hidden": [4], "dtype": "float64", "verbose": 0, "seed": 1}
+SMALL = {"hidden": [4], "dtype": "float64", "execution": "graph", "verbose": 0, "seed": 1}
 
 
 def dense_names(*sizes: int) -> tuple[list[str], list[tuple[int, ...]]]:
@@ -204,7 +204,7 @@ def test_what_is_no_width_is_refused(make, sentence):
 def test_a_prior_object_may_have_a_width_for_each_parameter(tmp_path):
     model = keras.Sequential([keras.Input((3,), dtype="float64"), keras.layers.Dense(2, dtype="float64")])
     prior = priors.Gaussian(np.linspace(0.5, 1.5, 8))
-    sim = Simulation(model, (X, LABELS), prior=prior, dtype="float64", verbose=0)
+    sim = Simulation(model, (X, LABELS), prior=prior, dtype="float64", execution="graph", verbose=0)
     run = sim.sample(num_steps=4, output=str(tmp_path / "run"))
     assert run.manifest["prior"] == {"prior": "gaussian", "prior_std": [0.5, 1.5]}
     with pytest.raises(InputError, match="started with prior given in Python"):
