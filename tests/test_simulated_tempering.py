@@ -408,14 +408,24 @@ def test_energies_at_a_move_are_those_of_all_data():
 
 
 # The count of gradients is not tried: a copy of the evaluation at other rungs keeps its own.
-@pytest.mark.parametrize("what", [what for what in CHECKS if what != "gradients"])
+TEMPERED = {
+    "BAOAB": SimulatedTempering(move_every=2),
+    "BADODAB": SimulatedTempering(Splitting("BADODAB"), [1.0, 0.5], move_every=1),
+}
+COMPILED = "eager, graph and XLA"
+
+
 @pytest.mark.parametrize(
-    "sampler",
-    [SimulatedTempering(move_every=2), SimulatedTempering(Splitting("BADODAB"), [1.0, 0.5], move_every=1)],
-    ids=["BAOAB", "BADODAB"],
+    ("inner", "what"),
+    [
+        pytest.param(inner, what, marks=pytest.mark.slow if (inner, what) == ("BADODAB", COMPILED) else ())
+        for inner in TEMPERED
+        for what in CHECKS
+        if what != "gradients"
+    ],
 )
-def test_protocol(sampler, what):
-    CHECKS[what](sampler)
+def test_protocol(inner, what):
+    CHECKS[what](TEMPERED[inner])
 
 
 def test_the_configuration_tells_the_ladder():
