@@ -176,17 +176,20 @@ def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> Non
     from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
     from tati_re.plotting.landscape import plot_landscape
 
-    figure = new_figure(9.6, 3.4)
-    left, right = figure.subplots(1, 2)
+    figure = new_figure(11.0, 3.2)
+    left, middle, right = figure.subplots(1, 3)
     training = tati_re.load(output / "training").run_info
     left.plot(training["step"], training["loss"], color=COLORS[0], linewidth=0.7, label="loss of the step")
-    left.axhline(PUBLISHED["training"][0], color=COLORS[1], linewidth=0.8, label="published, end of training")
+    left.axhline(PUBLISHED["training"][0], color=COLORS[1], linewidth=0.8, label="published")
     left.set(xlabel="step of the training", ylabel="mean cross-entropy")
+    middle.plot(training["step"], training["accuracy"], color=COLORS[0], linewidth=0.7, label="accuracy of the step")
+    middle.axhline(PUBLISHED["training"][1], color=COLORS[1], linewidth=0.8, label="published")
+    middle.set(xlabel="step of the training", ylabel="accuracy")
     for color, (name, run) in zip(COLORS, runs.items(), strict=False):
         rows = run.run_info[run.run_info["walker"] == 0]
         right.plot(rows["step"], rows["loss"], color=color, linewidth=0.7, label=name)
     right.set(xlabel="step of the sampling", ylabel="mean cross-entropy")
-    for panel in (left, right):
+    for panel in (left, middle, right):
         plain(panel)
         legend_above(panel)
     save(figure, output / "figure5.png")
@@ -214,9 +217,10 @@ def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> Non
         panel = figure.add_subplot(1, 2, number + 1)
         for color, scale in zip((*COLORS, GREY), SCALES, strict=True):
             rows = landscape.table[landscape.table["scale"] == scale]
-            middle = rows[np.isclose(rows["c1"], 0, atol=1e-12)].dropna()
-            panel.plot(middle["c0"] / 10.0**scale, middle["ln_excess_loss"], color=color, marker=".", markersize=3)
-            panel.annotate(f"$10^{{{scale}}}$", (1.02, middle["ln_excess_loss"].iloc[-1]), fontsize=7, color=color)
+            # The lowest point has no logarithm: a gap there.
+            line = rows[np.isclose(rows["c1"], 0, atol=1e-12)]
+            panel.plot(line["c0"] / 10.0**scale, line["ln_excess_loss"], color=color, marker=".", markersize=3)
+            panel.annotate(f"$10^{{{scale}}}$", (1.02, line["ln_excess_loss"].iloc[-1]), fontsize=7, color=color)
         panel.set(xlabel="c0 over the scale", ylabel="ln(L − L₀)")
         panel.set_title(dtype, loc="left", fontsize=9)
         plain(panel)

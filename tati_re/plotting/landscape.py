@@ -67,7 +67,8 @@ def plot_landscape(
     if kind == "sweep":
         figure = new_figure(min(4.8 * columns, 12.0), 3.4 * rows)
     else:
-        figure = new_figure(4.6 * columns if columns > 1 else 5.6, 4.0 * rows if columns > 1 else 4.6)
+        width, height = (3.3, 3.2) if kind == "surface" else (4.6, 4.0)
+        figure = new_figure(width * columns if columns > 1 else 5.6, height * rows if columns > 1 else 4.6)
     for number, (scale, table, trajectory) in enumerate(parts):
         style: dict[str, Any] = {"projection": "3d"} if kind == "surface" else {}
         panel = figure.add_subplot(rows, columns, number + 1, **style)
@@ -76,9 +77,11 @@ def plot_landscape(
         elif kind == "contour":
             _contour(figure, panel, landscape, table, trajectory, quantity or "ln_excess_loss")
         else:
-            _surface(panel, landscape, table, trajectory, quantity or "ln_excess_loss")
+            _surface(panel, landscape, table, trajectory, quantity or "ln_excess_loss", scale or 0)
         if scale is not None:
-            panel.set_title(f"scale $10^{{{scale}}}$", loc="left", fontsize=9, color=DARK)
+            # A surface leaves the upper part of its panel empty.
+            place = {"y": 0.92} if kind == "surface" else {}
+            panel.set_title(f"scale $10^{{{scale}}}$", loc="left", fontsize=9, color=DARK, **place)
     save(figure, path)
     return figure
 
@@ -151,9 +154,11 @@ def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, traj
     bar.ax.yaxis.label.set_size(9)
 
 
-def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str) -> None:
+def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str, scale: int) -> None:
     first, second, values = matrix(landscape, table, quantity)
-    x, y = np.meshgrid(first, second, indexing="ij")
+    # In units of the scale: matplotlib puts a common power of ten of a 3-d axis far from its ticks, over others.
+    unit = 1.0 if scale in (0, 1) else 10.0**scale
+    x, y = np.meshgrid(first / unit, second / unit, indexing="ij")
     see_through = trajectory is not None and len(trajectory)
     panel.plot_surface(
         x, y, values, cmap="viridis", linewidth=0.15, edgecolor="#00000040", alpha=0.75 if see_through else 1.0,
@@ -163,15 +168,15 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
         column = quantity if quantity in trajectory else "ln_excess_loss"
         for _, walker in trajectory.groupby("walker"):
             panel.plot(
-                walker[landscape.names[0]], walker[landscape.names[1]], walker[column],
+                walker[landscape.names[0]] / unit, walker[landscape.names[1]] / unit, walker[column],
                 color=COLORS[1], linewidth=0.7, marker=".", markersize=1.5, zorder=10,
             )  # fmt: skip
-    panel.set_xlabel(landscape.names[0], fontsize=8)
-    panel.set_ylabel(landscape.names[1], fontsize=8)
-    panel.set_zlabel(WORDS.get(quantity, quantity), fontsize=8)
-    panel.tick_params(labelsize=6)
+    over = "" if unit == 1 else f" / $10^{{{scale}}}$"
+    panel.set_xlabel(landscape.names[0] + over, fontsize=8, labelpad=-4)
+    panel.set_ylabel(landscape.names[1] + over, fontsize=8, labelpad=-4)
+    panel.set_zlabel(WORDS.get(quantity, quantity), fontsize=8, labelpad=4)
+    panel.tick_params(labelsize=7, pad=-2)
     panel.locator_params(axis="both", nbins=5)
-    panel.ticklabel_format(axis="both", style="sci", scilimits=(-2, 4))
     panel.view_init(elev=28, azim=-55)
     panel.set_box_aspect(None, zoom=0.85)
 
