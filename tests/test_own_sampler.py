@@ -448,7 +448,7 @@ def test_the_constructors_own_refusal_is_kept(folder, capsys):
 
 
 def test_objects_and_classes_in_python(folder):
-    sim = Simulation(data="two_clusters", loss="mean_squared_error", verbose=0)
+    sim = Simulation(data="two_clusters", loss="mean_squared_error", execution="graph", verbose=0)
     with pytest.raises(InputError, match=r"sampler: SimpleNamespace is no sampler, it has no init, step, get_config"):
         sim.sample(sampler=SimpleNamespace(name="nothing"))
     run = sim.sample(sampler=Splitting, friction=4.0, step_size=0.001, num_steps=10)
@@ -463,6 +463,7 @@ def tables(folder: str) -> dict[str, bytes]:
 
 
 COMMON = {"data": "two_clusters", "loss": "mean_squared_error", "batch_size": 50, "num_walkers": 2, "seed": 3}
+COMMON |= {"execution": "graph"}  # an own sampler under XLA: check_sampler above
 LENGTH = {"step_size": 0.0001, "friction": 2.0, "record_every": 5, "trajectory_every": 7, "verbose": 0}
 
 
@@ -471,7 +472,7 @@ def test_flag_file_and_object_are_one_run(folder):
     (folder / "run.toml").write_text(
         'data = "two_clusters"\nloss = "mean_squared_error"\nbatch_size = 50\nnum_walkers = 2\nseed = 3\n'
         'sampler = "own.py:Own"\nstep_size = 0.0001\nfriction = 2.0\nrecord_every = 5\ntrajectory_every = 7\n'
-        "num_steps = 30\nverbose = 0\n"
+        'num_steps = 30\nexecution = "graph"\nverbose = 0\n'
     )
     assert sample.main(["--config", "run.toml", "--output", "a"]) == 0
     assert sample.main(["--config", "run.toml", "--sampler", "own:Own", "--output", "b"]) == 0

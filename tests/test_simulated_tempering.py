@@ -167,7 +167,13 @@ def expected_in_wells(law):
 # ------------------------------------------------------------------------------------------------- the law of the rungs
 
 
-@pytest.mark.parametrize("log_weights", [None, [0.0, 0.4, -0.5, 0.1]], ids=["g = -ln Z", "another g"])
+@pytest.mark.parametrize(
+    "log_weights",
+    [
+        pytest.param(None, id="g = -ln Z", marks=pytest.mark.slow),
+        pytest.param([0.0, 0.4, -0.5, 0.1], id="another g"),
+    ],
+)
 def test_rung_and_position_have_their_joint_law(log_weights):
     """Visits are alike at g = -ln Z and Z e^g for any other; masses and mean potentials at each rung by quadrature."""
     law = law_of_wells(log_weights)

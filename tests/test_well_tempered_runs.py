@@ -364,13 +364,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("stop", [20, pytest.param(70, marks=pytest.mark.slow)])
-def test_an_interruption_changes_no_byte(tmp_path, monkeypatch, stop):
+def test_an_interruption_changes_no_byte(tmp_path, monkeypatch, small, stop):
     """Stopped in the burn-in, while the bias grows, and after it."""
-    sample(tmp_path / "whole")
     monkeypatch.setattr("tati_re.engine.loop._MOST_STEPS", stop)
     monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", stop)
     sample(tmp_path / "parts", max_time=1e-6)
     stopped = (tmp_path / "parts" / "exchange.csv").read_text().splitlines()[-1]
     assert int(stopped.split(",")[0]) == stop
     Simulation.resume(str(tmp_path / "parts"), data=(X, Y), max_time=None)
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "parts") == contents(small.folder)
