@@ -79,9 +79,7 @@ def plot_landscape(
         else:
             _surface(panel, landscape, table, trajectory, quantity or "ln_excess_loss", scale or 0)
         if scale is not None:
-            # A surface leaves the upper part of its panel empty.
-            place = {"y": 0.92} if kind == "surface" else {}
-            panel.set_title(f"scale $10^{{{scale}}}$", loc="left", fontsize=9, color=DARK, **place)
+            panel.set_title(f"scale $10^{{{scale}}}$", loc="left", fontsize=9, color=DARK)
     save(figure, path)
     return figure
 
@@ -174,11 +172,12 @@ def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quan
     over = "" if unit == 1 else f" / $10^{{{scale}}}$"
     panel.set_xlabel(landscape.names[0] + over, fontsize=8, labelpad=-4)
     panel.set_ylabel(landscape.names[1] + over, fontsize=8, labelpad=-4)
-    panel.set_zlabel(WORDS.get(quantity, quantity), fontsize=8, labelpad=4)
     panel.tick_params(labelsize=7, pad=-2)
     panel.locator_params(axis="both", nbins=5)
     panel.view_init(elev=28, azim=-55)
-    panel.set_box_aspect(None, zoom=0.85)
+    panel.set_box_aspect(None, zoom=0.95)
+    # Beside the axis its name is cut off, or lies over wide numbers; the upper part of the panel is empty.
+    panel.text2D(0.0, 0.93, WORDS.get(quantity, quantity), transform=panel.transAxes, fontsize=9)
 
 
 def plot_spectrum_of_hessian(
