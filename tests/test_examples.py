@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,17 @@ def test_replica_exchange_hmc_keeps_training_images_out_of_the_test(tmp_path, ca
     for train, test in grey.values():
         assert len(test) == 100 == len(set(test)) and not set(train) & set(test) and test.max() >= 150
     assert "50 images: 5 of each class, seed 4: " in capsys.readouterr().out
+
+
+def test_renhd_counts_what_samples_are_worth():
+    """An autoregression of φ = 0.8 has (1 - φ)/(1 + φ) = 1/9; with every second value left out 0.22."""
+    script, chains = example("renhd_five_gaussians"), np.random.default_rng(1).normal(size=(1_000, 400, 2))
+    for before, now in itertools.pairwise(chains):
+        now[:] = 0.8 * before + 0.6 * now
+    size, error = script.effective_size(chains)
+    assert abs(size - 1 / 9) < 5.5 * error < 0.25 / 9
+    thinned, error = script.effective_size(chains[::2])
+    assert thinned - 1 / 9 > 5.5 * error
 
 
 @pytest.mark.slow
