@@ -261,7 +261,7 @@ def test_figures(tmp_path):
     with pytest.raises(InputError, match="none of them is in the table"):
         plot_landscape(plane, scales=(5,))
     surface = plot_landscape(plane, tmp_path / "surface.png", "surface")
-    assert surface.axes[0].get_zlabel() == "ln(L − L₀)"
+    assert [text.get_text() for text in surface.axes[0].texts] == ["ln(L − L₀)"]
     sweep = plot_landscape(landscape.scan(bowl, np.zeros(2), np.eye(2)[:1], "-1:1:7"))
     assert sweep.axes[0].get_ylabel() == "mean loss L"
     for name in ("contour.png", "surface.png"):
