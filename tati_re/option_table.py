@@ -387,9 +387,9 @@ class Options(BaseModel):
     evidence_sampling: Literal["ladder", "sequential"] = _evidence(
         "ladder", "ladder: all points at once, neighbours swap; sequential: one after the other, from the reference"
     )
-    num_particles: int = _evidence(128, "smc: members of a population", ge=2)
+    num_particles: int = _evidence(128, "smc: chains of a population, each move of which is a member", ge=2)
     num_populations: int = _evidence(8, "smc: independent populations, from whose spread the error is taken", ge=2)
-    num_moves: int = _evidence(5, "smc: steps of the sampler after each resampling", ge=1)
+    num_moves: int = _evidence(5, "smc: steps of the sampler after each resampling, all of which count", ge=1)
     particle_fraction: float = _evidence(
         0.7, "smc: the next point is where this part of a population still counts", gt=0, lt=1
     )

@@ -69,7 +69,7 @@ def test_frenkel_ladd():
 
 
 def test_sequential_monte_carlo():
-    found = log_evidence(regression(), "smc", num_populations=16, num_particles=150, num_moves=10, **FAST)
+    found = log_evidence(regression(), "smc", num_populations=16, num_particles=300, num_moves=10, **FAST)
     print(found)
     assert abs(found.log_z - known.LOG_Z[3]) < min(Z * found.error, 0.05)
     assert found.curve["next"].iloc[-1] == 1.0 and len(found.repeats) == 16

@@ -12,6 +12,7 @@ from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import trapezoid
 from tati_re.evidence.population import combined
 from tati_re.evidence.smc import counted_moves
+from tati_re.exchange.starts import descended
 from tests import regression as known
 from tests.test_evidence import FAST, Z, linear, regression
 
@@ -135,14 +136,15 @@ def test_moves_count_as_far_as_memory_goes():
 
 def test_repeats_are_not_taken_for_functions_traced_again(caplog):
     """TensorFlow would say so at the sixth."""
+    sim = regression(1)
+    potential = sim._system.potential(sim.options, {}, copies=1)
     with caplog.at_level(logging.WARNING, logger="tensorflow"):
-        for seed in range(6):
-            sizes = {"num_walkers": 2, "num_steps": 12, "evidence_nodes": 2, "descent_steps": 5}
-            log_evidence(regression(1, seed=seed), "frenkel_ladd", **sizes, **SEQUENTIAL)
+        for _ in range(7):
+            descended(potential, np.zeros((1, 1)), (), 2, "graph")
     assert "retracing" not in caplog.text
 
 
 def test_springs_find_all_three_in_a_few_draws():
     for count, exact in known.LOG_Z.items():
-        sizes = {"num_walkers": 24, "num_steps": 100, "evidence_nodes": 6}
+        sizes = {"num_walkers": 80, "num_steps": 80, "evidence_nodes": 6}
         assert close(log_evidence(regression(count), "frenkel_ladd", **sizes, **SEQUENTIAL), exact)

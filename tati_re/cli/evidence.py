@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import entry_point, make_parser, output_folder
+from tati_re.cli.arguments import INTERRUPTED, entry_point, make_parser, output_folder
 from tati_re.cli.run import with_config
 from tati_re.errors import InputError
-from tati_re.options import EVIDENCE, OPTIONS, Options, to_toml
+from tati_re.option_flags import flag
+from tati_re.options import EVIDENCE, OPTIONS, Options, make_options, to_toml
 
 LEFT_OUT = (
     *("resume", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
@@ -19,6 +21,9 @@ LEFT_OUT = (
     *("batch_sampling", "walker_batches", "step_size_tuning"),
 )
 """Options of these groups that do not belong to an evidence."""
+KEPT = "kept"
+MODELS = "models.json"
+BESIDE_RESUME = ("resume", "verbose", "quiet")
 
 
 def _models(typed: dict[str, Any]) -> dict[str, Options]:
@@ -37,6 +42,43 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
     return {name: with_config({**typed, "config": file}) for name, file in zip(names, files, strict=True)}
 
 
+def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
+    """The options of each model of an earlier call, by name, as they were given then."""
+    for name in typed:
+        if name not in BESIDE_RESUME:
+            raise InputError(
+                f"{flag(name)} cannot be changed by --resume.", expected="only --verbose or --quiet beside it"
+            )
+    folder = typed.pop("resume")
+    try:
+        said = json.loads((Path(folder) / KEPT / MODELS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError("--resume: no evidence was begun there.", folder, "the --output of an earlier call") from None
+    now = with_config(typed)
+    changed = {"verbose": now.verbose} if "verbose" in now.explicit else {}
+    return {name: make_options({**options, "output": folder}, **changed) for name, options in said.items()}
+
+
+def _head(name: str) -> str:
+    """How the names of a model's files begin."""
+    return f"{name.replace('/', '_')}-" * bool(name)
+
+
+def _begin(models: dict[str, Options], folder: Path) -> None:
+    """Writes the options, from which a call that is stopped goes on; parts of an earlier estimate are removed."""
+    from tati_re.engine.storage import storing, write_whole
+
+    kept = folder / KEPT
+    with storing(folder):
+        kept.mkdir(parents=True, exist_ok=True)
+        for part in kept.rglob("*.npz"):
+            part.unlink()
+    given = {name: options.model_dump(mode="json", include=set(options.explicit)) for name, options in models.items()}
+    for name, options in models.items():
+        write_whole(folder / f"{_head(name)}options.toml", to_toml(options, EVIDENCE).encode())
+    write_whole(kept / MODELS, json.dumps(given, indent=1).encode())
+
+
 def _check(models: dict[str, Options]) -> None:
     for name, options in models.items():
         if options.data is None:
@@ -51,18 +93,24 @@ def _check(models: dict[str, Options]) -> None:
         raise InputError("--compare: the models have different methods.", expected="--method, which goes for all")
 
 
-def _report(models: dict[str, Options], folder: Path) -> str:
+def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     """Estimates all models, writes tables and the figure, and returns what is printed."""
     import pandas as pd
 
     from tati_re.engine.storage import storing
-    from tati_re.evidence import bayes_factors, log_evidences
+    from tati_re.evidence import bayes_factors
+    from tati_re.evidence.methods import prepared
     from tati_re.plotting.evidence import plot_evidence
     from tati_re.simulation import Simulation
 
     found, lines, tables = {}, [], []
-    for name, options in models.items():
-        found[name] = log_evidences(Simulation.from_options(options))
+    work = {name: prepared(Simulation.from_options(options)) for name, options in models.items()}
+    if not resumed:
+        _begin(models, folder)
+    for name in models:
+        now = work.pop(name)
+        now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
+        found[name] = now.estimates()
         tables.append(found[name].table.assign(model=name or "model"))
         lines += [*([f"{name}:"] if name else []), found[name].summary()]
     if len(models) > 1:
@@ -79,39 +127,48 @@ def _report(models: dict[str, Options], folder: Path) -> str:
         if len(models) > 1:
             pd.concat(factors).to_csv(folder / "bayes_factors.csv", index=False)
         for name, estimates in found.items():
-            head = f"{name.replace('/', '_')}-" * bool(name)
-            (folder / f"{head}options.toml").write_text(to_toml(models[name], EVIDENCE), encoding="utf-8")
             for each in estimates:
-                each.curve.to_csv(folder / f"{head}{each.method}.csv", index=False)
+                each.curve.to_csv(folder / f"{_head(name)}{each.method}.csv", index=False)
     flat = [(name, each) for name, estimates in found.items() for each in estimates]
     labels = [f"{name} {each.method}".strip().replace("_", " ") for name, each in flat]
     plot_evidence([each for _, each in flat], folder / "evidence.png", labels)
     return "\n".join([*lines, f"tables and figure: {folder}"])
 
 
-def _body(argv: list[str]) -> None:
+def _body(argv: list[str]) -> int | None:
     description = "Estimate log Z of a model, or compare models (--compare a.toml b.toml)."
     parser = make_parser("tati-evidence", description, EVIDENCE, LEFT_OUT)
     text = "TOML files of options, a model each on the same data; flags go before all of them"
     parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
+    text = "folder of an earlier call to go on with; beside it only --verbose or --quiet"
+    parser.add_argument("--resume", metavar="DIR", help=text)
     typed = parser.parse(argv)
-    wants_config = typed.pop("print_config", False)
-    models = _models(typed)
+    resumed = "resume" in typed
+    wants_config = typed.pop("print_config", False) and not resumed
+    models = _of_folder(typed) if resumed else _models(typed)
     if wants_config:
         print("\n".join(to_toml(options, EVIDENCE) for options in models.values()), end="")
-        return
+        return None
     _check(models)
     first = next(iter(models.values()))
     with output_folder(first.output, "evidence") as folder:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not first.overwrite:
-            raise InputError("--output is not empty.", folder, "a new folder, or --overwrite")
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if taken and not first.overwrite and not resumed:
+            raise InputError("--output is not empty.", folder, "a new folder, --resume, or --overwrite")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"--output cannot be made: {error.strerror}.", folder, "a folder") from None
-        said = _report(models, folder)
+        try:
+            said = _report(models, folder, resumed)
+        except KeyboardInterrupt:
+            if not (folder / KEPT / MODELS).exists():
+                raise
+            print(f"interrupted; tati-evidence --resume {folder} goes on", file=sys.stderr)
+            return INTERRUPTED
     if first.verbose > 0:
         print(said)
+    return None
 
 
 main = entry_point("tati-evidence", _body)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.evidence.chains import Chains
+from tati_re.evidence.kept import Kept
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.replicas import ReplicaExchange
@@ -18,6 +19,8 @@ from tati_re.samplers.protocol import Info, State, with_energy
 _ROUND = 8
 _MOST_ROUNDS = 40
 _WINDOW = 0.1
+_BLOCKS = 10
+_CALL = 64
 
 
 class Energies(NamedTuple):
@@ -87,7 +90,12 @@ class ReferenceDraws:
 
 
 def energies_along(
-    path, potential_of: Callable[[int], Any], sampler, plan: Plan, say: Callable[[str], None]
+    path,
+    potential_of: Callable[[int], Any],
+    sampler,
+    plan: Plan,
+    say: Callable[[str], None],
+    kept: Kept | None = None,
 ) -> Energies:
     """Energies at all points of a path.
 
@@ -102,29 +110,38 @@ def energies_along(
         sampler: Moves the walkers at one point.
         plan: How long.
         say: Takes sentences on the progress.
+        kept: Where each point, and each tenth of the draws of all points at once, is kept. Default: nowhere.
     """
+    kept = Kept() if kept is None else kept
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"
     single = potential_of(plan.walkers)
     chains = Chains(single, sampler, plan.seed, plan.execution)
     position = drawn_from_reference(single, plan.walkers, plan.seed)
     step_size, sizes, places, values, acceptance = plan.step_size, [], [], [], []
-    if sequential:
+
+    def at_reference() -> dict:
         exact = Chains(single, ReferenceDraws(), plan.seed + 1, plan.execution)
         moved = exact.run(position, 0.0, 1.0, plan.num_draws)
-        position = moved.position
-        values.append(moved.energies)
-        acceptance.append(1.0)
+        return {"position": moved.position, "energies": moved.energies, "acceptance": 1.0}
+
+    def at_point() -> dict:
+        place, size = tuned(chains, position, weight, step_size, plan)
+        if not sequential:
+            return {"position": place, "step_size": size}
+        place = chains.run(place, weight, size, plan.num_burnin_steps).position
+        moved = chains.run(place, weight, size, plan.num_draws)
+        found = {"position": moved.position, "energies": moved.energies, "acceptance": moved.acceptance.mean()}
+        return {**found, "step_size": size}
+
     for number, weight in enumerate(path):
-        if weight > 0:
-            position, step_size = tuned(chains, position, weight, step_size, plan)
+        if weight > 0 or sequential:
+            part = kept.part(f"point-{number:03d}", at_point if weight > 0 else at_reference, chains)
+            position, step_size = part["position"], float(part.get("step_size", step_size))
             if sequential:
-                position = chains.run(position, weight, step_size, plan.num_burnin_steps).position
-                moved = chains.run(position, weight, step_size, plan.num_draws)
-                position = moved.position
-                values.append(moved.energies)
-                acceptance.append(moved.acceptance.mean())
-                mean = -moved.energies.mean()
+                values.append(part["energies"])
+                acceptance.append(float(part["acceptance"]))
+                mean = -part["energies"].mean()
                 say(f"Point {number + 1} of {len(path)}, {weight:.3g} of the way: mean log ratio {mean:,.6g}.")
         sizes.append(step_size)
         places.append(position)
@@ -136,18 +153,30 @@ def energies_along(
     schedule = make_swap_schedule("even_odd", len(path))
     exchange = ReplicaExchange(sampler, ladder, Metropolis(), schedule, 1, plan.walkers)
     together = Chains(potential_of(plan.walkers * len(path)), exchange, plan.seed + 2, plan.execution)
-    position = np.concatenate(places[::-1])
+    position, weights, sizes_now = np.concatenate(places[::-1]), ladder.likelihood_weight[0], sizes[-1]
+
+    def block(count: int) -> dict:
+        moved = together.run(position, weights, sizes_now, count)
+        return {"position": moved.position, "energies": moved.energies, "acceptance": moved.acceptance * count}
+
     if plan.num_burnin_steps:
-        position = together.run(position, ladder.likelihood_weight[0], sizes[-1], plan.num_burnin_steps).position
-    moved = together.run(position, ladder.likelihood_weight[0], sizes[-1], plan.num_draws)
-    by_point = moved.energies.reshape(len(path), plan.walkers, -1)[::-1]
+        position = kept.part("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
+    # Whole calls, whose first momenta are new ones anyhow.
+    size = -(-plan.num_draws // (_BLOCKS * _CALL)) * _CALL
+    starts = range(0, plan.num_draws, size)
+    parts = []
+    for number, start in enumerate(starts):
+        count = min(size, plan.num_draws - start)
+        parts.append(kept.part(f"draws-{number:03d}", lambda count=count: block(count), together))
+        position = parts[-1]["position"]
+    accepted = sum(part["acceptance"] for part in parts) / plan.num_draws
     return Energies(
         path,
-        by_point,
+        np.concatenate([part["energies"] for part in parts], axis=1).reshape(len(path), plan.walkers, -1)[::-1],
         sizes,
-        moved.acceptance.reshape(len(path), -1).mean(axis=1)[::-1],
+        accepted.reshape(len(path), -1).mean(axis=1)[::-1],
         gradients + together.gradients,
-        moved.position.reshape(len(path), plan.walkers, -1)[::-1],
+        position.reshape(len(path), plan.walkers, -1)[::-1],
     )
 
 

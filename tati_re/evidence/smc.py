@@ -10,11 +10,13 @@ import numpy as np
 from tati_re.errors import SamplingError
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import Plan, ReferenceDraws, tuned
+from tati_re.evidence.kept import Kept
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.evidence.population import combined, effective_fraction, log_increments, next_point, systematic
 from tati_re.models.backend import tf
 
 _MOST_STAGES = 2_000
+_COLUMNS = ("path", "next", "log_ratio", "effective_fraction", "acceptance", "step_size")
 _BYTES = 256 * 2**20
 """Of the positions that count at a stage."""
 
@@ -46,6 +48,7 @@ def cooled(
     num_moves: int,
     fraction: float,
     say: Callable[[str], None],
+    kept: Kept | None = None,
 ) -> Cooling:
     """Adaptive sequential Monte Carlo along a path.
 
@@ -68,35 +71,44 @@ def cooled(
         num_moves: Steps after each resampling.
         fraction: Between 0 and 1.
         say: Takes sentences on the progress.
+        kept: Where the last stage is kept. Default: nowhere.
     """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)
     counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)
-    random = np.random.default_rng([plan.seed, 0x534D])
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
     start = Chains(potential, ReferenceDraws(), plan.seed + 1, plan.execution, max(2, num_moves), counted)
-    moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)
-    log_z, weight, step_size = np.zeros(num_populations), 0.0, float("nan")
-    rows: list[tuple] = []
-    while weight < 1.0 and len(rows) < _MOST_STAGES:
+    kept = Kept() if kept is None else kept
+    state = kept.load("populations", chains, start)
+    if state is None:
+        moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)
+        state = {"log_z": np.zeros(num_populations), "rows": np.zeros((0, len(_COLUMNS))), "step_size": np.nan}
+        state |= {"energies": moved.energies, "visited": moved.visited, "acceptance": moved.acceptance.mean()}
+    weight = float(state["rows"][-1, 1]) if len(state["rows"]) else 0.0
+    while weight < 1.0 and len(state["rows"]) < _MOST_STAGES:
         # The moves of one chain side by side, so that systematic resampling spreads over chains.
-        energies = moved.energies[:, -counted:].reshape(num_populations, num_particles * counted)
+        energies = state["energies"][:, -counted:].reshape(num_populations, num_particles * counted)
         following = next_point(weight, energies, fraction)
         logs = -(following - weight) * energies
         shares = log_increments(following - weight, energies)
-        log_z += shares
-        effective = float(effective_fraction(logs).mean())
-        rows.append((weight, following, float(shares.mean()), effective, float(moved.acceptance.mean()), step_size))
-        weight = following
+        effective = effective_fraction(logs).mean()
+        row = (weight, following, shares.mean(), effective, state["acceptance"], state["step_size"])
+        rows, log_z, weight = np.vstack([state["rows"], row]), state["log_z"] + shares, following
         if len(rows) % 10 == 0 or weight == 1.0:
             say(f"Stage {len(rows)}: {weight:.3g} of the way, log Z so far {combined(log_z)[0]:,.6g}.")
+        visited, size = state["visited"], float(state["step_size"])
+        state = {"log_z": log_z, "rows": rows, "step_size": size}
         if weight < 1.0:
+            random = np.random.default_rng([plan.seed, 0x534D, len(rows)])
             chosen = np.stack([systematic(own, random.random(), num_particles) for own in logs])
             chain = np.arange(num_populations)[:, None] * num_particles + chosen // counted
-            position = moved.visited[chosen % counted, chain].reshape(walkers, -1)
-            first = plan.step_size if np.isnan(step_size) else step_size
-            position, step_size = tuned(chains, position, weight, first, plan, 2, 1)
-            moved = chains.run(position, weight, step_size, num_moves)
+            position = visited[chosen % counted, chain].reshape(walkers, -1)
+            position, size = tuned(chains, position, weight, plan.step_size if np.isnan(size) else size, plan, 2, 1)
+            moved = chains.run(position, weight, size, num_moves)
+            state |= {"energies": moved.energies, "visited": moved.visited, "acceptance": moved.acceptance.mean()}
+            state["step_size"] = size
+        kept.save("populations", state, chains, start)
+    log_z = state["log_z"]
     if weight < 1.0:
         raise SamplingError(
             f"The populations came no further than {weight:.3g} of the way in {_MOST_STAGES} stages: a smaller "
@@ -104,8 +116,7 @@ def cooled(
             _MOST_STAGES,
             0,
         )
-    names = ("path", "next", "log_ratio", "effective_fraction", "acceptance", "step_size")
-    curve = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    curve = dict(zip(_COLUMNS, state["rows"].T, strict=True))
     return Cooling(*combined(log_z), log_z, curve, chains.gradients + start.gradients)
 
 

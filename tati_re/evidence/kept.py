@@ -1,0 +1,138 @@
+"""Finished parts of an estimate in a folder, from which a call that was stopped goes on."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+import tomllib
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.engine.environment import versions
+from tati_re.engine.storage import storing, write_whole
+from tati_re.errors import InputError
+
+SPECIFICATION = "evidence.toml"
+_OF_CHAINS = ("calls", "gradients")
+
+
+class Kept:
+    """Parts by name, each an `.npz` file that is written whole; without a folder nothing is kept.
+
+    A part is what some function computed from earlier parts and the random numbers of its chains, whose place in their
+    sequence is kept with it: to load it is the same as to compute it.
+
+    Args:
+        folder: It exists. Default: none.
+        prefix: Before the names of files. Default: nothing.
+    """
+
+    def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
+        self.folder, self.prefix = folder, prefix
+        self.spared = 0.0
+        self._since = time.monotonic()
+
+    def named(self, prefix: str) -> Kept:
+        """The parts of this prefix."""
+        return Kept(self.folder, prefix)
+
+    def load(self, name: str, *chains) -> dict[str, np.ndarray] | None:
+        """What was kept under a name, or `None`; chains go on where they were then.
+
+        Raises:
+            InputError: The file is damaged.
+        """
+        path = self._path(name)
+        if path is None or not path.exists():
+            return None
+        try:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                values = dict(file)
+            seconds, counts = float(values.pop("seconds")), values.pop("chains")
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            raise InputError(f"output: {path} is damaged.", expected="to remove this file, or overwrite") from None
+        for each, (calls, gradients) in zip(chains, counts, strict=True):
+            each.calls, each.gradients = int(calls), float(gradients)
+        self.spared += seconds
+        self._since = time.monotonic()
+        return values
+
+    def save(self, name: str, values: Mapping[str, Any], *chains, seconds: float | None = None) -> None:
+        """Keeps values under a name, in place of what was there.
+
+        Args:
+            name: Of the part.
+            values: Arrays and numbers.
+            *chains: Those that made it, in the order of `load`.
+            seconds: That it took. Default: since the last part.
+        """
+        now = time.monotonic()
+        seconds, self._since = now - self._since if seconds is None else seconds, now
+        if (path := self._path(name)) is None:
+            return
+        counts = np.array([[getattr(each, field) for field in _OF_CHAINS] for each in chains], np.float64)
+        content = io.BytesIO()
+        np.savez(content, seconds=seconds, chains=counts.reshape(-1, 2), **values)
+        write_whole(path, content.getvalue())
+
+    def part(self, name: str, compute: Callable[[], dict[str, Any]], *chains) -> dict[str, Any]:
+        """What was kept under a name, or what `compute` returns, which is kept."""
+        if (found := self.load(name, *chains)) is None:
+            found = compute()
+            self.save(name, found, *chains)
+        return found
+
+    def _path(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / f"{self.prefix}{name}.npz"
+
+
+def opened(folder: str | os.PathLike[str], said: Mapping[str, Any], overwrite: bool) -> tuple[Path, list[str]]:
+    """Makes the folder of an estimate, or opens one of the same estimate.
+
+    Args:
+        folder: New, empty, or of the same model, data and options.
+        said: What is estimated, text by name.
+        overwrite: Whether the parts of another estimate in it are removed.
+
+    Returns:
+        The folder, and sentences to be said.
+
+    Raises:
+        InputError: It holds other files, or the parts of another estimate.
+        StorageError: It cannot be made.
+    """
+    import tomli_w
+
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("output is a file.", folder, "a folder that is new, empty, or of the same evidence")
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    path, said = folder / SPECIFICATION, {**said, **versions()}
+    parts = sorted(folder.glob("*.npz"))
+    if path.exists():
+        with storing(path):
+            then = tomllib.loads(path.read_text(encoding="utf-8"))
+        differ = [name for name, text in said.items() if then.get(name) != text]
+        others = [name for name in differ if name not in versions()]
+        if not others:
+            words = [f"{len(parts)} parts are kept in {folder}: going on behind them."] if parts else []
+            return folder, [*words, *(["Other versions than they were made with: not digit for digit."] * bool(differ))]
+        if not overwrite:
+            received = f"{others[0]} {then.get(others[0], 'not given')}"
+            raise InputError(
+                f"output: {folder} holds parts of another evidence.", received, "another folder, or overwrite"
+            )
+    elif any(folder.iterdir()) and not overwrite:
+        found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:3])
+        raise InputError(f"output: the folder {folder} is not empty.", found, "a new folder, or overwrite")
+    with storing(folder):
+        for part in parts:
+            part.unlink()
+    write_whole(path, tomli_w.dumps(said).encode())
+    return folder, []

@@ -1,0 +1,58 @@
+"""Springs at a minimum of a simulation: where it is, and how wide the posterior is there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.errors import InputError
+from tati_re.evidence.chains import Chains
+from tati_re.evidence.energies import tuned
+from tati_re.evidence.kept import Kept
+from tati_re.evidence.quadratic import Springs
+from tati_re.exchange.starts import descended
+from tati_re.posterior.priors import Box
+
+_EVERY = 4
+
+
+def springs_at_minimum(work, kept: Kept) -> tuple[Springs, float]:
+    """Springs at a minimum, as soft as the mean squares of the distances from it that a short run has.
+
+    Args:
+        work: The simulation and its options (:class:`tati_re.evidence.work.Work`).
+        kept: Where the minimum and the widths are kept.
+
+    Returns:
+        The springs, and evaluations of the gradient.
+    """
+    options, walkers = work.options, work.walkers
+    prior = work.potential(1).prior
+    if getattr(prior, "walled", False) and not isinstance(prior, Box):
+        raise InputError("method: frenkel_ladd knows the walls of a box only.", f"{prior}", "prior box, or no walls")
+    bound = np.broadcast_to(prior.bound, (work.sim.num_parameters(),)) if isinstance(prior, Box) else None
+    position = np.asarray(work.sim._position[:1])
+    auxiliary = tuple(value[:1] for value in work.sim._auxiliary)
+    steps = options.descent_steps
+
+    def minimum() -> dict:
+        found = descended(work.potential(1), position, auxiliary, steps, work.execution)
+        return {"centre": found[0].astype(np.float64)}
+
+    centre = kept.part("minimum", minimum)["centre"]
+    if bound is not None:
+        centre = np.clip(centre, -bound, bound)
+    plan = work.plan(work.prior_widths())
+    chains = Chains(work.potential(walkers), work.sampler, options.seed + 3, work.execution)
+
+    def widths() -> dict:
+        place = np.repeat(centre[None], walkers, axis=0)
+        place, step_size = tuned(chains, place, 1.0, plan.step_size, plan)
+        place = chains.run(place, 1.0, step_size, max(plan.num_burnin_steps, 1)).position
+        squares, count = np.zeros_like(centre), max(8, plan.num_draws // _EVERY)
+        for _ in range(count):
+            place = chains.run(place, 1.0, step_size, _EVERY).position
+            squares += np.mean((place.astype(np.float64) - centre) ** 2, axis=0) / count
+        return {"squares": squares}
+
+    squares = kept.part("widths", widths, chains)["squares"]
+    return Springs(centre, np.sqrt(np.maximum(squares, 1e-24)), bound), steps + chains.gradients

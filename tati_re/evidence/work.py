@@ -1,0 +1,242 @@
+"""The parts of one estimate of log Z, from a simulation's options: potential, sampler, plan, and each method's run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.engine.progress import make_progress
+from tati_re.errors import InputError
+from tati_re.evidence import estimators
+from tati_re.evidence.checks import check
+from tati_re.evidence.energies import Energies, Plan, energies_along
+from tati_re.evidence.estimating import estimated
+from tati_re.evidence.grids import Grid, make_grid, spike_at_reference
+from tati_re.evidence.kept import Kept, opened
+from tati_re.evidence.minimum import springs_at_minimum
+from tati_re.evidence.path import SpringsPotential
+from tati_re.evidence.result import Evidence, Evidences
+from tati_re.evidence.smc import cooled
+from tati_re.exchange.replicas import rung_fields
+from tati_re.options import Options, make_options
+from tati_re.samplers.choosing import unused_options
+from tati_re.samplers.protocol import groups_of
+
+_UNUSED = (
+    *("record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
+    *("step_schedule", "temperature_schedule", "control_variate", "exchange", "swap_rule", "swap_schedule"),
+    *("exchange_every", "adapt_ladder", "replica_start", "batch_sampling", "walker_batches"),
+)
+"""Options of runs that mean nothing here."""
+_WALKERS = 4
+_TARGET_ACCEPTANCE = 0.8
+_FEW_STEPS = 10_000
+"""Up to so many steps XLA takes longer to compile than it saves: a regression with three weights, 72 copies, takes 3.9
+seconds of a processor for 1,000 steps in a graph and 6.8 under XLA, and 0.8 and 0.4 for 1,000 more."""
+_NO_MATTER = {"method", "output", "overwrite", "verbose", "threads", "execution", *_UNUSED}
+"""Options that change nothing in the parts that are kept."""
+
+
+class Work:
+    """One simulation under one set of options; energies from the prior are sampled once.
+
+    Args:
+        sim: The simulation.
+        options: For this estimate.
+        objects: Loss, prior and sampler where they were given as objects.
+    """
+
+    def __init__(self, sim, options: Options, objects: dict[str, Any]) -> None:
+        self.sim, self.options, self.objects = sim, options, objects
+        self.system = sim._system
+        self.progress = make_progress(options.verbose)
+        self.walkers = options.num_walkers if "num_walkers" in options.explicit else _WALKERS
+        self.execution = self.system.execution(options)
+        if options.execution == "auto" and options.num_steps <= _FEW_STEPS:
+            self.execution = "graph"
+        check(sim, options, self.potential(1))
+        if "mbar" in options.method:
+            estimators.load_pymbar()
+        self.sampler = self._sampler()
+        if unused := [*(name for name in _UNUSED if name in options.explicit), *unused_options(options, self.sampler)]:
+            self.progress.message(f"Not used for the evidence: {', '.join(dict.fromkeys(unused))}.")
+        self._from_prior: tuple[Energies, float] | None = None
+        self.folder: Path | None = None
+
+    def keep(self, output: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Keeps finished parts in a folder, and goes on with those that are there.
+
+        Args:
+            output: New, empty, or of the same estimate.
+            overwrite: Whether the parts of another estimate in it are removed. Default: no.
+        """
+        self.folder, words = opened(output, self._said(), overwrite)
+        for word in words:
+            self.progress.message(word)
+
+    def estimates(self) -> Evidences:
+        """By all methods of the options."""
+        return Evidences([self.by(name) for name in dict.fromkeys(self.options.method)])
+
+    def _said(self) -> dict[str, str]:
+        """What is estimated, as text by name; parts of another one are not gone on with."""
+        sim, options = self.sim, self.options
+        given = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)
+        said = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
+        potential, flat = self.potential(1), self.system.flat
+        # Not the position of the walker: the minimum that a descent from it reaches is kept.
+        statistics = b"|".join(np.ascontiguousarray(each[:1]).tobytes() for each in sim._auxiliary)
+        names = [f"{name}{list(shape)}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)]
+        said |= {"prior and loss": f"{potential.prior}, {potential.loss.name}", "execution": self.execution}
+        said |= {
+            "data set": sim.dataset.fingerprint(),
+            "parameters": ", ".join(names),
+            "statistics": hashlib.sha256(statistics).hexdigest()[:16],
+        }
+        return said | {"moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)}
+
+    def potential(self, copies: int):
+        """The posterior of so many copies, moving statistics where the simulation has them."""
+        potential = self.system.potential(self.options, self.objects, copies=copies)
+        potential.auxiliary = tuple(np.repeat(value[:1], copies, axis=0) for value in self.sim._auxiliary)
+        return potential
+
+    def _sampler(self):
+        from tati_re.running import sampler_of
+
+        options, objects = self.options, self.objects
+        changed: dict[str, Any] = {"target_acceptance": None}
+        if "sampler" not in options.explicit and "sampler" not in objects:
+            changed["sampler"] = "HMC"
+        if "walls" not in options.explicit:
+            changed["walls"] = "reflect"
+        sampler = sampler_of(self.sim, make_options(options, **changed), objects)
+        adapts = getattr(sampler, "adapts", False) or rung_fields(sampler)
+        if groups_of(sampler)[0] > 1 or adapts or getattr(sampler, "label_names", ()):
+            raise InputError(
+                "sampler: the points of a path need one that moves each walker by a fixed law.",
+                sampler.name,
+                "HMC, MALA, GHMC or a splitting word such as BAOAB",
+            )
+        return sampler
+
+    def plan(self, widths: np.ndarray) -> Plan:
+        """How long, and step sizes for parameters as wide as the reference."""
+        options = self.options
+        mass, inner = 1.0, self.sampler
+        while inner is not None:
+            mass = mass * np.asarray(getattr(inner, "mass", 1.0))
+            inner = getattr(inner, "inner", None)
+        widths = widths * np.sqrt(mass)
+        first = 0.5 * float(np.min(widths))
+        if "step_size" in options.explicit or not self.sampler.metropolis:
+            first = options.step_size
+        burnin = options.num_burnin_steps if "num_burnin_steps" in options.explicit else options.num_steps // 5
+        if options.num_steps - burnin < 8:
+            raise InputError("num_steps: too few draws.", options.num_steps, f"at least {burnin + 8}")
+        return Plan(
+            self.walkers,
+            options.num_steps - burnin,
+            burnin,
+            options.evidence_sampling,
+            first,
+            options.target_acceptance or _TARGET_ACCEPTANCE,
+            2.0 * float(np.max(widths)),
+            options.seed,
+            self.execution,
+        )
+
+    def prior_widths(self) -> np.ndarray:
+        prior = self.potential(1).prior
+        drawn = np.asarray(prior.sample((64, self.sim.num_parameters()), self.options.seed), np.float64)
+        # Not the standard deviation, which heavy tails do not have.
+        low, high = np.quantile(drawn, (0.16, 0.84), axis=0)
+        return 0.5 * (high - low)
+
+    def grid(self) -> Grid:
+        options = self.options
+        return make_grid(options.evidence_grid, options.evidence_nodes, options.evidence_power)
+
+    def by(self, method: str) -> Evidence:
+        start = time.monotonic()
+        if method == "smc":
+            kept = Kept(self.folder, "smc-")
+            found = self._smc(kept)
+            start -= kept.spared
+        elif method == "frenkel_ladd":
+            kept = Kept(self.folder, "springs-")
+            found = self._frenkel_ladd(kept)
+            start -= kept.spared
+        else:
+            energies, spent = self.from_prior()
+            start -= spent
+            grid = self.grid()
+            found = estimated(energies, method, grid)
+        settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}
+        return Evidence(found.log_z, found.error, method, found.curve, found.repeats, found.notes, settings)
+
+    def from_prior(self) -> tuple[Energies, float]:
+        """Energies along the path from the prior, and the seconds they took."""
+        if self._from_prior is None:
+            start = time.monotonic()
+            grid, plan = self.grid(), self.plan(self.prior_widths())
+            kept = Kept(self.folder, "prior-")
+            energies = energies_along(grid.path, self.potential, self.sampler, plan, self.progress.message, kept)
+            self._from_prior = energies, time.monotonic() - start + kept.spared
+        return self._from_prior
+
+    def _smc(self, kept: Kept) -> Evidence:
+        import pandas as pd
+
+        options = self.options
+        found = cooled(
+            self.potential,
+            self.sampler,
+            self.plan(self.prior_widths()),
+            options.num_populations,
+            options.num_particles,
+            options.num_moves,
+            options.particle_fraction,
+            self.progress.message,
+            kept,
+        )
+        settings = {
+            "populations": options.num_populations,
+            "particles": options.num_particles,
+            "stages": len(found.curve["path"]),
+        }
+        settings["gradients"] = float(found.gradients)
+        notes = []
+        if found.repeats.std() > 1.0:
+            notes.append(
+                f"The populations' log Z spread by {found.repeats.std():.2g}: take more num_particles or num_moves."
+            )
+        return Evidence(
+            found.log_z, found.error, "smc", pd.DataFrame(found.curve), found.repeats, tuple(notes), settings
+        )
+
+    def _frenkel_ladd(self, kept: Kept) -> Evidence:
+        springs, gradients = springs_at_minimum(self, kept)
+        self.progress.message(f"Reference: {springs}.")
+
+        def potential_of(copies: int):
+            return SpringsPotential(self.potential(copies), springs)
+
+        grid, plan = self.grid(), self.plan(springs.std)
+        energies = energies_along(grid.path, potential_of, self.sampler, plan, self.progress.message, kept)
+        found = estimated(energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid)
+        notes = list(found.notes)
+        if (height := spike_at_reference(grid, found.curve["mean"].to_numpy())) is not None:
+            notes.append(
+                f"The integrand has a spike of {height:,.4g} at the springs, which the even grid takes for a slope: "
+                "evidence_grid gauss_legendre has no point there."
+            )
+        return Evidence(
+            found.log_z, found.error, "frenkel_ladd", found.curve, found.repeats, tuple(notes), found.settings
+        )

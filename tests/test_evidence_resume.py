@@ -1,0 +1,134 @@
+"""An estimate that was stopped goes on with what is kept, to the same digits and without doing work again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tati_re import InputError
+from tati_re.cli import evidence
+from tati_re.evidence import log_evidence
+from tati_re.evidence.chains import Chains
+from tati_re.evidence.kept import Kept, opened
+from tests.test_evidence import regression
+from tests.test_evidence_command import models  # noqa: F401 - a fixture
+
+TINY = {"num_walkers": 2, "num_steps": 14, "num_burnin_steps": 2, "evidence_nodes": 2, "num_leapfrog_steps": 2}
+TINY |= {"num_particles": 4, "num_moves": 3, "num_populations": 2, "descent_steps": 3, "execution": "graph"}
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """Steps of each call of chains, as they are taken."""
+    taken, run = [], Chains.run
+
+    def counting(self, position, weight, step_size, num_steps):
+        taken.append(num_steps * self.walkers)
+        return run(self, position, weight, step_size, num_steps)
+
+    monkeypatch.setattr(Chains, "run", counting)
+    return taken
+
+
+def stopping(monkeypatch, after: int, error: type[BaseException]) -> None:
+    """Raises an error once so many parts are kept."""
+    save, saved = Kept.save, []
+
+    def counting(self, *values, **more):
+        save(self, *values, **more)
+        saved.append(1)
+        if len(saved) == after:
+            raise error
+
+    monkeypatch.setattr(Kept, "save", counting)
+
+
+@pytest.mark.parametrize(
+    ("method", "sampling", "after"),
+    [("stepping_stone", "ladder", 4), ("frenkel_ladd", "sequential", 4), ("smc", "ladder", 3)],
+)
+def test_a_stopped_estimate_goes_on_to_the_same_digits(tmp_path, steps, method, sampling, after):
+    sim, options = regression(1), {**TINY, "evidence_sampling": sampling}
+    whole = log_evidence(sim, method, **options)
+    needed = sum(steps)
+    steps.clear()
+    with pytest.MonkeyPatch.context() as context:
+        stopping(context, after, Stop)
+        with pytest.raises(Stop):
+            log_evidence(sim, method, output=str(tmp_path / "a"), **options)
+    before = sum(steps)
+    assert 0 < before < needed
+    found = log_evidence(sim, method, output=str(tmp_path / "a"), **options)
+    assert sum(steps) == needed
+    assert (found.log_z, found.error) == (whole.log_z, whole.error)
+    assert found.settings["gradients"] == whole.settings["gradients"]
+    pd.testing.assert_frame_equal(found.curve, whole.curve, check_exact=True)
+    steps.clear()
+    again = log_evidence(sim, method, output=str(tmp_path / "a"), **options)
+    assert again.log_z == whole.log_z and not steps
+
+
+def test_the_command_goes_on(models, monkeypatch, capsys):  # noqa: F811
+    arguments = ["--config", "line.toml", "--method", "stepping_stone", "--evidence-sampling", "sequential", "--quiet"]
+    arguments += ["--execution", "graph", "--num-steps", "14", "--evidence-nodes", "3", "--num-leapfrog-steps", "2"]
+    with monkeypatch.context() as context:
+        stopping(context, 3, KeyboardInterrupt)
+        assert evidence.main([*arguments, "--output", "stopped"]) == 130
+    assert "tati-evidence --resume stopped" in capsys.readouterr().err
+    assert not (models / "stopped/evidence.csv").exists()
+    assert evidence.main(["--resume", "stopped", "--num-steps", "20"]) == 2
+    assert "cannot be changed by --resume" in capsys.readouterr().err
+    assert evidence.main(["--resume", "stopped", "--quiet"]) == 0
+    assert evidence.main([*arguments, "--output", "whole"]) == 0
+    stopped, whole = (pd.read_csv(f"{name}/evidence.csv") for name in ("stopped", "whole"))
+    assert stopped["log_z"][0] == whole["log_z"][0] and stopped["error"][0] == whole["error"][0]
+    assert evidence.main(["--resume", "nowhere"]) == 2
+    assert "no evidence was begun there" in capsys.readouterr().err
+
+
+def test_parts_are_computed_once(tmp_path):
+    class Chain:
+        calls, gradients = 0, 0.0
+
+    def compute():
+        chain.calls, chain.gradients = chain.calls + 1, chain.gradients + 2.5
+        return {"values": np.arange(3.0), "size": 0.5}
+
+    chain, kept = Chain(), Kept(tmp_path, "a-")
+    kept.part("first", compute, chain)
+    assert chain.calls == 1
+    chain = Chain()
+    found = Kept(tmp_path, "a-").part("first", compute, chain)
+    assert (chain.calls, chain.gradients) == (1, 2.5) and found["values"].tolist() == [0, 1, 2]
+    assert kept.named("b-").load("first", chain) is None
+    assert Kept().part("first", compute, chain)["size"] == 0.5 and chain.calls == 2
+    (tmp_path / "a-first.npz").write_bytes(b"PK\x03\x04")
+    with pytest.raises(InputError, match="damaged"):
+        kept.load("first", chain)
+
+
+def test_parts_of_another_estimate_are_refused(tmp_path):
+    folder, words = opened(tmp_path / "a", {"seed": "1"}, False)
+    assert not words
+    Kept(folder).save("one", {"x": 1.0})
+    assert "1 parts are kept" in opened(folder, {"seed": "1"}, False)[1][0]
+    with pytest.raises(InputError, match=r"another evidence\. Received: seed 1"):
+        opened(folder, {"seed": "2"}, False)
+    assert not opened(folder, {"seed": "2"}, True)[1] and not list(folder.glob("*.npz"))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        opened(tmp_path / "b", {"seed": "1"}, False)
+    with pytest.raises(InputError, match="is a file"):
+        opened(tmp_path / "b" / "mine.txt", {"seed": "1"}, True)
+
+
+def test_an_estimate_says_which_option_is_another(tmp_path):
+    log_evidence(regression(1), "frenkel_ladd", output=str(tmp_path), **{**TINY, "execution": "eager"})
+    with pytest.raises(InputError, match="num_steps 14"):
+        log_evidence(regression(1), "frenkel_ladd", output=str(tmp_path), **{**TINY, "num_steps": 15})
