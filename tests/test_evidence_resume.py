@@ -11,6 +11,7 @@ from tati_re.cli import evidence
 from tati_re.evidence import log_evidence
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.kept import Kept, opened
+from tati_re.evidence.methods import prepared
 from tests.test_evidence import regression
 from tests.test_evidence_command import models  # noqa: F401 - a fixture
 
@@ -129,6 +130,9 @@ def test_parts_of_another_estimate_are_refused(tmp_path):
 
 
 def test_an_estimate_says_which_option_is_another(tmp_path):
-    log_evidence(regression(1), "frenkel_ladd", output=str(tmp_path), **{**TINY, "execution": "eager"})
+    prepared(regression(1), ["smc"], output=str(tmp_path), **TINY)
+    prepared(regression(1), ["stepping_stone"], output=str(tmp_path), **TINY)
     with pytest.raises(InputError, match="num_steps 14"):
-        log_evidence(regression(1), "frenkel_ladd", output=str(tmp_path), **{**TINY, "num_steps": 15})
+        prepared(regression(1), ["smc"], output=str(tmp_path), **{**TINY, "num_steps": 15})
+    with pytest.raises(InputError, match="data set"):
+        prepared(regression(2), ["smc"], output=str(tmp_path), **TINY)
