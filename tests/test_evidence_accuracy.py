@@ -80,7 +80,7 @@ def test_a_gaussian_in_twenty_dimensions_by_every_method():
     sim = linear(np.eye(20), targets, noise_std=0.5, prior_std=1.0, seed=3)
     exact = known.closed_form(np.eye(20), targets, 0.5, 1.0)
     methods = ["thermodynamic_integration", "stepping_stone", "mbar", "frenkel_ladd", "smc"]
-    sizes = {"num_walkers": 2000, "num_steps": 100, "evidence_nodes": 12, "num_populations": 32}
+    sizes = {"num_walkers": 3000, "num_steps": 100, "evidence_nodes": 12, "num_populations": 32}
     smc = {"num_particles": 440, "num_moves": 10}
     found = log_evidences(sim, methods, **sizes, **smc, **SEQUENTIAL)
     for each in found:

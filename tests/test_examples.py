@@ -329,7 +329,7 @@ def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     assert (np.diff(swaps["swaps"]) <= 1).all() and (swaps["exact"] <= swaps["without"]).all()
     assert (swaps["correction"] > 0).all()
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    assert "batch normalisation frozen" in capsys.readouterr().out
+    assert "batch normalisation by each batch" in capsys.readouterr().out
 
 
 def test_corrections_of_the_resnet_example():
