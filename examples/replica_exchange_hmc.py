@@ -1,9 +1,10 @@
 """Test loss against temperature: replica-exchange Hamiltonian Monte Carlo on networks for 16 x 16 digits.
 
 Networks 256-40-40-40-10 with logistic hidden units (13,970 parameters) and a uniform prior |θ_i| < f/sqrt(k_i), k_i =
-fan-in + 1: one with linear outputs and f = 50, one with logistic outputs, which go into the softmax, and f = 1000. U is
-the sum of the cross-entropies of all training images in nats, so that T = 1 is the Bayesian posterior. Two training
-sets: the 500 images of a list, and 5 of each class drawn with a seed. All other images are for testing.
+fan-in + 1: one with linear outputs and f = 50, one with logistic outputs, which go into the softmax, and f = 1000; and,
+if asked for, 256-40-10 with linear outputs ("shallow", 10,690 parameters). U is the sum of the cross-entropies of all
+training images in nats, so that T = 1 is the Bayesian posterior. Two training sets: the 500 images of a list, and 5 of
+each class drawn with a seed. All other images are for testing.
 
 Two ladders run side by side, from two sides, so that it can be seen whether they arrive at the same law. One starts at
 the ends of descents from small weights, U(-1/sqrt(k), 1/sqrt(k)), which are the baseline; there the box is empty. The
@@ -39,7 +40,7 @@ import numpy as np
 import tati_re
 
 INDICES = "nn_sample_mnist_train_indices_50.txt"
-SIZES = (256, 40, 40, 40, 10)
+INPUTS, CLASSES = 256, 10
 PIXELS = 16
 PER_CLASS = 5
 UNINFORMED = math.log(10)
@@ -60,14 +61,21 @@ AGREE = 3.0
 
 
 class Net(NamedTuple):
-    """One of the two networks: activation of its outputs, f of its prior, and where its step sizes start at T = 1."""
+    """A network: activation of its outputs, f of its prior, where its step sizes start at T = 1, nodes by layer."""
 
     output_activation: str
     prior_bound: float
     step_size: float
+    nodes: tuple[int, ...]
 
 
-NETS = {"linear": Net("linear", 50.0, 0.05), "logistic": Net("sigmoid", 1000.0, 0.03)}
+DEEP = (INPUTS, 40, 40, 40, CLASSES)
+NETS = {
+    "linear": Net("linear", 50.0, 0.05, DEEP),
+    "logistic": Net("sigmoid", 1000.0, 0.03, DEEP),
+    "shallow": Net("linear", 50.0, 0.05, (INPUTS, 40, CLASSES)),
+}
+WORDS = {"linear": "linear outputs", "logistic": "logistic outputs", "shallow": "one hidden layer"}
 
 
 class Sizes(NamedTuple):
@@ -192,22 +200,22 @@ def read(folder: Path, num_test: int, seed: int) -> dict[str, Digits]:
 def generated(num_test: int, seed: int) -> dict[str, Digits]:
     """Ten patterns with noise, 5 training images each."""
     random = np.random.default_rng(seed)
-    patterns = random.standard_normal((10, SIZES[0]))
-    labels = np.arange(50 + num_test) % 10
-    images = patterns[labels] + random.standard_normal((len(labels), SIZES[0]))
+    patterns = random.standard_normal((CLASSES, INPUTS))
+    labels = np.arange(50 + num_test) % CLASSES
+    images = patterns[labels] + random.standard_normal((len(labels), INPUTS))
     return {"50": Digits(images[:50], labels[:50], images[50:], labels[50:])}
 
 
-def fan_in_plus_one() -> np.ndarray:
+def fan_in_plus_one(net: Net) -> np.ndarray:
     """k of each parameter, in the order of the vector: weights of a layer, then its biases."""
-    return np.concatenate([np.full((a + 1) * b, a + 1.0) for a, b in pairwise(SIZES)])
+    return np.concatenate([np.full((a + 1) * b, a + 1.0) for a, b in pairwise(net.nodes)])
 
 
 def simulation(digits: Digits, net: Net, num_walkers: int, seed: int) -> tati_re.Simulation:
     """The network and its training set."""
     return tati_re.Simulation(
         data=((digits.train, digits.train_labels), (digits.test, digits.test_labels)),
-        hidden=list(SIZES[1:-1]),
+        hidden=list(net.nodes[1:-1]),
         activation="sigmoid",
         output_activation=net.output_activation,
         loss="sparse_categorical_crossentropy",
@@ -230,15 +238,15 @@ def test_observables(digits: Digits, net: Net) -> dict:
     """
     import tensorflow as tf
 
-    half_width = net.prior_bound / np.sqrt(fan_in_plus_one())
+    half_width = net.prior_bound / np.sqrt(fan_in_plus_one(net))
 
     def outputs(position):
         values, start = tf.constant(digits.test, position.dtype)[None], 0
-        for layer, (a, b) in enumerate(pairwise(SIZES)):
+        for layer, (a, b) in enumerate(pairwise(net.nodes)):
             weights = tf.reshape(position[:, start : start + a * b], (-1, a, b))
             values = tf.matmul(values, weights) + position[:, None, start + a * b : start + (a + 1) * b]
             start += (a + 1) * b
-            last = layer == len(SIZES) - 2
+            last = layer == len(net.nodes) - 2
             values = values if last and net.output_activation == "linear" else tf.sigmoid(values)
         return values
 
@@ -262,10 +270,10 @@ def descents(digits: Digits, net: Net, sizes: Sizes, seed: int) -> tuple[np.ndar
     """Where descents from both starts end, `(replicas, 2, parameters)`, and what those from small weights reach."""
     import tensorflow as tf
 
-    k = fan_in_plus_one()
+    k = fan_in_plus_one(net)
     random = np.random.default_rng(seed)
     small, wide = (random.uniform(-1, 1, (sizes.num_replicas, len(k))) for _ in STARTS)
-    hidden = np.arange(len(k)) < len(k) - (SIZES[-2] + 1) * SIZES[-1]
+    hidden = np.arange(len(k)) < len(k) - (net.nodes[-2] + 1) * net.nodes[-1]
     wide[:, hidden] *= WIDE * net.prior_bound
     sim = simulation(digits, net, 2 * sizes.num_replicas, seed)
     sim.parameters = np.concatenate([small, wide]) / np.sqrt(k)
@@ -379,7 +387,7 @@ def report(curve: Curve) -> None:
     """Prints a curve."""
     loss, error, train, accuracy = curve.baseline
     print(
-        f"\n{curve.points[0][0].images} images, {curve.net} outputs: sampled in {curve.seconds:.0f} s, "
+        f"\n{curve.points[0][0].images} images, {WORDS[curve.net]}: sampled in {curve.seconds:.0f} s, "
         f"{curve.round_trips} round trips; for swap rates of 0.3 these energies ask for {curve.rungs} rungs\n"
         f"descents: training loss {train:.4f}, test loss {loss:.4f} ± {error:.4f}, accuracy {accuracy:.3f}"
     )
@@ -409,7 +417,7 @@ def report(curve: Curve) -> None:
         apart = agreement(curve, quantity)
         same = sum(abs(z) < AGREE for z in apart)
         print(f"{words} loss of the two starts within {AGREE:g} errors at {same} of {len(apart)} temperatures")
-    print(f"published: {PUBLISHED[curve.set_name, curve.net]}", flush=True)
+    print(f"published: {PUBLISHED.get((curve.set_name, curve.net), 'no curve')}", flush=True)
 
 
 def write(curves: Sequence[Curve], output: Path) -> None:
@@ -429,11 +437,12 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
 
     sets = list(dict.fromkeys(curve.set_name for curve in curves))
     figure = new_figure(8.6, 3.0 * len(sets) + 0.4)
-    panels = figure.subplots(len(sets), len(NETS), squeeze=False)
+    nets = [net for net in NETS if net in {curve.net for curve in curves}]
+    panels = figure.subplots(len(sets), len(nets), squeeze=False)
     for axes in panels.flat:
         axes.set_visible(False)
     for curve in curves:
-        axes = panels[sets.index(curve.set_name), list(NETS).index(curve.net)]
+        axes = panels[sets.index(curve.set_name), nets.index(curve.net)]
         axes.set_visible(True)
         for points, line, marker in zip(curve.points, ("-", "--"), ("o", "s"), strict=True):
             temperatures = [point.temperature for point in points]
@@ -450,7 +459,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         if curve.net == "logistic":
             axes.axhline(LOGISTIC_FLOOR, color=DARK, linestyle="-.", linewidth=1, label="ln(1 + 9/e)")
         axes.set_xscale("log")
-        axes.set_title(f"{curve.points[0][0].images} images, {curve.net} outputs", fontsize=10, loc="left")
+        axes.set_title(f"{curve.points[0][0].images} images, {WORDS[curve.net]}", fontsize=10, loc="left")
         axes.set_ylabel("mean cross-entropy")
         axes.set_xlabel("temperature")
         plain(axes)
@@ -508,7 +517,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Test loss against temperature by replica-exchange HMC.")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help=f"folder that holds mnist.npz and {INDICES}")
     parser.add_argument("--sets", nargs="+", choices=("500", "50"), default=("500", "50"), help="default: both")
-    parser.add_argument("--nets", nargs="+", choices=tuple(NETS), default=tuple(NETS), help="default: both")
+    parser.add_argument(
+        "--nets", nargs="+", choices=tuple(NETS), default=("linear", "logistic"), help="default: linear logistic"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name, default in Sizes._field_defaults.items():
         flag = "--" + name.replace("_", "-")
