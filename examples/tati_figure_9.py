@@ -24,6 +24,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from tati_figures_5_to_8 import read
+
 import tati_re
 
 NUM_EXAMPLES = 55_000
@@ -36,21 +40,6 @@ POSITIONS = 100
 """Stored positions, at which both parts are evaluated."""
 BLOCK = 10
 COLUMNS = ["loss", "accuracy", "test_loss", "test_accuracy"]
-
-
-def read(folder: Path, num_examples: int):
-    """The images as a data set, bytes taken times 1/255."""
-    from tati_re.data import Dataset
-
-    path = folder / "mnist.npz"
-    if not path.is_file():
-        raise tati_re.InputError("--data: there is no mnist.npz.", folder, "a folder that holds mnist.npz")
-    with np.load(path) as file:
-        images, labels, test_images, test_labels = (file[key] for key in ("x_train", "y_train", "x_test", "y_test"))
-    if not 100 <= num_examples <= len(labels):
-        raise tati_re.InputError("--num-examples is out of range.", num_examples, f"100 to {len(labels):,}")
-    parts = images[:num_examples], labels[:num_examples], test_images, test_labels
-    return Dataset.from_arrays(*parts, name="mnist", input_scale=1 / 255)
 
 
 def train(sim: tati_re.Simulation, dataset, num_steps: int, rate: float, folder: Path):
