@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tati_re.errors import InputError
-from tati_re.samplers.functions import as_float64, as_type, column, cond, maximum, sqrt, where
+from tati_re.samplers.functions import as_float64, as_type, column, maximum, replaced_if, sqrt, where
 from tati_re.samplers.protocol import Info, State, with_energy
 from tati_re.samplers.wrapping import extend
 
@@ -121,12 +121,14 @@ class PreconditionedSGLD:
         return new, Info()
 
     def _square(self, state, mean_gradient, evaluate):
-        def learned():
+        def learned(square):
             gain = 1.0 / (as_float64(evaluate.clock.step) + 1.0)
-            gain = as_type(maximum(gain, as_float64(1.0 - self.preconditioner_decay)), state.square)
-            return state.square + gain * (mean_gradient**2 - state.square)
+            gain = as_type(maximum(gain, as_float64(1.0 - self.preconditioner_decay)), square)
+            return (square + gain * (mean_gradient**2 - square),)
 
-        return learned() if self.adaptive else cond(evaluate.clock.adapting, learned, lambda: state.square)
+        before = (state.square,)
+        (square,) = learned(*before) if self.adaptive else replaced_if(evaluate.clock.adapting, learned, before)
+        return square
 
     def get_config(self) -> dict:
         return {
