@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tati_re.errors import InputError
-from tati_re.samplers.functions import as_float64, as_type, column, cond, maximum, sqrt, zeros_like
+from tati_re.samplers.functions import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
 from tati_re.samplers.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
 from tati_re.samplers.wrapping import extend
@@ -103,12 +103,12 @@ class SGHMC:
 
     @staticmethod
     def _learned(state, evaluate):
-        def learned():
+        def learned(old):
             gain = as_type(1.0 / maximum(as_float64(evaluate.clock.step), as_float64(1.0)), old)
-            return old + gain * (evaluate.gradient_variance(state.position) - old)
+            return (old + gain * (evaluate.gradient_variance(state.position) - old),)
 
-        old = state.noise_estimate
-        return state._replace(noise_estimate=cond(evaluate.clock.adapting, learned, lambda: old))
+        (estimate,) = replaced_if(evaluate.clock.adapting, learned, (state.noise_estimate,))
+        return state._replace(noise_estimate=estimate)
 
     def get_config(self) -> dict:
         return {"sampler": self.name, "friction": self.friction, "gradient_noise": self.gradient_noise}
