@@ -1,15 +1,16 @@
 """Mini-batches: unbiased estimates, complete epochs, and a pure function of seed, walker and step."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tati_re.data import Batches
-from tati_re.data.batches import split_epoch
 from tati_re.errors import InputError
 
 N = 6
+ORDERINGS = [np.array(order) for order in itertools.permutations(range(N))]
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +22,19 @@ def least_squares():
     return residual**2, 2 * residual[:, None] * x
 
 
+class Ordered(Batches):
+    """Batches whose epochs have each ordering of the examples in turn."""
+
+    def _at(self, block, walker):
+        return SimpleNamespace(permutation=lambda count: ORDERINGS[block])
+
+
 def estimates(values, batch_size, divide_by_true_size=True):
     """Every batch's estimate of the sum over all examples, over all 720 orderings: (720, batches, ...)."""
-    rows = []
-    for order in itertools.permutations(range(N)):
-        indices, sizes = split_epoch(np.array(order), batch_size)
-        mask = np.arange(batch_size) < sizes[:, None]
+    rows, batches = [], Ordered(N, batch_size, 1, seed=0)
+    for epoch in range(len(ORDERINGS)):
+        indices, sizes = batches.indices(epoch * batches.steps_per_epoch, batches.steps_per_epoch)
+        indices, mask = indices[:, 0], np.arange(batch_size) < sizes[:, None]
         sums = (values[indices] * mask.reshape(mask.shape + (1,) * (values.ndim - 1))).sum(1)
         weight = N / (sizes if divide_by_true_size else np.full_like(sizes, batch_size))
         rows.append(sums * weight.reshape(-1, *(1,) * (values.ndim - 1)))

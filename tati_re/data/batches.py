@@ -11,25 +11,6 @@ _REPLACEMENT_BLOCK = 16_384
 """Indices drawn by one call when sampling with replacement; a part of what defines the stream, like an epoch."""
 
 
-def split_epoch(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts one ordering of the examples into consecutive batches, the last one possibly short.
-
-    The estimate N / size * (sum over the batch) of a sum over all examples is unbiased for every batch of a random
-    ordering, the short last one included, because the true size is used.
-
-    Args:
-        order: `(num_examples,)` indices.
-        batch_size: Examples in a batch, 1 to num_examples.
-
-    Returns:
-        int32 `(batches, batch_size)` indices, a short last row padded with 0, and int32 `(batches,)` true sizes.
-    """
-    count = -(-len(order) // batch_size)
-    indices = np.zeros(count * batch_size, np.int32)
-    indices[: len(order)] = order
-    return indices.reshape(count, batch_size), batch_sizes(len(order), batch_size)
-
-
 def batch_sizes(num_examples: int, batch_size: int) -> np.ndarray:
     """Returns the int32 true sizes of the batches of one epoch: all `batch_size` but perhaps the last."""
     starts = np.arange(0, num_examples, batch_size)
@@ -41,11 +22,13 @@ class Batches:
 
     Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch are consecutive
     pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
-    not divide `num_examples`. With `sampling="replacement"` every index of every batch is drawn independently.
-    The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e, w): it does not
-    depend on the number of walkers, on the calls made before, or on where a run was resumed. With `shuffle=False` every
-    epoch has the order of the data, for all walkers: the batches of a run are then not independent of one another, and
-    an average of gradients over less than an epoch is biased where the order of the data means something.
+    not divide `num_examples`. The estimate num_examples / size × (sum over the batch) of a sum over all examples is
+    unbiased for each of them, the short one included, because the true size is used. With `sampling="replacement"`
+    every index of every batch is drawn independently. The ordering of epoch e for walker w comes from Philox with key
+    (seed, purpose) and counter (e, w): it does not depend on the number of walkers, on the calls made before, or on
+    where a run was resumed. With `shuffle=False` every epoch has the order of the data, for all walkers: the batches of
+    a run are then not independent of one another, and an average of gradients over less than an epoch is biased where
+    the order of the data means something.
 
     Args:
         num_examples: Examples in the data set, >= 1.
