@@ -62,6 +62,12 @@ NOTES = {
 _BY_NAME = {name.upper(): name for name in PRESETS}
 
 
+def note_of(name: Any) -> str | None:
+    """What the preset of this name is, in a line; `None` for any other sampler."""
+    known = _BY_NAME.get(name.upper()) if isinstance(name, str) else None
+    return known and f"{known}: {NOTES[known]}"
+
+
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the preset that `sampler` names put in place of it; what else is given goes first.
 

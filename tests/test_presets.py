@@ -81,7 +81,9 @@ def test_every_door_gives_the_same_options(name, door, tmp_path, capsys):
         found = options_from_flags({"sampler": written}).model_dump()
     else:
         assert sample.main(["--sampler", written, "--print-config"]) == 0
-        found = tomllib.loads(capsys.readouterr().out)
+        written = capsys.readouterr().out
+        assert written.startswith(f"# {name}: {NOTES[name]}\n")
+        found = tomllib.loads(written)
     for key, value in PRESETS[name].items():
         assert found[key] == value, key
     for key, field in OPTIONS.items():

@@ -8,6 +8,7 @@ from typing import Any
 from tati_re.cli.arguments import Parser, output_folder, show
 from tati_re.errors import InputError
 from tati_re.options import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
+from tati_re.presets import note_of
 
 
 def with_config(typed: dict[str, Any]) -> Options:
@@ -47,6 +48,9 @@ def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], act
     typed = parser.parse(argv)
     options = with_config(typed)
     if typed.get("print_config"):
+        named = {**(read_toml(typed["config"]) if "config" in typed else {}), **typed}
+        if note := note_of(named.get("sampler")):
+            print(f"# {note}")
         print(to_toml(options, groups), end="")
         return
     if options.data is None:
