@@ -31,7 +31,7 @@ from tati_re.optimizers import make_optimizer
 from tati_re.options import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
-from tati_re.samplers import Rung, make_sampler
+from tati_re.samplers import Rung, make_sampler, tuned
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
@@ -91,7 +91,7 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
     if given is None:
         sampler = make_sampler(options.sampler, options)
     else:
-        sampler = made(given, options) if isinstance(given, type) else checked(given)
+        sampler = tuned(made(given, options) if isinstance(given, type) else checked(given), options)
     if hasattr(sampler, "check"):
         sampler.check(options.step_size, options.kT, options.num_burnin_steps)
     sampler = wrapped(sampler, options, flat.tensor_names, flat.shapes, objects.get("mass"))

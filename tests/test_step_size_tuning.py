@@ -220,11 +220,24 @@ def test_wrong_arguments_are_refused(arguments, sentence):
 DATA = np.random.default_rng(6).normal(size=(10, 2)), np.random.default_rng(7).normal(size=10)
 
 
-@pytest.mark.parametrize("given", [{"target_acceptance": 0.8}, {"sampler": StepSizeTuning()}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"target_acceptance": 0.8},
+        {"sampler": StepSizeTuning()},
+        {"sampler": HamiltonianMonteCarlo(), "target_acceptance": 0.8},
+    ],
+)
 def test_tuning_without_a_burnin_is_refused(given):
     sim = Simulation(data=DATA, verbose=0)
     with pytest.raises(InputError, match=r"^num_burnin_steps: HMC is to tune itself, .* Received: 0\. Expected: "):
         sim.sample(num_steps=20, **({"sampler": "HMC"} | given))
+
+
+def test_a_sampler_that_tunes_itself_takes_no_target():
+    sim = Simulation(data=DATA, verbose=0)
+    with pytest.raises(InputError, match=r"^target_acceptance: the sampler tunes itself\. Received: 0\.8\. "):
+        sim.sample(num_steps=20, num_burnin_steps=10, sampler=StepSizeTuning(), target_acceptance=0.8)
 
 
 def test_run_csv_shows_the_step_size_in_use(tmp_path):

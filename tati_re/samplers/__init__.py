@@ -50,6 +50,7 @@ __all__ = [
     "TactHMC",
     "make_sampler",
     "parse_word",
+    "tuned",
 ]
 
 FAMILIES = {
@@ -93,9 +94,23 @@ def make_sampler(name: str, options) -> Sampler:
         InputError: No such sampler (with the nearest names), a word that is no method (with the reason), or a module
             that brings no sampler.
     """
-    sampler = _of_name(name, options)
+    return tuned(_of_name(name, options), options)
+
+
+def tuned(sampler: Sampler, options) -> Sampler:
+    """The sampler with its step size tuned where `options.target_acceptance` is given.
+
+    Raises:
+        InputError: The sampler has no Metropolis test, or tunes itself.
+    """
     target = getattr(options, "target_acceptance", None)
-    return sampler if target is None else StepSizeTuning(sampler, target, options.step_size_tuning)
+    if target is None:
+        return sampler
+    if getattr(sampler, "adapts", False):
+        raise InputError(
+            "target_acceptance: the sampler tunes itself.", received=target, expected="one of the two: leave it out"
+        )
+    return StepSizeTuning(sampler, target, options.step_size_tuning)
 
 
 def _of_name(name: str, options) -> Sampler:
