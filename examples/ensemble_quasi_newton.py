@@ -41,8 +41,8 @@ STEP_SIZE = 0.125
 BLENDING = 10.0
 REFRESH = 100
 """Steps of one half of the walkers before the other half moves."""
-COST = 1 + 6 / REFRESH
-"""Gradients of a walker's step: a refresh asks for six, for the cap."""
+COST = 1 + 4 / REFRESH
+"""Gradients of a walker's step: a refresh asks for four, for the cap."""
 NUM_WALKERS = (8, 16)
 
 FRICTION = 1.0

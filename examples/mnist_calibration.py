@@ -7,8 +7,8 @@ temperature 0.1; the first half of each run is burn-in.
 
     python examples/mnist_calibration.py --data FOLDER [--num-steps 2000] [--prior-std S] [--output DIR]
 
-FOLDER holds mnist.npz with the arrays x_train, y_train, x_test, y_test. Writes scores.csv and figure.png, in some ten
-minutes on two cores.
+FOLDER holds mnist.npz with the arrays x_train, y_train, x_test, y_test. Writes scores.csv and figure.png, in three to
+ten minutes on two cores.
 """
 
 from __future__ import annotations

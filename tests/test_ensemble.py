@@ -50,6 +50,24 @@ def test_xla_compiles_once():
     assert sum(seconds[1:]) < seconds[0]
 
 
+@pytest.mark.parametrize("scheme", ["halves", "simultaneous"])
+def test_a_turn_is_its_steps(scheme):
+    """The walkers that move leave the others only where a turn ends or something is recorded: the same numbers as
+    step by step, for turns of 7 steps, rows each 5 or each step, and chunks of 20."""
+    sampler = EnsembleQuasiNewton(Splitting("BAOAB"), 10.0, 7, scheme)
+    potential = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(tf.constant([1.0, 9.0], x.dtype) * x * x, -1), 2)
+    start, found = np.random.default_rng(0).standard_normal((4, 2)), []
+    for record_every in (1, 5):
+        loop = Loop(potential, sampler, Observables(sampler, None), rung_of(np.full(4, 0.2)), 0, "graph", record_every)
+        carry, move = loop.start(start, ()), 1
+        while move < 60:
+            carry, move = loop.run(carry, move, 20).carry, move + 20
+        found.append(carry.state)
+    assert np.all(np.abs(found[0].position.numpy() - start) > 1e-3)
+    for each, step_by_step in zip(*(state._replace(rung=()) for state in found), strict=True):
+        np.testing.assert_allclose(np.array(each), np.array(step_by_step), rtol=1e-12, atol=1e-14)
+
+
 class Sampled:
     """The slowest coordinate of every walker while it moved: `(steps, ensembles, walkers of one)`."""
 

@@ -394,6 +394,7 @@ def test_corrections_of_the_resnet_example():
         ("uci_regression", [], "--data is missing. "),
         ("uci_regression", ["--data", "nowhere"], "--data: there is no uci/yacht.txt. Received: nowhere. Expected: a "),
         ("uci_regression", ["--quick", "--num-steps", "5"], "--num-steps is too small. Received: 5."),
+        ("uci_regression", ["--quick", "--num-trajectories", "5"], "--num-trajectories is too small. Received: 5."),
         ("uci_regression", ["--quick", "--num-splits", "0"], "--num-splits is too small. Received: 0."),
     ],
 )

@@ -19,7 +19,7 @@ class Due(NamedTuple):
     """The moves of a chunk, `(chunk_steps,)` each.
 
     Attributes:
-        stop: How many moves of the chunk are done when something is due next, or the chunk ends, int32.
+        stop: How many moves of the chunk are done when something is due next, or a turn or the chunk ends, int32.
         row: A row of run.csv, bool.
         moments: A row that counts for averages, bool.
         position: A position of the trajectory, bool.
@@ -115,7 +115,8 @@ class Timeline:
         steps, group = self.steps(first_move, capacity)
         row, position, event = self.rows_due(steps), self.positions_due(steps), self.events_due(steps)
         places = np.arange(1, capacity + 1)
-        events = np.where(row | position | event, places, capacity + 1)
+        turn_ends = (steps % self.group_steps == 0) & (self.groups * self.group_steps > 1)
+        events = np.where(row | position | event | turn_ends, places, capacity + 1)
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
         adapting = steps <= self.num_burnin_steps
         moments = row & self.counted(steps)

@@ -46,7 +46,7 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
             sampler, options.covariance_blending, options.covariance_after_steps, options.ensemble_scheme
         )
         sampler.check_walkers(options.num_walkers)
-        if options.num_steps % sampler.group_steps:
+        if sampler.groups > 1 and options.num_steps % sampler.group_steps:
             raise InputError(
                 "num_steps: each half of the walkers moves covariance_after_steps at a time.",
                 received=options.num_steps,

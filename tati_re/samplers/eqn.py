@@ -167,7 +167,7 @@ class EnsembleQuasiNewton:
         self.covariance_blending = float(covariance_blending)
         self.covariance_after_steps = int(covariance_after_steps)
         self.scheme, self.capped, self.num_ensembles = scheme, capped, num_ensembles
-        self.groups, self.group_steps = (2, self.covariance_after_steps) if scheme == "halves" else (1, 1)
+        self.groups, self.group_steps = 2 if scheme == "halves" else 1, self.covariance_after_steps
         self.name = self.inner.name
         for name in FORWARDED:
             setattr(self, name, getattr(self.inner, name))
@@ -208,43 +208,55 @@ class EnsembleQuasiNewton:
 
     def step(self, state, evaluate, noise):
         """One step of the walkers that move."""
-        halves = self.scheme == "halves"
-        count = state.position.shape[0] // self.groups
-        first = evaluate.clock.group * count
-        moving = evaluate.part(first, count) if halves else evaluate
+        moved, info = self.move(self.begin_turn(state, evaluate), evaluate, noise)
+        return self.end_turn(state, moved, evaluate), info
+
+    def begin_turn(self, state, evaluate):
+        """The state of the walkers that move, with B, which is new where a turn begins, and B'∇U."""
+        count = state.potential.shape[0] // self.groups
 
         def of_moving(values):
-            return rows(values, first, count) if halves else values
+            return values if self.groups == 1 else rows(values, evaluate.clock.group * count, count)
 
         due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
         before = tuple(getattr(state, name) for name in _LENT)
         lent = replaced_if(due, lambda _, __, stiffest, ___: self._refreshed(state, evaluate, stiffest), before)
-        coordinates = LowRank(self._grouped(lent[0]), lent[1][0], lent[1][1])
         # B'∇U is that of the last step's end, unless B is new or the walkers have been given another potential since.
         other = largest(absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
         (slope,) = replaced_if(
-            due | other, lambda _: (coordinates.transposed(of_moving(state.gradient)),), (state.slope,)
+            due | other, lambda _: (_coordinates(lent).transposed(of_moving(state.gradient)),), (state.slope,)
         )
-        inner = inner_of(state)
-        part = {name: of_moving(value) for name, value in inner._asdict().items() if name != "rung"}
-        new, info, slope = step_in_coordinates(
-            self.inner, type(inner)(**part, rung=moving.rung), moving, noise, coordinates, slope
-        )
-        own = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": new.potential}
-        if not halves:
-            return type(state)(**new._asdict(), **own), info
-        whole = {
-            name: with_rows(getattr(state, name), first, value)
-            for name, value in new._asdict().items()
-            if name != "rung"
-        }
-        if info.acceptance is not None:
-            zeros = 0.0 * state.potential
+        part = {name: of_moving(value) for name, value in inner_of(state)._asdict().items() if name != "rung"}
+        own = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": of_moving(state.potential)}
+        return type(state)(**part, **own, rung=self._moving(evaluate, count).rung)
+
+    def move(self, turn, evaluate, noise):
+        """One step of the walkers of `turn`."""
+        lent = tuple(getattr(turn, name) for name in _LENT)
+        moving = self._moving(evaluate, turn.potential.shape[0])
+        inner = inner_of(turn)._replace(rung=moving.rung)
+        new, info, slope = step_in_coordinates(self.inner, inner, moving, noise, _coordinates(lent), turn.slope)
+        if info.acceptance is not None and self.groups > 1:
+            zeros, first = 0.0 * evaluate.rung.step_size, evaluate.clock.group * new.potential.shape[0]
             info = info._replace(
                 acceptance=with_rows(zeros, first, info.acceptance),
                 energy_change=with_rows(zeros, first, info.energy_change),
             )
-        return type(state)(**whole, **own, rung=state.rung), info
+        own = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": new.potential}
+        return type(turn)(**new._asdict(), **own), info
+
+    def end_turn(self, state, turn, evaluate):
+        """The state of all walkers, after those of `turn` have moved."""
+        if self.groups == 1:
+            return turn._replace(rung=state.rung)
+        first = evaluate.clock.group * turn.potential.shape[0]
+        inside = [name for name in type(turn).base._fields if name != "rung"]
+        moved = {name: with_rows(getattr(state, name), first, getattr(turn, name)) for name in inside}
+        return turn._replace(**moved, rung=state.rung)
+
+    def _moving(self, evaluate, count: int):
+        """The potential of the walkers that move."""
+        return evaluate if self.groups == 1 else evaluate.part(evaluate.clock.group * count, count)
 
     def _grouped(self, values):
         ensembles = self.num_ensembles
@@ -331,6 +343,12 @@ class EnsembleQuasiNewton:
             "covariance_after_steps": self.covariance_after_steps,
             "ensemble_scheme": self.scheme,
         }
+
+
+def _coordinates(lent: tuple) -> LowRank:
+    """B of the fields `_LENT`."""
+    deviations, factor, _, _ = lent
+    return LowRank(reshape(deviations, (factor.shape[1], -1, deviations.shape[1])), factor[0], factor[1])
 
 
 def _curved(ask, position, gradient, direction):
