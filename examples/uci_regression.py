@@ -14,9 +14,9 @@ mini-batches of 100 examples. HMC sees all data at each of 300 leapfrog steps an
         [--output DIR]
 
 FOLDER/uci holds yacht.txt, concrete.txt and energy.txt: one row an example, target last. Writes results.csv and
-figure.png to the output folder, in about half an hour a split on two cores: test negative log likelihood (of the posterior predictive
-density, in the target's units) and root mean squared error of the mean prediction, with the standard error that four
-walkers leave (jackknife), the temperatures, and R-hat of the test error.
+figure.png to the output folder, in about half an hour a split on two cores: test negative log likelihood (of the
+posterior predictive density, in the target's units) and root mean squared error of the mean prediction, with the
+standard error that four walkers leave (jackknife), the temperatures, and R-hat of the test error.
 
 Published beside it: dropout with a network of the same size, mean and standard deviation over 20 splits, as its authors
 list them in the repository yaringal/DropoutUncertaintyExps (Y. Gal, Z. Ghahramani, Dropout as a Bayesian approximation,
