@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tati_re.engine.loop import SilentEvaluate
 from tati_re.engine.noise import RecordingNoise
+from tati_re.engine.silent import SilentEvaluate
 from tati_re.errors import InputError
 from tati_re.models.backend import tf
 from tati_re.samplers.protocol import Rung

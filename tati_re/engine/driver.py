@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.engine import checkpoint
-from tati_re.engine.loop import Carry, Chunk, Loop, Moments
+from tati_re.engine.loop import Carry, Chunk, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
+from tati_re.engine.recording import Moments
 from tati_re.engine.storage import write_whole
 from tati_re.engine.tables import CsvTable, H5Table, csv_text
 from tati_re.errors import SamplingError

@@ -21,12 +21,13 @@ from tati_re.engine.noise import (
     numbers_of,
 )
 from tati_re.engine.observables import Observables
+from tati_re.engine.recording import Moments, Recorder, event_every
+from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Due, Factor, Timeline
 from tati_re.models.backend import tf
 from tati_re.posterior.binding import Batch
-from tati_re.posterior.function import no_clock, part_of_rung
 from tati_re.samplers.functions import compiled_by_xla
-from tati_re.samplers.protocol import Clock, Energy, Rung, groups_of, with_energy
+from tati_re.samplers.protocol import Clock, Rung, groups_of, with_energy
 
 _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
@@ -37,20 +38,6 @@ _BLOCKS_FROM_BYTES = 2**14
 """Bytes of random bits in a step from which on it pays to have XLA compile their making."""
 
 EXECUTIONS = ("xla", "graph", "eager")
-
-
-class Moments(NamedTuple):
-    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker.
-
-    Attributes:
-        count: Rows seen, or the sum of their weights, `(walkers,)`, float64.
-        mean: `(walkers, parameters)`, float64.
-        m2: `(walkers, parameters)`, float64; the variance is m2 / (count - 1).
-    """
-
-    count: Any
-    mean: Any
-    m2: Any
 
 
 class Carry(NamedTuple):
@@ -84,46 +71,6 @@ class Chunk(NamedTuple):
     num_positions: Any
     events: Any
     num_events: Any
-
-
-class SilentEvaluate:
-    """Stands for the potential while a step is asked which random numbers it draws."""
-
-    scale = 1.0
-    num_examples = 1
-    exact = False
-
-    def __init__(self, rung: Rung) -> None:
-        self.rung, self.clock = rung, no_clock()
-
-    def __call__(self, position) -> Energy:
-        zeros = tf.zeros(position.shape[:1], tf.float64)
-        return Energy(zeros, tf.zeros_like(position), zeros, zeros)
-
-    full = __call__
-
-    def gradient_variance(self, position):
-        return tf.zeros_like(position)
-
-    def mean_loss(self, position):
-        return tf.zeros(position.shape[:1], tf.float64)
-
-    log_prior = validation = mean_loss
-
-    def examples(self, position, indices):
-        return tf.zeros((position.shape[0], indices.shape[0]), tf.float64)
-
-    def drawn_from_prior(self, normal):
-        return normal
-
-    def at(self, rung: Rung) -> SilentEvaluate:
-        return type(self)(rung)
-
-    def part(self, first, count: int) -> SilentEvaluate:
-        return type(self)(part_of_rung(self.rung, first, count))
-
-    def confine(self, position, momentum):
-        return position, momentum
 
 
 class Loop:
@@ -262,11 +209,17 @@ class Loop:
         told = 8 * self.event_rows * len(self._event_columns) / (line.event_every or 1)
         heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, told, 1)
         self.chunk_steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)))
-        # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
-        turns = 1 if line.groups == 1 else self.chunk_steps // line.group_steps + 2
-        self._row_capacity = self.chunk_steps // line.record_every + turns
-        self._position_capacity = self.chunk_steps // line.trajectory_every + turns if line.trajectory_every else 0
-        self._event_capacity = self.chunk_steps // line.event_every + turns if line.event_every else 0
+        self._recorder = Recorder(
+            self.method,
+            self.observables,
+            line,
+            self.walkers,
+            self.kept,
+            self.directions,
+            tf.TensorSpec(state.position.shape, self.potential.dtype),
+            self.event_rows,
+            self.chunk_steps,
+        )
         steps = self._steps
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
@@ -399,104 +352,21 @@ class Loop:
                 (i, turn, auxiliary, acceptance, alive),
             )
             fields = ended(i - 1, fields, turn, auxiliary)
-            stored = self._record(due, i - 1, fields, auxiliary, acceptance, alive, stored, indices, sizes)
+
+            def now():
+                evaluate = self._evaluate(due, i - 1, indices, sizes, auxiliary)
+                return self._unpack(fields, evaluate.rung), evaluate
+
+            stored = self._recorder.after(due, i - 1, now, acceptance, alive, stored)
             return i, fields, auxiliary, acceptance, alive, stored
 
         state = carry.state
-        width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
-        beside = 2 + len(self.labels)
-        stored = (
-            carry.moments,
-            tf.TensorArray(tf.float64, self._row_capacity, element_shape=(self.walkers, len(self.observables.columns))),
-            tf.constant(0),
-            tf.TensorArray(self.potential.dtype, self._position_capacity, element_shape=(self.kept, width)),
-            tf.TensorArray(tf.float64, self._position_capacity, element_shape=(self.kept, beside)),
-            tf.constant(0),
-            tf.TensorArray(tf.float64, self._event_capacity, element_shape=(self.event_rows, len(self._event_columns))),
-            tf.constant(0),
-        )
-        acceptance = tf.zeros((self.walkers,), tf.float64)
+        acceptance, empty = tf.zeros((self.walkers,), tf.float64), self._recorder.empty(carry.moments)
         taken, fields, auxiliary, _, _, stored = tf.while_loop(
             lambda i, fields, auxiliary, acceptance, alive, stored: tf.logical_and(i < count, alive),
             segment,
-            (tf.constant(0), self._pack(state), carry.auxiliary, acceptance, tf.constant(True), stored),
+            (tf.constant(0), self._pack(state), carry.auxiliary, acceptance, tf.constant(True), empty),
         )
-        moments, rows, num_rows, positions, energies, num_positions, events, num_events = stored
         last = self._rung_at(due.step_factor, due.temperature_factor, tf.maximum(taken - 1, 0))
-        carry = Carry(self._unpack(fields, last), tuple(auxiliary), moments)
-        where, also = tf.zeros((0, self.kept, 0), self.potential.dtype), tf.zeros((0, self.kept, beside), tf.float64)
-        if self._position_capacity:
-            where, also = positions.stack(), energies.stack()
-        told = events.stack() if self._event_capacity else tf.zeros((0, 0, 0), tf.float64)
-        return Chunk(carry, taken, rows.stack(), num_rows, where, also, num_positions, told, num_events)
-
-    def _record(self, due: Due, i, fields, auxiliary, acceptance, alive, stored, indices, sizes):
-        """Stores a row, a position and an event where this step is due for them."""
-        line = self.timeline
-
-        def store():
-            moments, rows, num_rows, positions, energies, num_positions = stored[:6]
-            evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
-            state = self._unpack(fields, evaluate.rung)
-            order, labels = None, []
-            if hasattr(self.method, "bound"):
-                evaluate = self.method.bound(state, evaluate)
-            if not self.method.current:
-                state = with_energy(state, evaluate(state.position))
-            if self.labels:
-                own = self.method.labels(state)
-                labels = [tf.cast(own[name], tf.float64) for name in self.labels]
-            if self.by_rung:
-                order = self.method.order(state)
-            ordered = state.position if order is None else tf.gather(state.position, order[: self.kept])
-
-            def row():
-                values = self.observables(state, evaluate, acceptance, labels)
-                values = values if order is None else tf.gather(values, order)
-                return rows.write(num_rows, values), num_rows + 1
-
-            def position():
-                value = ordered if self.directions is None else ordered @ self.directions
-                beside = tf.stack([state.potential, state.loss, *labels], axis=-1)
-                beside = beside if order is None else tf.gather(beside, order[: self.kept])
-                return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
-
-            weight = None
-            if line.groups > 1:
-                moved = tf.equal(tf.range(self.walkers) // (self.walkers // line.groups), due.group[i])
-                weight = tf.cast(moved, tf.float64)
-            elif "weight" in self.labels:
-                weight = labels[self.labels.index("weight")]
-                weight = weight if order is None else tf.gather(weight, order[: self.kept])
-            new_moments = tf.cond(due.moments[i], lambda: update_moments(moments, ordered, weight), lambda: moments)
-            new_rows, new_num_rows = tf.cond(due.row[i], row, lambda: (rows, num_rows))
-            if not line.trajectory_every:
-                return new_moments, new_rows, new_num_rows, positions, energies, num_positions
-            kept = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
-            return new_moments, new_rows, new_num_rows, *kept
-
-        def told():
-            events, num_events = stored[6:]
-            state = self._unpack(fields, self.rung)
-            return events.write(num_events, self.method.events(state)), num_events + 1
-
-        due_rows = tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i]))
-        recorded = tf.cond(due_rows, store, lambda: stored[:6])
-        if not line.event_every:
-            return *recorded, *stored[6:]
-        return *recorded, *tf.cond(tf.logical_and(alive, due.event[i]), told, lambda: stored[6:])
-
-
-def event_every(method) -> int:
-    """How many steps lie between two times that a method has something to tell; 0 where it never has."""
-    return method.event_every if getattr(method, "event_columns", ()) else 0
-
-
-def update_moments(moments: Moments, position, weight=None) -> Moments:
-    """Welford's update with one more position of every walker, counted with its weight, `(walkers,)`; default: 1."""
-    values = tf.cast(position, tf.float64)
-    counted = tf.ones_like(moments.count) if weight is None else weight
-    count = moments.count + counted
-    deviation = (values - moments.mean) * counted[:, None]
-    mean = moments.mean + deviation / tf.where(count > 0.0, count, 1.0)[:, None]
-    return Moments(count, mean, moments.m2 + deviation * (values - mean))
+        carry = Carry(self._unpack(fields, last), tuple(auxiliary), stored.moments)
+        return Chunk(carry, taken, *self._recorder.stacked(stored))

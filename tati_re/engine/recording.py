@@ -1,0 +1,203 @@
+"""What the steps of a chunk leave: rows, positions, moments and events, in buffers on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tati_re.engine.observables import Observables
+from tati_re.engine.timeline import Due, Timeline
+from tati_re.models.backend import tf
+from tati_re.samplers.protocol import with_energy
+
+
+class Moments(NamedTuple):
+    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker.
+
+    Attributes:
+        count: Rows seen, or the sum of their weights, `(walkers,)`, float64.
+        mean: `(walkers, parameters)`, float64.
+        m2: `(walkers, parameters)`, float64; the variance is m2 / (count - 1).
+    """
+
+    count: Any
+    mean: Any
+    m2: Any
+
+
+class Stored(NamedTuple):
+    """The buffers, tensor arrays, and how much of each is filled.
+
+    Attributes:
+        moments: Of the positions so far.
+        rows: `(walkers, columns)` each, float64.
+        num_rows: Rows so far.
+        positions: `(kept walkers, parameters or directions)` each.
+        beside: Potential, loss and labels beside each position, `(kept walkers, columns)`, float64.
+        num_positions: Positions so far.
+        events: `(rows, columns)` each, float64, what the method tells.
+        num_events: Events so far.
+    """
+
+    moments: Moments
+    rows: Any
+    num_rows: Any
+    positions: Any
+    beside: Any
+    num_positions: Any
+    events: Any
+    num_events: Any
+
+
+class Recorder:
+    """Stores what is due after a step.
+
+    Args:
+        method: The sampler or optimizer.
+        observables: The columns of a row.
+        timeline: How often rows, positions and events are due.
+        walkers: Number of walkers.
+        kept: How many of them have their positions and moments stored.
+        directions: `(parameters, k)`, on which positions are projected; `None` stores them whole.
+        position: Shape and type of the walkers' positions, `(walkers, parameters)`.
+        event_rows: Rows of what the method tells at one time.
+        chunk_steps: The most steps of a chunk.
+    """
+
+    def __init__(
+        self,
+        method,
+        observables: Observables,
+        timeline: Timeline,
+        walkers: int,
+        kept: int,
+        directions,
+        position: tf.TensorSpec,
+        event_rows: int,
+        chunk_steps: int,
+    ) -> None:
+        self.method, self.observables, self.timeline = method, observables, timeline
+        self.walkers, self.kept, self.directions, self.dtype = walkers, kept, directions, position.dtype
+        self.labels = list(getattr(method, "label_names", ()))
+        # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
+        turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
+        self._most_rows = chunk_steps // timeline.record_every + turns
+        self._most_positions = chunk_steps // timeline.trajectory_every + turns if timeline.trajectory_every else 0
+        self._most_events = chunk_steps // timeline.event_every + turns if timeline.event_every else 0
+        width = position.shape[1] if directions is None else directions.shape[1]
+        self._of_row = (walkers, len(observables.columns))
+        self._of_position, self._of_beside = (kept, width), (kept, 2 + len(self.labels))
+        self._of_event = (event_rows, len(getattr(method, "event_columns", ())))
+
+    def empty(self, moments: Moments) -> Stored:
+        """The buffers at the start of a chunk."""
+
+        def array(dtype, most: int, shape: tuple[int, int]):
+            return tf.TensorArray(dtype, most, element_shape=shape)
+
+        return Stored(
+            moments,
+            array(tf.float64, self._most_rows, self._of_row),
+            tf.constant(0),
+            array(self.dtype, self._most_positions, self._of_position),
+            array(tf.float64, self._most_positions, self._of_beside),
+            tf.constant(0),
+            array(tf.float64, self._most_events, self._of_event),
+            tf.constant(0),
+        )
+
+    def stacked(self, stored: Stored) -> tuple:
+        """Rows, positions, what is beside them, and events, as tensors, each but the second two with its number."""
+        where, also = tf.zeros((0, self.kept, 0), self.dtype), tf.zeros((0, *self._of_beside), tf.float64)
+        if self._most_positions:
+            where, also = stored.positions.stack(), stored.beside.stack()
+        told = stored.events.stack() if self._most_events else tf.zeros((0, 0, 0), tf.float64)
+        return (
+            stored.rows.stack(),
+            stored.num_rows,
+            where,
+            also,
+            stored.num_positions,
+            told,
+            stored.num_events,
+        )
+
+    def after(self, due: Due, i, now: Callable[[], tuple], acceptance, alive, stored: Stored) -> Stored:
+        """The buffers after move `i`.
+
+        Args:
+            due: What is due when.
+            i: Number of the move in the chunk.
+            now: Gives the state of all walkers and the potential that the move saw.
+            acceptance: Of the move, `(walkers,)`.
+            alive: The potential is finite; else nothing is stored.
+            stored: The buffers before.
+        """
+        recorded = tf.cond(
+            tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])),
+            lambda: self._recorded(due, i, *now(), acceptance, stored),
+            lambda: tuple(stored[:6]),
+        )
+        events = stored.events, stored.num_events
+        if self.timeline.event_every:
+
+            def told():
+                return stored.events.write(stored.num_events, self.method.events(now()[0])), stored.num_events + 1
+
+            events = tf.cond(tf.logical_and(alive, due.event[i]), told, lambda: events)
+        return Stored(*recorded, *events)
+
+    def _recorded(self, due: Due, i, state, evaluate, acceptance, stored: Stored) -> tuple:
+        """The first six buffers with a row, a position and the moments that are due."""
+        moments, rows, num_rows, positions, energies, num_positions = stored[:6]
+        line, order, labels = self.timeline, None, []
+        if hasattr(self.method, "bound"):
+            evaluate = self.method.bound(state, evaluate)
+        if not self.method.current:
+            state = with_energy(state, evaluate(state.position))
+        if self.labels:
+            own = self.method.labels(state)
+            labels = [tf.cast(own[name], tf.float64) for name in self.labels]
+        if hasattr(self.method, "order"):
+            order = self.method.order(state)
+        ordered = state.position if order is None else tf.gather(state.position, order[: self.kept])
+
+        def row():
+            values = self.observables(state, evaluate, acceptance, labels)
+            values = values if order is None else tf.gather(values, order)
+            return rows.write(num_rows, values), num_rows + 1
+
+        def position():
+            value = ordered if self.directions is None else ordered @ self.directions
+            beside = tf.stack([state.potential, state.loss, *labels], axis=-1)
+            beside = beside if order is None else tf.gather(beside, order[: self.kept])
+            return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
+
+        weight = None
+        if line.groups > 1:
+            moved = tf.equal(tf.range(self.walkers) // (self.walkers // line.groups), due.group[i])
+            weight = tf.cast(moved, tf.float64)
+        elif "weight" in self.labels:
+            weight = labels[self.labels.index("weight")]
+            weight = weight if order is None else tf.gather(weight, order[: self.kept])
+        new_moments = tf.cond(due.moments[i], lambda: update_moments(moments, ordered, weight), lambda: moments)
+        new_rows, new_num_rows = tf.cond(due.row[i], row, lambda: (rows, num_rows))
+        if not line.trajectory_every:
+            return new_moments, new_rows, new_num_rows, positions, energies, num_positions
+        kept = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
+        return new_moments, new_rows, new_num_rows, *kept
+
+
+def event_every(method) -> int:
+    """How many steps lie between two times that a method has something to tell; 0 where it never has."""
+    return method.event_every if getattr(method, "event_columns", ()) else 0
+
+
+def update_moments(moments: Moments, position, weight=None) -> Moments:
+    """Welford's update with one more position of every walker, counted with its weight, `(walkers,)`; default: 1."""
+    values = tf.cast(position, tf.float64)
+    counted = tf.ones_like(moments.count) if weight is None else weight
+    count = moments.count + counted
+    deviation = (values - moments.mean) * counted[:, None]
+    mean = moments.mean + deviation / tf.where(count > 0.0, count, 1.0)[:, None]
+    return Moments(count, mean, moments.m2 + deviation * (values - mean))
