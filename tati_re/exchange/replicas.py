@@ -27,7 +27,8 @@ from tati_re.exchange.differences import (
     slopes,
 )
 from tati_re.exchange.ladder import Ladder, adapted
-from tati_re.exchange.schedule import all_assignments, gibbs
+from tati_re.exchange.places import Places
+from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.subsets import NUM_KEYS
 from tati_re.models.backend import tf
 from tati_re.samplers.protocol import Rung, groups_of
@@ -136,6 +137,7 @@ class ReplicaExchange:
         if infinite:
             all_assignments(ladder.num_rungs)
         self.num_rungs = ladder.num_rungs
+        self.places = Places(self.num_rungs, self.num_ladders)
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = f"{inner.name}, {self.num_rungs} replicas"
         for name in FORWARDED:
@@ -156,9 +158,6 @@ class ReplicaExchange:
 
     # The rungs of the walkers
 
-    def _ladder_of_walkers(self):
-        return tf.range(self.num_replicas) % self.num_ladders
-
     def rung_of(self, rungs: Rungs, base: Rung) -> Rung:
         """The rung of each walker, with the factors that schedules put on the target's."""
         beta = tf.gather(rungs.table.inverse_temperature, rungs.index)
@@ -169,17 +168,9 @@ class ReplicaExchange:
             step_size * (base.step_size / self.ladder.step_size[0]),
         )
 
-    def at_rung(self, rungs: Rungs):
-        """Which walker is at each rung of each ladder, `(ladders, rungs)`, int32."""
-        by_ladder = tf.transpose(tf.reshape(rungs.index, (self.num_rungs, self.num_ladders)))
-        replica = tf.range(self.num_rungs)
-        is_there = tf.equal(by_ladder[:, None, :], replica[None, :, None])
-        replica_at = tf.reduce_sum(tf.where(is_there, replica[None, None, :], 0), axis=-1)
-        return replica_at * self.num_ladders + tf.range(self.num_ladders)[:, None]
-
     def order(self, state):
         """The walkers from the target upwards, rung by rung: how rows are written, `(walkers,)`, int32."""
-        return tf.reshape(tf.transpose(self.at_rung(state.rungs)), [-1])
+        return tf.reshape(tf.transpose(self.places.at_rung(state.rungs.index)), [-1])
 
     def labels(self, state) -> dict:
         """The last columns of run.csv and of the trajectory, `(walkers,)` each."""
@@ -259,7 +250,9 @@ class ReplicaExchange:
             inner = inner._replace(**changing)
             if self.metropolis:
                 # Like the step size, the acceptance of this step belongs to the rung at which it was made.
-                info = info._replace(acceptance=tf.gather(info.acceptance, self._source(state.rungs, rungs)))
+                info = info._replace(
+                    acceptance=tf.gather(info.acceptance, self.places.source(state.rungs.index, rungs.index))
+                )
         rung = self.rung_of(rungs, evaluate.rung)
         inner = inner._replace(rung=state.rung)
         own = {"rungs": rungs, "temperature": rung.temperature, "step_size": _step_size(inner, rung)}
@@ -307,7 +300,7 @@ class ReplicaExchange:
 
     def _round(self, inner, rungs: Rungs, evaluate, uniforms: dict):
         clock = evaluate.clock
-        at_rung = self.at_rung(rungs)
+        at_rung = self.places.at_rung(rungs.index)
         loss, penalty = self._energies(inner, evaluate)
         if self.bias is not None:
             rungs = self._deposited(rungs, loss + penalty, clock)
@@ -327,14 +320,14 @@ class ReplicaExchange:
         correction = rungs.correction
         if self.infinite:
             reduced = self._reduced(table, loss_at, penalty_at, rungs)
-            accepted, expected, index = self._assigned(reduced, at_rung, uniforms["assignment"])
+            accepted, expected, index = self.places.assigned(reduced, at_rung, uniforms["assignment"])
         else:
             correction, difference, told = self._corrected(rungs, pairs, table, difference, evaluate)
             known = difference.log_ratio, told, difference.count
             accepted = self.swap_rule.accept(*known, uniforms["uniform"], uniforms["normal"])
             accepted = tf.logical_and(accepted, pairs.valid)
             expected = self.swap_rule.expected(*known)
-            index = self._swapped(rungs.index, pairs, accepted)
+            index = self.places.swapped(rungs.index, pairs, accepted)
             if correction:
                 correction = self.swap_rule.correction.counted(correction, accepted)
         energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
@@ -432,27 +425,6 @@ class ReplicaExchange:
             energy = energy + value(rungs.bias, energy, rung)
         return beta * energy
 
-    def _assigned(self, reduced, at_rung, uniform):
-        """Whether the replica of each next rung came, how probable that was, and the rung of every walker, after all
-        replicas were assigned anew."""
-        drawn = gibbs(reduced, uniform)
-        here = tf.range(self.num_rungs)
-        came = tf.equal(drawn.replica[:, :-1], here[None, 1:])
-        expected = tf.linalg.diag_part(drawn.weights[:, :-1, 1:])
-        there = tf.gather(at_rung, drawn.replica, batch_dims=1)
-        rung = tf.broadcast_to(here, there.shape)
-        index = tf.scatter_nd(tf.reshape(there, (-1, 1)), tf.reshape(rung, [-1]), (self.num_replicas,))
-        return came, expected, index
-
-    def _swapped(self, index, pairs: Pairs, accepted):
-        """The rung of every walker after the round."""
-        moved = tf.cast(accepted, tf.int32) * (pairs.high - pairs.low)
-        up = tf.reduce_sum(tf.one_hot(pairs.low, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
-        down = tf.reduce_sum(tf.one_hot(pairs.high, self.num_rungs, dtype=tf.int32) * moved[..., None], axis=1)
-        # Of the replica at each rung, `(ladders, rungs)`; then by walker.
-        change = up - down
-        return index + tf.gather_nd(change, tf.stack([self._ladder_of_walkers(), index], axis=-1))
-
     def _adapted(self, rungs: Rungs, clock) -> Rungs:
         """The temperatures moved after 16, 32, 64, ... rounds of the burn-in, counted from the last time."""
         number = tf.cast(rungs.rounds, tf.float64)
@@ -476,13 +448,9 @@ class ReplicaExchange:
             return table._replace(likelihood_weight=adapted(table.likelihood_weight, rejection, "power"))
         return table._replace(inverse_temperature=adapted(table.inverse_temperature, rejection))
 
-    def _source(self, before: Rungs, after: Rungs):
-        """Which walker was at the rung where each walker is now, `(walkers,)`, int32."""
-        return tf.gather_nd(self.at_rung(before), tf.stack([self._ladder_of_walkers(), after.index], axis=-1))
-
     def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
         """What a round changes of the state inside."""
-        source = self._source(rungs, new)
+        source = self.places.source(rungs.index, new.index)
         changed = {name: tf.gather(getattr(inner, name), source) for name in self.of_rung}
         if self.has_momentum:
             scale = tf.sqrt(after.temperature / before.temperature)
