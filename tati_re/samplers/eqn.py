@@ -227,8 +227,8 @@ class EnsembleQuasiNewton:
             due | other, lambda _: (_coordinates(lent).transposed(of_moving(state.gradient)),), (state.slope,)
         )
         part = {name: of_moving(value) for name, value in inner_of(state)._asdict().items() if name != "rung"}
-        own = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": of_moving(state.potential)}
-        return type(state)(**part, **own, rung=self._moving(evaluate, count).rung)
+        known = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": part["potential"]}
+        return state._replace(**part, **known, rung=self._moving(evaluate, count).rung)
 
     def move(self, turn, evaluate, noise):
         """One step of the walkers of `turn`."""
@@ -242,8 +242,7 @@ class EnsembleQuasiNewton:
                 acceptance=with_rows(zeros, first, info.acceptance),
                 energy_change=with_rows(zeros, first, info.energy_change),
             )
-        own = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": new.potential}
-        return type(turn)(**new._asdict(), **own), info
+        return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
     def end_turn(self, state, turn, evaluate):
         """The state of all walkers, after those of `turn` have moved."""
