@@ -27,10 +27,10 @@ class Steps:
     """
 
     def __init__(self, row: Row, execution: str = "auto", walker_evaluation: str = "auto", method=None) -> None:
+        from tati_re.core.backend import tf
         from tati_re.engine.environment import deterministic
         from tati_re.engine.loop import Loop
         from tati_re.engine.observables import Observables
-        from tati_re.models.backend import tf
         from tati_re.samplers import Rung, Splitting
 
         self._deterministic = deterministic

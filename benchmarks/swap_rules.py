@@ -23,8 +23,8 @@ _EXAMPLES, _BATCH = 55_000, 550
 
 def draws() -> dict[str, Callable[[], object]]:
     """A million compensated numbers, by several ways."""
+    from tati_re.core.backend import tf
     from tati_re.exchange.compensation import compensation_table, quantile
-    from tati_re.models.backend import tf
 
     table = compensation_table(1.0)
     uniform = np.random.default_rng(0).random(_DRAWS)
@@ -41,8 +41,8 @@ def draws() -> dict[str, Callable[[], object]]:
 
 def batches() -> dict[str, Callable[[], object]]:
     """550 of 55,000 examples without replacement."""
+    from tati_re.core.backend import tf
     from tati_re.exchange.subsets import NUM_KEYS, permuted
-    from tati_re.models.backend import tf
 
     generator = np.random.default_rng(0)
     keys = generator.random(NUM_KEYS)

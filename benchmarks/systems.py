@@ -114,7 +114,7 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
 
 
 def _network(name: str):
-    from tati_re.models.backend import keras
+    from tati_re.core.backend import keras
 
     keras.utils.set_random_seed(0)
     if name == "conv":

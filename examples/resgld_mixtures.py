@@ -29,6 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 import tati_re
+from tati_re.core.backend import tf
+from tati_re.core.protocol import Rung
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.exchange.correction import Correction
@@ -36,10 +38,8 @@ from tati_re.exchange.ladder import explicit
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import Corrected, Metropolis, Naive
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
 from tati_re.samplers import SGLD
-from tati_re.samplers.protocol import Rung
 
 TEMPERATURES = (1.0, 10.0)
 STEP_SIZE = 0.03

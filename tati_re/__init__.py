@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tati_re._version import __version__
-from tati_re.errors import InputError, SamplingError
+from tati_re.core.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
     from tati_re import evidence, exploration, landscape, samplers, testing

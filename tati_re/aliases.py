@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 SAMPLERS = {
     "StochasticGradientLangevinDynamics": "SGLD",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tati_re.aliases import check_dimensions
+from tati_re.core.backend import keras
+from tati_re.core.errors import InputError
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.packing import order_of
-from tati_re.errors import InputError
-from tati_re.models.backend import keras
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.imported import imported_model, is_code

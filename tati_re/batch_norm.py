@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Rung
 from tati_re.engine.noise import RecordingNoise
 from tati_re.engine.silent import SilentEvaluate
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
-from tati_re.samplers.protocol import Rung
 
 LAYER = "BatchNormalization"
 

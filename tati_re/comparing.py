@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.engine import manifest, reading
-from tati_re.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

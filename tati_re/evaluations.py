@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.batch_norm import check_model
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.options import make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.step_size_advice import StepSizeAdvice, advice

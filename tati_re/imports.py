@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 
 def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tati_re import aliases
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 from tati_re.option_flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
 from tati_re.option_table import COMMANDS_ONLY, EVIDENCE, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
 from tati_re.patterns import is_table

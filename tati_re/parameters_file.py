@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.engine import checkpoint, manifest, reading
-from tati_re.errors import InputError, nearest
 from tati_re.models.names import described_names, parameter_names
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"

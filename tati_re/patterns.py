@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BeforeValidator
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 ALL = "*"
 

@@ -10,6 +10,8 @@ import numpy as np
 from tati_re import aliases, batch_norm
 from tati_re._version import __version__
 from tati_re.assembly import OBJECTS
+from tati_re.core.backend import tf, threads
+from tati_re.core.errors import InputError, SamplingError
 from tati_re.engine import manifest, run_folder
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic, versions
@@ -21,12 +23,10 @@ from tati_re.engine.single_files import check_single_files, kind_of, single_file
 from tati_re.engine.storage import storing, write_whole
 from tati_re.engine.tables import csv_text
 from tati_re.engine.tensorboard import TensorBoard
-from tati_re.errors import InputError, SamplingError
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options, with_replicas
 from tati_re.exchange.noise_tests import NAME as NOISE
 from tati_re.exchange.noise_tests import noise_table
 from tati_re.exchange.starts import check_starts, given_starts, made_starts
-from tati_re.models.backend import tf, threads
 from tati_re.optimizers import make_optimizer
 from tati_re.options import Options, make_options
 from tati_re.posterior.evaluator import Evaluator

@@ -9,14 +9,14 @@ import numpy as np
 
 from tati_re import aliases
 from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
+from tati_re.core.backend import set_threads, tf
+from tati_re.core.errors import InputError, nearest
 from tati_re.current_batch import CurrentDataset
 from tati_re.data.packing import as_packed
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
 from tati_re.engine.run import Run
-from tati_re.errors import InputError, nearest
 from tati_re.evaluations import Evaluations
 from tati_re.html import simulation_html
-from tati_re.models.backend import set_threads, tf
 from tati_re.models.build import activation_names
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import OPTIONS, Options, describe, make_options

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 ALL = "all"
 METAVAR = "STEPS:RATE:BATCH"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.exchange.starts import fresh_starts
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.options import Options

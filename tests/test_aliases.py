@@ -10,7 +10,7 @@ from tati_re.aliases import ACTIVATIONS, ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, 
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import make_parser
 from tati_re.cli.run import with_config
-from tati_re.models.backend import keras
+from tati_re.core.backend import keras
 from tati_re.optimizers import make_optimizer
 from tati_re.options import OPTIMIZE, OPTIONS, SAMPLE, describe, make_options, read_toml, to_toml
 from tati_re.samplers import make_sampler

@@ -13,8 +13,8 @@ from tati_re.analysis.averages import average, averages, parameter_averages, tra
 from tati_re.analysis.modules import MODULES
 from tati_re.analysis.positions import Positions
 from tati_re.cli import analyse
+from tati_re.core.errors import InputError
 from tati_re.engine.tables import CsvTable, H5Table
-from tati_re.errors import InputError
 from tati_re.plotting.autocorrelation import autocorrelation_function, plot_autocorrelation
 from tests.made_runs import made_run
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re.cli import sample
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
 
 TABLES = {
     "good.csv": "a,b,label\n1,2,0\n2,3,1\n3,1,0\n4,4,1\n5,1,1\n2,2,0\n",

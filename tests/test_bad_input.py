@@ -10,9 +10,9 @@ import pytest
 
 from tati_re import InputError, SamplingError, Simulation, load
 from tati_re.cli import optimize, sample
+from tati_re.core.backend import keras
 from tati_re.engine import checkpoint
 from tati_re.engine import loop as loop_module
-from tati_re.models.backend import keras
 
 GENERATOR = np.random.default_rng(10)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)

@@ -21,7 +21,7 @@ def script():
 
 def test_the_networks_and_the_densities_of_their_priors(script):
     """By the package's own prior and by hand."""
-    from tati_re.models.backend import tf
+    from tati_re.core.backend import tf
 
     data = script.generated(0)
     for (net, exact), count in zip(script.LOG_DENSITIES.items(), (10_690, 13_970), strict=True):

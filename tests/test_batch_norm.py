@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, load
+from tati_re.core.backend import keras, tf
 from tati_re.engine import checkpoint
-from tati_re.models.backend import keras, tf
 from tati_re.posterior.binding import Batch
 
 N = 10

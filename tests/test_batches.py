@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.data import Batches
-from tati_re.errors import InputError
 
 N = 6
 ORDERINGS = [np.array(order) for order in itertools.permutations(range(N))]

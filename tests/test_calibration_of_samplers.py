@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from tati_re.core.backend import tf
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tests.scenarios import TOLERANCE, mean_and_error, rung_of

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.engine import checkpoint
 from tati_re.engine.storage import StorageError
-from tati_re.errors import InputError
 
 
 def arrays_of(step):

@@ -9,7 +9,8 @@ import pytest
 from scipy.special import eval_hermite, expit, ndtr
 from scipy.stats import kstest
 
-from tati_re.errors import InputError
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.exchange.compensation import (
     best_cut,
     compensation_table,
@@ -20,7 +21,6 @@ from tati_re.exchange.compensation import (
     series_coefficients,
     series_weights,
 )
-from tati_re.models.backend import tf
 
 X = np.linspace(-20, 20, 101)
 

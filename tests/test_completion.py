@@ -12,7 +12,7 @@ import pytest
 from tati_re import cli
 from tati_re.cli.arguments import make_parser
 from tati_re.cli.completion import VALUES, script
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.optimizers import make_optimizer
 from tati_re.options import OPTIONS, SAMPLE, make_options
 from tati_re.presets import PRESETS

@@ -6,7 +6,7 @@ import pytest
 from scipy.signal import lfilter
 
 from tati_re.analysis import autocorrelation_time, chains_of, effective_sample_size, monte_carlo_error, r_hat
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 
 def autoregression(phi, chains, draws, seed):

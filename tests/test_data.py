@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.data import Dataset, load_data
 from tati_re.data.generators import digits, gaussian, harmonic, two_clusters
-from tati_re.errors import InputError
 
 
 def write(path, text):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.data import Dataset, load_data
 from tati_re.data.columns import parse_columns
-from tati_re.errors import InputError
 
 GENERATOR = np.random.default_rng(5)
 X = GENERATOR.normal(3.0, 2.0, (50, 2))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.data import load_data
 from tati_re.data.generators import gaussian
 from tati_re.data.plane import spirals, squares, two_circles, two_clusters
-from tati_re.errors import InputError
 
 PLANE = (two_clusters, two_circles, squares, spirals)
 

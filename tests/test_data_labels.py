@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.data import load_data
-from tati_re.errors import InputError
 
 X = np.zeros((3, 2))
 

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.data import load_data
-from tati_re.errors import InputError
 
 GENERATOR = np.random.default_rng(3)
 IMAGES = GENERATOR.integers(0, 256, (7, 4, 5), dtype=np.uint8)
@@ -195,7 +195,7 @@ def test_parquet(tmp_path):
 
 @pytest.fixture(scope="module")
 def tf():
-    from tati_re.models.backend import tf
+    from tati_re.core.backend import tf
 
     return tf
 
@@ -315,7 +315,7 @@ def test_bad_tf_data(tf):
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10"])
 def test_image_sets_of_keras(name, monkeypatch):
-    from tati_re.models.backend import keras
+    from tati_re.core.backend import keras
 
     loaded = (IMAGES, LABELS[:, None].astype(np.uint8)), (IMAGES[:2], LABELS[:2, None].astype(np.uint8))
     monkeypatch.setattr(getattr(keras.datasets, name), "load_data", lambda: loaded)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tati_re.cli import dataset as command
+from tati_re.core.errors import InputError
 from tati_re.data import Dataset, load_data
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import gaussian
 from tati_re.data.plane import two_clusters
 from tati_re.data.writing import write_dataset
-from tati_re.errors import InputError
 from tati_re.plotting import plot_points
 
 PNG = b"\x89PNG\r\n\x1a\n"

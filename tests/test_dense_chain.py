@@ -14,15 +14,15 @@ import pytest
 from keras import layers
 
 from tati_re import Simulation
+from tati_re.core.backend import tf
+from tati_re.core.protocol import energy_and_variance
 from tati_re.data import Dataset
 from tati_re.engine import loop as loop_module
-from tati_re.models.backend import tf
 from tati_re.models.chain import chain_of
 from tati_re.options import make_options
 from tati_re.posterior import example_variance
 from tati_re.posterior.binding import Batch
 from tati_re.samplers.mass import Diagonal
-from tati_re.samplers.protocol import energy_and_variance
 from tati_re.samplers.wrapping import InCoordinates
 from tests.scenarios import rung_of
 

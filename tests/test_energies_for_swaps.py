@@ -7,7 +7,7 @@ import pytest
 
 import tati_re.posterior.potential as potentials
 from tati_re import Simulation
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
 from tests.scenarios import rung_of
 
 N = 37

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, SamplingError, Simulation, load
+from tati_re.core.backend import keras, tf
+from tati_re.core.ops import where
 from tati_re.data import Dataset
 from tati_re.engine import loop as loop_module
-from tati_re.models.backend import keras, tf
 from tati_re.samplers import HamiltonianMonteCarlo, Info
-from tati_re.samplers.functions import where
 
 STEPS, RECORD, STORE, BURNIN = 50, 7, 5, 11
 WALKERS = 2

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.eqn import EnsembleQuasiNewton, LowRank

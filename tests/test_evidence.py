@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
+from tati_re.core.backend import keras
 from tati_re.evidence import bayes_factors, energies_of_run, estimated, log_evidence, log_evidences, sample_energies
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import gauss_legendre
-from tati_re.models.backend import keras
 from tests import regression as known
 
 Z = 5.5

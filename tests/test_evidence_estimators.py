@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.evidence import estimators, grids, population
 from tati_re.evidence.quadratic import Springs
 from tests import regression as known

@@ -9,7 +9,7 @@ import pytest
 from tati_re.analysis import to_arviz, write_arviz
 from tati_re.analysis.export import write_table
 from tati_re.cli import analyse
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tests.made_runs import made_run
 
 SHAPES = {"dense/kernel": (2, 3), "dense/bias": (3,)}

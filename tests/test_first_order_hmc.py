@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import FirstOrderHMC
 from tati_re.samplers.hmc import leapfrog, trajectory

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, load
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
 
 N, PRIOR = 8, 0.7
 GENERATOR = np.random.default_rng(9)

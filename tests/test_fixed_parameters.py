@@ -7,7 +7,7 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.fixed import fixed_parts, items
 from tati_re.models.flat import FlatModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re.models.backend import tf
-from tati_re.samplers import functions
+from tati_re.core import ops as functions
+from tati_re.core.backend import tf
 
 
 def compiled(function, *arrays):

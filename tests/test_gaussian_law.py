@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, Splitting
 from tati_re.samplers.ccadl import CCAdL

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.exchange.gaussianity import difference_p_values, gaussianity_report, gradient_p_values
 
 

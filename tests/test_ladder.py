@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re.errors import InputError
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.exchange import ladder as ladders
 from tati_re.exchange.advice import harmonic_acceptance
 from tati_re.exchange.ladder import Ladder, explicit, geometric, likelihood, make_ladder
-from tati_re.models.backend import tf
 
 
 def test_geometric_starts_at_the_target():

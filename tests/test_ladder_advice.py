@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import betainc, erfc
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.exchange import advice as advices
 from tati_re.exchange.advice import harmonic_acceptance, ladder_advice, log_harmonic_acceptance
 from tati_re.exchange.ladder import explicit, geometric, likelihood

@@ -7,9 +7,9 @@ import pytest
 
 import tati_re
 from tati_re import landscape
-from tati_re.errors import InputError
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.landscape import tables
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.landscape import hessian_density, hessian_directions, hessian_eigenpairs, hessian_matrix, hessian_trace
 
 

@@ -13,8 +13,8 @@ import math
 import numpy as np
 import pytest
 
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import (
     MALA,

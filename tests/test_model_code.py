@@ -7,7 +7,7 @@ import pytest
 
 from tati_re import Simulation
 from tati_re.cli import sample
-from tati_re.models.backend import keras
+from tati_re.core.backend import keras
 
 NET = """
 import keras

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of

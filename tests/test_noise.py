@@ -16,6 +16,7 @@ import pytest
 from scipy.stats import norm
 
 from tati_re import Simulation
+from tati_re.core.backend import tf
 from tati_re.engine import loop
 from tati_re.engine.noise import (
     Draw,
@@ -30,7 +31,6 @@ from tati_re.engine.noise import (
     standard_normal,
     symmetric_uniform,
 )
-from tati_re.models.backend import tf
 from tests.scenarios import TOLERANCE
 
 DTYPES = pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=lambda dtype: dtype.name)

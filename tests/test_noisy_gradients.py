@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.protocol import Clock
 from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, LeimkuhlerMatthews, Splitting, thermostat
-from tati_re.samplers.protocol import Clock
 from tests.scenarios import (
     TOLERANCE,
     NoisyPotential,

@@ -9,13 +9,13 @@ import pytest
 
 from tati_re import InputError, Simulation, load
 from tati_re.cli import optimize
+from tati_re.core.backend import keras, tf
+from tati_re.core.ops import where
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.models.backend import keras, tf
 from tati_re.optimizers import Annealing, BarzilaiBorwein, Fire, GradientDescent, make_optimizer
 from tati_re.options import make_options
 from tati_re.posterior.function import FunctionPotential
-from tati_re.samplers.functions import where
 from tests.scenarios import NumpyEvaluate, NumpyNoise, quartic, rung_of
 
 CURVATURES = np.geomspace(1, 100, 20)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tati_re
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.option_flags import choices, expected
 from tati_re.options import (
     GROUPS,

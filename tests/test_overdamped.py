@@ -14,7 +14,7 @@ import pytest
 from scipy.integrate import quad
 
 from tati_re import InputError, Simulation, priors
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import LeimkuhlerMatthews, PreconditionedSGLD
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, overdamped_law, rung_of

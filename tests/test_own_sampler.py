@@ -12,9 +12,9 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
+from tati_re.core.ops import as_float64, column
 from tati_re.options import make_options
 from tati_re.samplers import MALA, SGLD, Info, LeimkuhlerMatthews, Splitting, State, StepSizeTuning, make_sampler
-from tati_re.samplers.functions import as_float64, column
 from tati_re.samplers.importing import imported, made
 from tati_re.samplers.skeleton import Skeleton
 from tati_re.testing import check_law, check_sampler
@@ -324,8 +324,8 @@ def test_a_wrong_law_is_caught(wrong, sentence):
 # -------------------------------------------------------------------------------------------------- found by its name
 
 OWN = '''
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column
 from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.plotting import plot_calibration, plot_traces
 
 ROWS, PARAMETERS = 200, 30

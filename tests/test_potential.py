@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, priors
+from tati_re.core.backend import keras, tf
 from tati_re.data import Dataset
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.models.backend import keras, tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
 from tests.scenarios import TOLERANCE, rung_of

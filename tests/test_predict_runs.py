@@ -16,8 +16,8 @@ from tati_re.analysis.draws import Draws
 from tati_re.analysis.predicting import predict
 from tati_re.analysis.streamed import streamed_prediction
 from tati_re.cli import predict as command
+from tati_re.core.errors import InputError
 from tati_re.engine.tables import CsvTable, H5Table
-from tati_re.errors import InputError
 
 SHORT = {"verbose": 0, "execution": "graph", "record_every": 5}
 

@@ -12,7 +12,7 @@ from tati_re.analysis import (
     posterior_average,
     predictive_entropy,
 )
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 EXAMPLES = 20_000
 

@@ -11,7 +11,7 @@ from tati_re.analysis import predicting
 from tati_re.analysis.draws import Members
 from tati_re.analysis.predicting import average
 from tati_re.analysis.predictions import score_table
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import Predictive, entropy_of, log_mean_exp
 from tati_re.testing.sampler_law import TOLERANCE
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from tati_re import InputError, Simulation, priors
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 from tati_re.options import make_options, options_from_flags, read_toml, to_toml
 from tati_re.patterns import by_tensor, in_words
 from tati_re.posterior.priors.choosing import too_hot, unconfined

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from tati_re import InputError, Simulation, priors
+from tati_re.core.backend import keras, tf
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.models.backend import keras, tf
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.options import make_options
 from tati_re.posterior.function import FunctionPotential

@@ -11,13 +11,13 @@ from time import perf_counter
 import numpy as np
 import pytest
 
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.engine.loop import Loop
-from tati_re.errors import InputError
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, counted, ladder_table, no_counts
 from tati_re.exchange.differences import Pairs, Table
 from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.swap_rules import Barker, Metropolis, Naive, Penalty
-from tati_re.models.backend import tf
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.eqn import EnsembleQuasiNewton

@@ -17,10 +17,10 @@ from scipy.special import betainc, expit
 from scipy.stats import gamma, kstest
 
 from tati_re.analysis.convergence import effective_sample_size
+from tati_re.core.backend import tf
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.swap_rules import Barker, BarkerCompensated, Metropolis, Naive, Penalty
-from tati_re.models.backend import tf
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tests.ladders import Examples, FunctionPotential, NoisyEnergies, exchanging, five_gaussians, harmonic, run_ladder

@@ -17,7 +17,7 @@ import pytest
 
 from tati_re.analysis import averages
 from tati_re.cli import report
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.report import write_report
 from tests.made_runs import made_run
 

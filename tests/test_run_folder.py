@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.engine import checkpoint, manifest, run_folder
 from tati_re.engine.run import Moments, Run
 from tati_re.engine.storage import StorageError
 from tati_re.engine.tables import CsvTable, H5Table
-from tati_re.errors import InputError
 
 STEPS, WALKERS, PARAMETERS = [0, 10, 20], 2, 3
 NAMES = ["step", "walker", "potential", "loss", "dense/kernel[0,0]", "dense/kernel[0,1]", "dense/bias[0]"]

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from tati_re.core.backend import tf
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, Splitting, sgld, splitting
 from tati_re.samplers.skeleton import Skeleton

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.options import make_options
 from tati_re.samplers import schedules
 

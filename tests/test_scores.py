@@ -16,7 +16,7 @@ from tati_re.analysis.scores import (
     normal_crps,
     weighted_quantiles,
 )
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 
 from tati_re import InputError, Simulation, load
 from tati_re.cli import sample
+from tati_re.core.backend import keras
 from tati_re.data import load_data
-from tati_re.models.backend import keras
 
 N = 9
 GENERATOR = np.random.default_rng(4)

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Clock
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.control_variate import ControlVariate
 from tati_re.samplers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.protocol import Clock
 from tati_re.samplers.simulated_tempering import _LEARNT, SimulatedTempering, log_weights_of
 from tati_re.samplers.tact_hmc import TactHMC
 from tati_re.testing import CHECKS

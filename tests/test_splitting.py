@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting, make_sampler, parse_word
 from tati_re.samplers.splitting import LangevinState, drift, kick, ornstein_uhlenbeck
 from tati_re.samplers.thermostat import damp, heat_up, thermostatted_bath

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation, load
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Clock
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import (
     MALA,
@@ -29,7 +30,6 @@ from tati_re.samplers import (
     StepSizeTuning,
     make_sampler,
 )
-from tati_re.samplers.protocol import Clock
 from tati_re.samplers.step_size_tuning import shared_among
 from tests.scenarios import NumpyEvaluate, NumpyNoise, hmc_acceptance, rung_of
 

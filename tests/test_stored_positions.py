@@ -7,8 +7,8 @@ import pytest
 
 from tati_re.analysis import positions as module
 from tati_re.analysis import posterior_average, stored_positions
+from tati_re.core.errors import InputError
 from tati_re.engine.tables import CsvTable, H5Table
-from tati_re.errors import InputError
 
 COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, batch_norm
+from tati_re.core.backend import keras, tf
 from tati_re.data import load_data
 from tati_re.data.on_disk import Store, on_disk
-from tati_re.models.backend import keras, tf
 from tati_re.posterior.examples import Streamed
 
 GENERATOR = np.random.default_rng(3)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from tati_re.errors import InputError
+from tati_re.core import ops as functions
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.exchange.subsets import NUM_KEYS, permuted
-from tati_re.models.backend import tf
-from tati_re.samplers import functions
 
 KEYS = 200_000
 

@@ -14,7 +14,8 @@ import pytest
 from scipy.special import expit, ndtr
 from scipy.stats import chi2
 
-from tati_re.errors import InputError
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.exchange.acceptance import LARGE_COUNT, mean_acceptance
 from tati_re.exchange.swap_rules import (
     SWAP_RULES,
@@ -27,7 +28,6 @@ from tati_re.exchange.swap_rules import (
     SwapRule,
     make_swap_rule,
 )
-from tati_re.models.backend import tf
 
 LEVELS = np.arange(8.0)
 DEGENERACY = 0.9 * np.log(2) * LEVELS

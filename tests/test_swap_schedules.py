@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from tati_re.errors import InputError
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.exchange.ladder import round_trip_rate
 from tati_re.exchange.schedule import (
     SCHEDULES,
@@ -23,7 +24,6 @@ from tati_re.exchange.schedule import (
     gibbs_pairs,
     make_swap_schedule,
 )
-from tati_re.models.backend import tf
 
 BETA = np.array([1.0, 0.6, 0.3])
 LEVELS = np.array([0.0, 0.7, 1.1, 3.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tati_re.core.backend import tf
 from tati_re.exchange.subsets import NUM_KEYS, permuted
 from tati_re.exchange.variance import (
     biased_slopes,
@@ -16,7 +17,6 @@ from tati_re.exchange.variance import (
     sample_size,
     smoothed_variance,
 )
-from tati_re.models.backend import tf
 
 
 def test_moments_of_parts_are_those_of_the_whole():

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tati_re.core.errors import InputError
 from tati_re.engine import reading
 from tati_re.engine.tables import CsvTable, H5Table, StorageError
-from tati_re.errors import InputError
 
 COLUMNS = ["step", "walker", "loss", "dense/kernel[0,3]"]
 

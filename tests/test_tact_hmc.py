@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Clock
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import Splitting
-from tati_re.samplers.protocol import Clock
 from tati_re.samplers.tact_hmc import TactHMC, reflected
 from tests.scenarios import (
     TOLERANCE,

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tati_re.analysis import configurational_temperature, kinetic_temperature, target_temperature, temperatures
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 WALKERS, ROWS, PARAMETERS, TARGET = 4, 1000, 50, 0.5
 

@@ -14,7 +14,7 @@ from tati_re.analysis.cooling import (
     temperature_study,
 )
 from tati_re.cli import predict as command
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.testing.sampler_law import TOLERANCE
 

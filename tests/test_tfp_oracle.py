@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
 
 pytestmark = pytest.mark.slow
 

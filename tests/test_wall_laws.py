@@ -7,15 +7,15 @@ import pytest
 from scipy import integrate, stats
 
 from tati_re import priors
+from tati_re.core.backend import tf
+from tati_re.core.protocol import Rung
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.ghmc import GeneralizedHMC
 from tati_re.samplers.hmc import energy_change, leapfrog
 from tati_re.samplers.mala import MALA
-from tati_re.samplers.protocol import Rung
 from tati_re.samplers.splitting import LangevinState
 from tests.scenarios import TOLERANCE, rung_of
 

@@ -7,8 +7,8 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
+from tati_re.core.backend import keras, tf
 from tati_re.data import Dataset, load_data
-from tati_re.models.backend import keras, tf
 from tati_re.posterior.binding import Batch
 
 GENERATOR = np.random.default_rng(7)

@@ -13,8 +13,8 @@ from scipy.stats import gamma as gamma_law
 
 from tati_re.bias import well_tempered as wte
 from tati_re.bias.well_tempered import Bias, WellTempered
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 
 TEMPERATURE = np.array([1.0, 1.2])
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.models.backend import keras
+from tati_re.core.backend import keras
 
 layers = keras.layers
 N = 6

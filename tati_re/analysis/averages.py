@@ -17,7 +17,7 @@ from tati_re.analysis.convergence import (
     r_hat,
 )
 from tati_re.analysis.rows import as_run, burnin_of, kept_rows, spacing
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, monte_carlo_error
 from tati_re.analysis.draws import Draws
 from tati_re.analysis.network import Network
 from tati_re.analysis.predicting import average, test_part
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.analysis.positions import Block, Positions
 from tati_re.analysis.rows import as_run, kept_rows
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from tati_re.engine.run import Run

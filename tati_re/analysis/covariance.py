@@ -11,7 +11,7 @@ import numpy as np
 from tati_re.analysis.averages import time_or_note
 from tati_re.analysis.positions import Positions
 from tati_re.analysis.rows import as_run
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 DENSE_LIMIT = 3000
 """Up to so many points all pairs count; beyond, each point's nearest neighbours."""

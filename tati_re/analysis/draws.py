@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.analysis.positions import Positions
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     from tati_re.engine.run import Run

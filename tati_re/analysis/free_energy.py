@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ import numpy as np
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error
 from tati_re.analysis.rows import as_run, kept_rows
 from tati_re.analysis.temperature import BAND_WIDTH, target_temperature
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
 from tati_re.data.sources import TABLES, Reading, read_source
 from tati_re.data.tables import Choice
-from tati_re.errors import InputError
 
 if TYPE_CHECKING:
     from tati_re.engine.run import Run

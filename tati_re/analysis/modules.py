@@ -19,7 +19,7 @@ from tati_re.analysis.group_temperatures import group_sentences, group_temperatu
 from tati_re.analysis.positions import Positions
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.rows import kept_rows, spacing
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

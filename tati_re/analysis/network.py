@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.packing import as_packed
 from tati_re.data.preparation import Preparation
 from tati_re.engine import checkpoint
-from tati_re.errors import InputError
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 
@@ -125,7 +125,7 @@ def _named_loss(loss: dict[str, Any]) -> Any:
     name = loss["loss"]
     if name in (*CLASSIFICATION, *REGRESSION):
         return None
-    from tati_re.models.backend import keras, tf
+    from tati_re.core.backend import keras, tf
 
     try:
         function = keras.losses.get(name)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.analysis.rows import as_run, burnin_of, check_thin
+from tati_re.core.errors import InputError
 from tati_re.engine import reading
-from tati_re.errors import InputError
 
 if TYPE_CHECKING:
     from tati_re.engine.run import Run

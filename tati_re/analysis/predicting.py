@@ -11,7 +11,7 @@ from tati_re.analysis.draws import Draws, Members
 from tati_re.analysis.network import Network
 from tati_re.analysis.predictions import ClassPrediction, Prediction, RegressionPrediction, labels_of_classes
 from tati_re.analysis.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES, entropy_of, log_mean_exp
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 """Where a softmax in float32 underflows, 1.2e-38; 87.3 nats."""

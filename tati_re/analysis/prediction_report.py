@@ -14,9 +14,9 @@ from tati_re.analysis.predicting import average, predict, source_of, test_part
 from tati_re.analysis.predictions import ClassPrediction, Prediction, score_table
 from tati_re.analysis.scores import auroc
 from tati_re.analysis.summary import table
+from tati_re.core.errors import InputError
 from tati_re.engine.run_folder import load
 from tati_re.engine.storage import storing, write_whole
-from tati_re.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

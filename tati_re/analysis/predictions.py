@@ -17,7 +17,7 @@ from tati_re.analysis.prediction import (
     predictive_entropy,
 )
 from tati_re.analysis.scores import brier_score
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd

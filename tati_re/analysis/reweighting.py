@@ -13,7 +13,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import chains_of
 from tati_re.analysis.rows import as_run, kept_rows
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

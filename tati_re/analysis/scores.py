@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tati_re.analysis.prediction import class_labels, class_probabilities
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 _PIECE_VALUES = 4_000_000
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.analysis.predictions import ClassPrediction, RegressionPrediction, labels_of_classes
+from tati_re.core.errors import InputError
 from tati_re.engine import checkpoint
 from tati_re.engine.prediction_averages import PREFIX
-from tati_re.errors import InputError
 
 if TYPE_CHECKING:
     from tati_re.engine.run import Run

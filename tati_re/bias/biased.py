@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tati_re.bias.well_tempered import Bias, force_factor, value
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column
-from tati_re.samplers.protocol import Energy
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column
+from tati_re.core.protocol import Energy
 
 
 class Biased:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd

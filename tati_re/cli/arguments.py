@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from tati_re._version import __version__
 from tati_re.aliases import ALIASES
 from tati_re.cli.completion import PrintCompletion
-from tati_re.errors import InputError, SamplingError, nearest
+from tati_re.core.errors import InputError, SamplingError, nearest
 from tati_re.option_flags import flag
 from tati_re.options import OPTIONS, add_arguments
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 KINDS = ("absolute", "relative")
 _MOST_LINES = 20

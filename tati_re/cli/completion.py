@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.option_flags import choices
 from tati_re.options import OPTIONS
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.cli.dataset_of_tati import is_of_tati, write_as_tati
+from tati_re.core.errors import InputError, nearest
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
 from tati_re.data.writing import files_of, write_dataset
-from tati_re.errors import InputError, nearest
 from tati_re.option_flags import add_field, flag
 from tati_re.options import OPTIONS, options_from_flags
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tati_re.cli.arguments import Parser
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 WRITER = ("data_type", "dimension", "train_data_files", "test_data_files", "train_test_ratio")
 """Flags that only TATi's writer has; with one of them the command takes those of `TATiDatasetWriter`."""

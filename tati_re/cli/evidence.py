@@ -9,7 +9,7 @@ from typing import Any
 
 from tati_re.cli.arguments import INTERRUPTED, entry_point, make_parser, output_folder
 from tati_re.cli.run import with_config
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.option_flags import flag
 from tati_re.options import EVIDENCE, OPTIONS, Options, make_options, to_toml
 

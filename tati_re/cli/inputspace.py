@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.option_flags import flag
 
 TABLE, FIGURE = "inputspace.csv", "inputspace.png"

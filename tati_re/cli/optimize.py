@@ -22,7 +22,7 @@ def _fit(options: Options) -> Any:
 
 def _step_sizes(sim: Any) -> str:
     """What the curvature at the end says to the samplers, where the model has second derivatives."""
-    from tati_re.models.backend import tf
+    from tati_re.core.backend import tf
 
     try:
         return str(sim.step_size_advice())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, number_typed
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
 

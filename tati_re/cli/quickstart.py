@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, entry_point, free_folder, remove_if_empty
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tati_re.cli.arguments import Parser, entry_point, number_typed
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.option_flags import flag
 
 NUMBERS = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tati_re.cli.arguments import Parser, output_folder, show
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.options import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
 from tati_re.presets import note_of
 

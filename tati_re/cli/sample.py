@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.cli.arguments import entry_point, make_parser, show
 from tati_re.cli.run import start, with_config
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.option_flags import flag
 from tati_re.options import SAMPLE, Options
 

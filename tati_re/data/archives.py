@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import member_of_npz
 from tati_re.data.packing import packed
-from tati_re.errors import InputError, nearest
 
 KERAS = ("mnist", "fashion_mnist", "cifar10")
 """Data sets by the names of their modules in `keras.datasets`."""
@@ -118,7 +118,7 @@ def load_keras(name: str) -> Contents:
     Raises:
         InputError: There is no network.
     """
-    from tati_re.models.backend import keras
+    from tati_re.core.backend import keras
 
     try:
         (inputs, targets), test = getattr(keras.datasets, name).load_data()

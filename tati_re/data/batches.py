@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.streams import BATCHES, stream
-from tati_re.errors import InputError
 
 _REPLACEMENT_BLOCK = 16_384
 """Indices drawn by one call when sampling with replacement; a part of what defines the stream, like an epoch."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 FORMS = "x1, x1^2, sin(x1) or cos(x1), with x1, x2, ... or the name of a column"
 

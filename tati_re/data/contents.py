@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.on_disk import concatenated
 from tati_re.data.packing import Layout
-from tati_re.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

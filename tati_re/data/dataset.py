@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.labels import kind_of, stored
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
 from tati_re.data.streams import SPLIT, stream
 from tati_re.data.weights import checked_weights
-from tati_re.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

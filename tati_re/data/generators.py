@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
 from tati_re.data.plane import spirals, squares, two_circles, two_clusters
 from tati_re.data.streams import GENERATE, stream
-from tati_re.errors import InputError
 
 
 def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 MAX_CLASSES = 100
 """Integer labels from 0 below this number are classes unless the user says how many there are; larger ones are the

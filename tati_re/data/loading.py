@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tati_re.core.errors import InputError
 from tati_re.data.archives import KERAS
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset
@@ -14,7 +15,6 @@ from tati_re.data.labels import kind_of
 from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, Reading, by_name, derived, is_table, read_source, read_test_part, shown
 from tati_re.data.weights import with_weights
-from tati_re.errors import InputError
 
 DEFAULT_TEST_FRACTION = 0.2
 

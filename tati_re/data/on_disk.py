@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 _BLOCK_BYTES = 32 * 2**20
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Name (empty where it has none) and shape of one example of each input, in their order."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.contents import Contents
 from tati_re.data.tables import Choice
-from tati_re.errors import InputError
 
 
 def read_parquet_names(path: Path) -> list[str]:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.dataset import Dataset
 from tati_re.data.streams import GENERATE, GENERATE_TEST, stream
-from tati_re.errors import InputError
 
 RADIUS = 5.0
 PADDING = 0.3

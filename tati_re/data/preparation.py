@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.columns import Column, Columns
 from tati_re.data.on_disk import on_disk
-from tati_re.errors import InputError
 
 STANDARDIZE = ("none", "inputs", "all")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
@@ -19,7 +20,6 @@ from tati_re.data.parquet import read_parquet, read_parquet_names
 from tati_re.data.tables import WHITE_SPACE, choose_columns, read_header, read_table
 from tati_re.data.tf_datasets import is_tf_dataset, read_tf_dataset
 from tati_re.data.tfrecord import read_tfrecord
-from tati_re.errors import InputError, nearest
 
 TABLES = {".csv": (read_header, read_table), ".parquet": (read_parquet_names, read_parquet)}
 TABLES |= {suffix: (read_header, read_table) for suffix in WHITE_SPACE}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
 """What a stream is for: the second word of its key, so that no two purposes ever share numbers."""

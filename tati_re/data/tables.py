@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.errors import InputError, nearest
 
 WHITE_SPACE = (".txt", ".dat", ".data")
 

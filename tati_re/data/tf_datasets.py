@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
-from tati_re.errors import InputError
 
 FORM = "pairs (inputs, labels), or triples with sample weights, of arrays in batches as Keras takes them"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.data.archives import check_keys
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
-from tati_re.errors import InputError, nearest
 
 KEYS = ("image_raw", "label")
 """The features that are read where none are named: bytes of an image, and a class number."""
@@ -41,7 +41,7 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     """
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))
-    from tati_re.models.backend import tf
+    from tati_re.core.backend import tf
 
     records = tf.data.TFRecordDataset(str(path), compression_type="GZIP" if path.suffix.lower() == ".gz" else "")
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 
 def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> np.ndarray:

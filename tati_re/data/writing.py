@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
-from tati_re.errors import InputError
 
 ENDINGS = (".csv", ".npz")
 

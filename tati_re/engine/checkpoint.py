@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.engine.storage import PARTIAL, replace, storing, sync_file
-from tati_re.errors import InputError
 
 FOLDER = "checkpoint"
 CURRENT = "current.npz"

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.backend import tf
+from tati_re.core.errors import SamplingError
 from tati_re.engine import checkpoint
 from tati_re.engine.loop import Carry, Chunk, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import Moments
 from tati_re.engine.storage import write_whole
 from tati_re.engine.tables import CsvTable, H5Table, csv_text
-from tati_re.errors import SamplingError
-from tati_re.models.backend import tf
 
 _GIGABYTE = 1e9
 _MOST_WAITING = 16 * 2**20

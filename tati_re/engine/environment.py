@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
 
 _REWRITES = "arithmetic_optimization"
 

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.backend import tf
+from tati_re.core.ops import compiled_by_xla
+from tati_re.core.protocol import Clock, Rung, groups_of, with_energy
 from tati_re.engine.noise import (
     RecordingNoise,
     StepNoise,
@@ -24,10 +27,7 @@ from tati_re.engine.observables import Observables
 from tati_re.engine.recording import Moments, Recorder, event_every
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Due, Factor, Timeline
-from tati_re.models.backend import tf
 from tati_re.posterior.binding import Batch
-from tati_re.samplers.functions import compiled_by_xla
-from tati_re.samplers.protocol import Clock, Rung, groups_of, with_energy
 
 _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is

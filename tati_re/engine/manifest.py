@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.engine.storage import write_whole
-from tati_re.errors import InputError
 
 NAME = "manifest.toml"
 SCHEMA_VERSION = 1

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tati_re.core.backend import tf
 from tati_re.engine import philox
-from tati_re.models.backend import tf
 
 _PHILOX = 1
 _VECTOR = 64

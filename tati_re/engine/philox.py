@@ -8,7 +8,7 @@ Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2,
 
 from __future__ import annotations
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 
 WORDS = 4
 """32-bit words of a block."""

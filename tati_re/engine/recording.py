@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tati_re.core.backend import tf
+from tati_re.core.protocol import with_energy
 from tati_re.engine.observables import Observables
 from tati_re.engine.timeline import Due, Timeline
-from tati_re.models.backend import tf
-from tati_re.samplers.protocol import with_energy
 
 
 class Moments(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 INTEGERS = (
     "step",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.engine import checkpoint, manifest
 from tati_re.engine.run import DIRECTIONS, Run
 from tati_re.engine.storage import PARTIAL, storing
-from tati_re.errors import InputError, nearest
 
 FILES = (
     manifest.NAME,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.protocol import Energy, Rung
 from tati_re.posterior.function import no_clock, part_of_rung
-from tati_re.samplers.protocol import Energy, Rung
 
 
 class SilentEvaluate:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 PARTIAL = ".partial"
 """Suffix of a file that is still being written beside the one that it will replace."""

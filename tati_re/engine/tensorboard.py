@@ -38,7 +38,7 @@ class TensorBoard:
         rows = self._new_rows(folder / "run.csv")
         if rows is None:
             return
-        from tati_re.models.backend import tf
+        from tati_re.core.backend import tf
 
         labels = [name for name in ("rung", "walker") if name in rows.columns]
         tags = [name for name in rows.columns if name not in _LABELS]

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tati_re.core.backend import tf
+from tati_re.core.errors import SamplingError
+from tati_re.core.protocol import Clock, Rung
 from tati_re.engine.environment import deterministic
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
-from tati_re.errors import SamplingError
-from tati_re.models.backend import tf
-from tati_re.samplers.protocol import Clock, Rung
 
 _BYTES = 16 * 2**20
 _MOST_STEPS = 64

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.models.inspect import output_shape_of
 from tati_re.options import Options
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.protocol import Info, State, with_energy
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.kept import Kept
 from tati_re.evidence.path import drawn_from_reference
@@ -14,7 +15,6 @@ from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import Metropolis
-from tati_re.samplers.protocol import Info, State, with_energy
 
 _ROUND = 8
 _MOST_ROUNDS = 40

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.evidence.grids import Grid
 
 _MOST_FOR_MBAR = 5_000_000

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 POWER = 5.0
 """λ = t⁵ with t even or at Gauss-Legendre nodes, the spacing of Friel and Pettitt (2008)."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.engine.environment import versions
 from tati_re.engine.storage import storing, write_whole
-from tati_re.errors import InputError
 
 SPECIFICATION = "evidence.toml"
 _OF_CHAINS = ("calls", "gradients")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.result import NAMES, Evidence, Evidences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import tuned
 from tati_re.evidence.kept import Kept

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.evidence.energies import Energies
 from tati_re.posterior.losses import CLASSIFICATION
 

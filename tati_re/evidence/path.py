@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
+from tati_re.core.backend import tf
+from tati_re.core.protocol import Energy, Rung
 from tati_re.evidence.quadratic import Springs
-from tati_re.models.backend import tf
-from tati_re.samplers.protocol import Energy, Rung
 
 
 class SpringsPotential:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 
 class Springs:

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import SamplingError
+from tati_re.core.backend import tf
+from tati_re.core.errors import SamplingError
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import Plan, ReferenceDraws, tuned
 from tati_re.evidence.kept import Kept
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.evidence.population import combined, effective_fraction, log_increments, next_point, systematic
-from tati_re.models.backend import tf
 
 _MOST_STAGES = 2_000
 _COLUMNS = ("path", "next", "log_ratio", "effective_fraction", "acceptance", "step_size")

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import groups_of
 from tati_re.engine.progress import make_progress
-from tati_re.errors import InputError
 from tati_re.evidence import estimators
 from tati_re.evidence.checks import check
 from tati_re.evidence.energies import Energies, Plan, energies_along
@@ -26,7 +27,6 @@ from tati_re.evidence.smc import cooled
 from tati_re.exchange.replicas import rung_fields
 from tati_re.options import Options, make_options
 from tati_re.samplers.choosing import unused_options
-from tati_re.samplers.protocol import groups_of
 
 _UNUSED = (
     *("record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erfcinv, gammaln, log_ndtr
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.exchange.ladder import Ladder
 
 HOPELESS = 0.05

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tati_re.core.backend import tf
 from tati_re.exchange.differences import Difference, Pairs, Table
-from tati_re.models.backend import tf
 
 EVENT_COLUMNS = (
     "step",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tati_re.bias.well_tempered import WellTempered
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder

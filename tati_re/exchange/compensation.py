@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import (
+from tati_re.core.errors import InputError
+from tati_re.core.ops import (
     absolute,
     as_float64,
     as_int32,

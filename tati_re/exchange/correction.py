@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
+from tati_re.core.ops import as_float64, constant, maximum, sum_over, where, zeros_like
 from tati_re.exchange.variance import correction_factor, smoothed_variance
-from tati_re.samplers.functions import as_float64, constant, maximum, sum_over, where, zeros_like
 
 STEPS_OF_GROWTH = 1_000
 """Steps in which the factor grows by `growth`: the published unit, an epoch, means nothing where no epochs are."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tati_re.core.backend import tf
 from tati_re.exchange.schedule import Pairs
 from tati_re.exchange.subsets import permuted
 from tati_re.exchange.variance import Moments, estimate_variance, merged, moments, sample_size
-from tati_re.models.backend import tf
 
 KNOWN = 1e15
 """Stands for the number of examples behind a variance that is known."""

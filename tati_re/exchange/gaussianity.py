@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binom, shapiro
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 LEVEL = 0.05
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import cumulative_sum, exp, interp, log, maximum, take, where
-from tati_re.samplers.protocol import Rung
+from tati_re.core.errors import InputError
+from tati_re.core.ops import cumulative_sum, exp, interp, log, maximum, take, where
+from tati_re.core.protocol import Rung
 
 TEMPERINGS = ("posterior", "likelihood")
 LIKELIHOOD_POWER = 5.0

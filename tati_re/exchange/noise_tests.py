@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tati_re.core.backend import tf
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
-from tati_re.models.backend import tf
 from tati_re.posterior.binding import Batch
 
 NAME = "noise.csv"

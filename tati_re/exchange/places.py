@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tati_re.core.backend import tf
 from tati_re.exchange.differences import Pairs
 from tati_re.exchange.schedule import gibbs
-from tati_re.models.backend import tf
 
 
 class Places:

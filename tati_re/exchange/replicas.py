@@ -8,7 +8,9 @@ import numpy as np
 
 from tati_re.bias.biased import Biased, bias_table
 from tati_re.bias.well_tempered import Bias, WellTempered, log_weight, swap_term, value
-from tati_re.errors import InputError
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Rung, groups_of
 from tati_re.exchange.bookkeeping import (
     EVENT_COLUMNS,
     Counts,
@@ -30,8 +32,6 @@ from tati_re.exchange.ladder import Ladder, adapted
 from tati_re.exchange.places import Places
 from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.subsets import NUM_KEYS
-from tati_re.models.backend import tf
-from tati_re.samplers.protocol import Rung, groups_of
 from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
 
 _FIRST_ADAPTATION = 16

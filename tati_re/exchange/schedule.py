@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
-from tati_re.samplers.functions import (
+from tati_re.core.errors import InputError, nearest
+from tati_re.core.ops import (
     as_int32,
     cumulative_sum,
     exp,

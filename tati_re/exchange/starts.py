@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Rung
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.optimizers.fire import Fire
 from tati_re.options import make_options
 from tati_re.posterior.noise_level import with_noise_of
-from tati_re.samplers.protocol import Rung
 
 if TYPE_CHECKING:
     from tati_re.options import Options

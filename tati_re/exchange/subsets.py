@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import as_int32, as_uint32, constant, repeat_while_any, shift_right, where
+from tati_re.core.errors import InputError
+from tati_re.core.ops import as_int32, as_uint32, constant, repeat_while_any, shift_right, where
 
 NUM_KEYS = 12
 """Rounds after which pairs of images are uniform to 1 part in 1000 for every N; large N need fewer."""

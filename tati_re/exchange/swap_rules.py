@@ -10,10 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
-from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
-from tati_re.exchange.correction import Correction
-from tati_re.samplers.functions import (
+from tati_re.core.errors import InputError, nearest
+from tati_re.core.ops import (
     as_float64,
     constant,
     exp,
@@ -25,6 +23,8 @@ from tati_re.samplers.functions import (
     sqrt,
     sum_over,
 )
+from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
+from tati_re.exchange.correction import Correction
 
 
 @runtime_checkable

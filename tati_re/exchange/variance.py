@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tati_re.samplers.functions import as_float64, maximum, sum_over
+from tati_re.core.ops import as_float64, maximum, sum_over
 
 
 class Moments(NamedTuple):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.engine.storage import write_whole
-from tati_re.errors import InputError, nearest
 from tati_re.exploration.descent import WHOLE, Stationary
 from tati_re.exploration.jobs import Done, Job, Pool, system_of
 from tati_re.exploration.paths import Path, connect

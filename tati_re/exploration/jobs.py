@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.engine.storage import write_whole
-from tati_re.errors import InputError
 from tati_re.exploration.descent import Stationary, lowest_below
 from tati_re.exploration.legs import FunctionLegs, ModelLegs, candidates
 from tati_re.landscape.surface import Surface

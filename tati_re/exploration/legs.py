@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError, SamplingError
+from tati_re.core.errors import InputError, SamplingError
 from tati_re.landscape.surface import Surface
 
 KEPT = 200

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 
 NORMALIZATIONS = ("filter", "tensor", "none")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 MOST_POINTS = 10_000_000
 FORM = "LOW:HIGH:POINTS"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 MOST_PARAMETERS = 5_000
 """Of a whole Hessian: 200 MB of float64."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.landscape.grid import MOST_POINTS, Axis, parse_axis
 
 if TYPE_CHECKING:

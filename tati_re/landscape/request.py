@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError, nearest
 from tati_re.engine import manifest, run_folder
-from tati_re.errors import InputError, nearest
 from tati_re.landscape.directions import (
     between,
     covariance_directions,

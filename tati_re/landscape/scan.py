@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, parse_axis, project
 

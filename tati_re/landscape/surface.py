@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.posterior.examples import taken
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential

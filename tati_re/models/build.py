@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
-from tati_re.models.backend import keras
+from tati_re.core.backend import keras
+from tati_re.core.errors import InputError, nearest
 
 
 def build_network(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
 from tati_re.models.inputs import layout_of
 from tati_re.models.inspect import acts_alone, input_shape_of
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
 from tati_re.patterns import matches
 
 _ENTRIES = re.compile(r"(.*?)\[([\d\s,*]*)\]$")

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.backend import keras, tf
+from tati_re.core.errors import InputError
 from tati_re.models import inspect
-from tati_re.models.backend import keras, tf
 from tati_re.models.fan_in import PartShape, fan_in_plus_one
 from tati_re.models.fixed import fixed_parts
 from tati_re.models.inputs import called

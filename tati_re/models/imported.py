@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tati_re.errors import InputError
+from tati_re.core.backend import keras
+from tati_re.core.errors import InputError
 from tati_re.imports import called, found
-from tati_re.models.backend import keras
 
 FORM = "my_net.py:build or my_module:build"
 

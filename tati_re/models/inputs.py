@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tati_re.errors import InputError
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
+from tati_re.core.errors import InputError
 
 
 def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:

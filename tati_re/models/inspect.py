@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tati_re.errors import InputError
-from tati_re.models.backend import keras, quiet, tf
+from tati_re.core.backend import keras, quiet, tf
+from tati_re.core.errors import InputError
 from tati_re.models.inputs import called, layout_of
 
 # Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and inputs per walker.

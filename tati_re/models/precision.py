@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
+from tati_re.core.errors import InputError
 from tati_re.models.inspect import input_dtype_of, input_shape_of, layers_of
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column, cond, sqrt, where, zeros_like
-from tati_re.samplers.protocol import Info, Rung
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column, cond, sqrt, where, zeros_like
+from tati_re.core.protocol import Info, Rung
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import absolute, column, sqrt, sum_of_products, where
-from tati_re.samplers.protocol import Info, Rung
+from tati_re.core.errors import InputError
+from tati_re.core.ops import absolute, column, sqrt, sum_of_products, where
+from tati_re.core.protocol import Info, Rung
 
 STEPS = ("long", "short")
 _SMALLEST, _LARGEST = 1e-10, 1e10
@@ -15,7 +15,7 @@ _BACK = 0.1
 
 
 class BarzilaiBorweinState(NamedTuple):
-    """Fields as in :class:`tati_re.samplers.protocol.State`; `step_size` `(walkers,)`, float64, is the learning rate of
+    """Fields as in :class:`tati_re.core.protocol.State`; `step_size` `(walkers,)`, float64, is the learning rate of
     the next step."""
 
     position: Any

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column, minimum, where, zeros_like
-from tati_re.samplers.protocol import Info, Rung
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column, minimum, where, zeros_like
+from tati_re.core.protocol import Info, Rung
 
 
 class FireState(NamedTuple):
-    """Fields as in :class:`tati_re.samplers.protocol.State`; `velocity` is `(walkers, parameters)`, `step_size`
+    """Fields as in :class:`tati_re.core.protocol.State`; `velocity` is `(walkers, parameters)`, `step_size`
     `(walkers,)`, float64, the time step of the next step."""
 
     position: Any

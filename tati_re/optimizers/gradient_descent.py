@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tati_re.samplers.functions import column
-from tati_re.samplers.protocol import Info, State
+from tati_re.core.ops import column
+from tati_re.core.protocol import Info, State
 
 
 class GradientDescent:

@@ -10,13 +10,13 @@ import inspect
 import math
 from typing import Any, NamedTuple
 
-from tati_re.errors import InputError
-from tati_re.models.backend import keras, tf
-from tati_re.samplers.protocol import Info, Rung
+from tati_re.core.backend import keras, tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Info, Rung
 
 
 class KerasOptimizerState(NamedTuple):
-    """Fields as in :class:`tati_re.samplers.protocol.State`; `slots` are the optimizer's own variables."""
+    """Fields as in :class:`tati_re.core.protocol.State`; `slots` are the optimizer's own variables."""
 
     position: Any
     gradient: Any

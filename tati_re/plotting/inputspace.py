@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tati_re.core.errors import InputError
 from tati_re.engine.storage import storing
-from tati_re.errors import InputError
 from tati_re.plotting.figure import COLORS
 from tati_re.plotting.landscape import WORDS, _scales, matrix
 

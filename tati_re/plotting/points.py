@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
-from tati_re.errors import InputError
 from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:

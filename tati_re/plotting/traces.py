@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.temperature import BAND_WIDTH, Temperature, temperatures
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:

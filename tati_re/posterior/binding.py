@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.ops import rows, with_rows
+from tati_re.core.protocol import Clock, Energy, Rung
 from tati_re.posterior.function import no_clock, part_of_rung
-from tati_re.samplers.functions import rows, with_rows
-from tati_re.samplers.protocol import Clock, Energy, Rung
 
 if TYPE_CHECKING:
     from tati_re.posterior.potential import ModelPotential

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 
 
 class Streamed:

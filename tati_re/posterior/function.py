@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.ops import rows
+from tati_re.core.protocol import Clock, Energy, Rung
 from tati_re.posterior.priors import Flat, Prior
-from tati_re.samplers.functions import rows
-from tati_re.samplers.protocol import Clock, Energy, Rung
 
 
 class FunctionPotential:

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from tati_re.errors import InputError, nearest
-from tati_re.models.backend import keras, tf
+from tati_re.core.backend import keras, tf
+from tati_re.core.errors import InputError, nearest
 
 CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
 REGRESSION = ("gaussian", "mean_squared_error", "mean_absolute_error")

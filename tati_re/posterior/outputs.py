@@ -55,7 +55,7 @@ class Outputs:
 
     def _call(self) -> Any:
         if self._compiled is None:
-            from tati_re.models.backend import tf
+            from tati_re.core.backend import tf
             from tati_re.posterior.walkers import map_walkers
 
             flat, together = self.flat, self._together

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.protocol import Clock, Energy, Rung
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
 from tati_re.posterior.binding import Batch, ModelEvaluate
@@ -28,7 +29,6 @@ from tati_re.posterior.priors import Prior
 from tati_re.posterior.priors.choosing import unconfined
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 from tati_re.posterior.weighted import WeightedLoss
-from tati_re.samplers.protocol import Clock, Energy, Rung
 
 _FULL_CHUNK = 65_536
 _MOVES_DATA = 16

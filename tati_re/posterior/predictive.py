@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 CLASSES, VALUES = "classification", "regression"
 """The two kinds of predictions."""

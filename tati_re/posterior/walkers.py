@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 
 MANY_WALKERS = 16
 

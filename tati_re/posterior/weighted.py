@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 
 
 class WeightedLoss:

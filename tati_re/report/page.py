@@ -15,8 +15,8 @@ from tati_re.analysis.group_temperatures import group_sentences, group_temperatu
 from tati_re.analysis.rows import as_run, burnin_of, check_thin, keep, spacing
 from tati_re.analysis.summary import at_target, is_optimization, summary_lines
 from tati_re.analysis.temperature import BAND_WIDTH
+from tati_re.core.errors import InputError
 from tati_re.engine.storage import storing, write_whole
-from tati_re.errors import InputError
 from tati_re.report import html
 from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
 from tati_re.report.words import what_was_sampled

@@ -7,7 +7,8 @@ a Metropolis test (HMC, GHMC, MALA, ...). Adding a family touches one new file (
 
 from __future__ import annotations
 
-from tati_re.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest
+from tati_re.core.protocol import Energy, Info, Rung, Sampler, State
 from tati_re.samplers.ccadl import CCAdL
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.ghmc import GeneralizedHMC
@@ -15,7 +16,6 @@ from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.importing import imported
 from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
 from tati_re.samplers.mala import MALA
-from tati_re.samplers.protocol import Energy, Info, Rung, Sampler, State
 from tati_re.samplers.psgld import PreconditionedSGLD
 from tati_re.samplers.rwmh import RandomWalkMetropolis
 from tati_re.samplers.sghmc import SGHMC

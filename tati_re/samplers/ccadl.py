@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import as_float64, as_type, column, maximum
-from tati_re.samplers.protocol import Info, energy_and_variance, with_energy
+from tati_re.core.errors import InputError
+from tati_re.core.ops import as_float64, as_type, column, maximum
+from tati_re.core.protocol import Info, energy_and_variance, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
 from tati_re.samplers.thermostat import checked_mass, heat_up

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.samplers.control_variate import ControlVariate
 from tati_re.samplers.eqn import EnsembleQuasiNewton

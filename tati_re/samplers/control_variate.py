@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import replaced_if, rows
-from tati_re.samplers.protocol import Energy, groups_of
+from tati_re.core.errors import InputError
+from tati_re.core.ops import replaced_if, rows
+from tati_re.core.protocol import Energy, groups_of
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of
 

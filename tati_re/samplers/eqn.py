@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import (
+from tati_re.core.errors import InputError
+from tati_re.core.ops import (
     absolute,
     as_type,
     cholesky,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tati_re.samplers.functions import column, where
+from tati_re.core.ops import column, where
+from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, trajectory
-from tati_re.samplers.protocol import Info
 from tati_re.samplers.splitting import LangevinState
 
 

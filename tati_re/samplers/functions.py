@@ -1,331 +1,89 @@
-"""The handful of functions that a step may use beside + - * /.
-
-Each takes numpy arrays or TensorFlow tensors and computes with the library its argument belongs to, so that the same
-sampler runs
-on numpy, eagerly, as a graph, or under XLA.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
-import numpy as np
-
-
-def _is_numpy(*values) -> bool:
-    return all(isinstance(value, (np.ndarray, np.generic, float, int, bool)) for value in values)
-
-
-def _tf():
-    from tati_re.models.backend import tf
-
-    return tf
-
-
-def exp(x):
-    """e to the power of `x`."""
-    return np.exp(x) if _is_numpy(x) else _tf().exp(x)
-
-
-def log(x):
-    """Natural logarithm."""
-    return np.log(x) if _is_numpy(x) else _tf().math.log(x)
-
-
-def sqrt(x):
-    """Square root."""
-    return np.sqrt(x) if _is_numpy(x) else _tf().sqrt(x)
-
-
-def expm1(x):
-    """`exp(x) - 1` without the loss of digits near 0."""
-    return np.expm1(x) if _is_numpy(x) else _tf().math.expm1(x)
-
-
-def log1p(x):
-    """`log(1 + x)` without the loss of digits near 0."""
-    return np.log1p(x) if _is_numpy(x) else _tf().math.log1p(x)
-
-
-def logistic(x):
-    """1 / (1 + e⁻ˣ), without overflow."""
-    if _is_numpy(x):
-        from scipy.special import expit
-
-        return expit(x)
-    return _tf().sigmoid(x)
-
-
-def floor(x):
-    """The largest whole number that is not above `x`."""
-    return np.floor(x) if _is_numpy(x) else _tf().floor(x)
-
-
-def minimum(x, y):
-    """The smaller of the two, entry by entry."""
-    return np.minimum(x, y) if _is_numpy(x, y) else _tf().minimum(x, y)
-
-
-def where(condition, x, y):
-    """`x` where the condition holds, else `y`."""
-    return np.where(condition, x, y) if _is_numpy(condition, x, y) else _tf().where(condition, x, y)
-
-
-def cond(condition, true, false):
-    """`true()` where the condition, one bool for all walkers, holds, else `false()`; both of the same structure."""
-    if _is_numpy(condition):
-        return true() if condition else false()
-    return _tf().cond(condition, true, false)
-
-
-def replaced_if(condition, new, old: tuple) -> tuple:
-    """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the same shapes.
-
-    For large arrays that seldom change: :func:`cond` copies at every step what it leaves as it was, a loop of no round
-    does not. Inside of the round it is a branch again, or XLA would do its work ahead of the loop, needed or not.
-    """
-    if _is_numpy(condition):
-        return new(*old) if condition else old
-    tf = _tf()
-    rounds = tf.cast(condition, tf.int32)
-    result = tf.while_loop(
-        lambda i, *_: i < rounds,
-        lambda i, *now: (i + 1, *tf.cond(i < 1, lambda: new(*now), lambda: now)),
-        (tf.constant(0), *old),
-    )
-    return tuple(result[1:])
-
-
-def absolute(x):
-    """Absolute value, entry by entry."""
-    return np.abs(x) if _is_numpy(x) else _tf().abs(x)
-
-
-def maximum(x, y):
-    """The larger of the two, entry by entry."""
-    return np.maximum(x, y) if _is_numpy(x, y) else _tf().maximum(x, y)
-
-
-def cos(x):
-    """Cosine."""
-    return np.cos(x) if _is_numpy(x) else _tf().cos(x)
-
-
-def zeros_like(x):
-    """Zeros of the shape and type of `x`."""
-    return np.zeros_like(x) if _is_numpy(x) else _tf().zeros_like(x)
-
-
-def reshape(x, shape: tuple[int, ...]):
-    """The same numbers in another shape."""
-    return np.reshape(x, shape) if _is_numpy(x) else _tf().reshape(x, shape)
-
-
-def transpose(x):
-    """The last two axes exchanged."""
-    return np.swapaxes(x, -1, -2) if _is_numpy(x) else _tf().linalg.matrix_transpose(x)
-
-
-def cholesky(x):
-    """Lower triangular M with M M' = x, of symmetric positive matrices."""
-    return np.linalg.cholesky(x) if _is_numpy(x) else _tf().linalg.cholesky(x)
-
-
-def solve_lower(matrix, right, transposed: bool = False):
-    """`matrix`⁻¹ `right`, or `matrix`'⁻¹ `right`, of lower triangular matrices."""
-    if _is_numpy(matrix, right):
-        return np.linalg.solve(np.swapaxes(matrix, -1, -2) if transposed else matrix, right)
-    return _tf().linalg.triangular_solve(matrix, right, lower=True, adjoint=transposed)
-
-
-def sum_over(x, axis: int):
-    """Sum over one axis, kept with length 1."""
-    return np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
-
-
-def largest(x, axis: int):
-    """Largest entry along one axis, which disappears."""
-    return np.max(x, axis) if _is_numpy(x) else _tf().reduce_max(x, axis)
-
-
-def is_finite(x):
-    """Neither infinite nor NaN, entry by entry."""
-    return np.isfinite(x) if _is_numpy(x) else _tf().math.is_finite(x)
-
-
-def cumulative_sum(x):
-    """Sums of the entries along the last axis up to and with each."""
-    return np.cumsum(x, axis=-1) if _is_numpy(x) else _tf().cumsum(x, axis=-1)
-
-
-def take_last(values, index):
-    """Entries along the last axis, at an array of whole numbers of any shape."""
-    return np.take(values, index, axis=-1) if _is_numpy(values, index) else _tf().gather(values, index, axis=-1)
-
-
-def interp(x, points, values):
-    """Linear interpolation in a table, constant outside of it.
-
-    Args:
-        x: Where, of any shape, float64.
-        points: `(n,)`, n at least 2, not falling, float64.
-        values: `(n,)`, float64.
-    """
-    if _is_numpy(x, points, values):
-        return np.interp(x, points, values)
-    tf = _tf()
-    x, points, values = (tf.convert_to_tensor(part, tf.float64) for part in (x, points, values))
-    upper = tf.searchsorted(points, tf.reshape(x, [-1]), side="right")
-    upper = tf.reshape(tf.clip_by_value(upper, 1, points.shape[0] - 1), x.shape)
-    begin, end = tf.gather(points, upper - 1), tf.gather(points, upper)
-    part = tf.clip_by_value(tf.math.divide_no_nan(x - begin, end - begin), 0.0, 1.0)
-    low, high = tf.gather(values, upper - 1), tf.gather(values, upper)
-    return tf.where(x < points[-1], low + part * (high - low), values[-1])
-
-
-def mean(x):
-    """Mean over the parameters, `(walkers, parameters)` to `(walkers, 1)`."""
-    return np.mean(x, axis=-1, keepdims=True) if _is_numpy(x) else _tf().reduce_mean(x, axis=-1, keepdims=True)
-
-
-def constant(values, like):
-    """A numpy array as a constant in the type of `like`."""
-    if _is_numpy(like):
-        return np.asarray(values, like.dtype)
-    return _tf().constant(np.asarray(values, like.dtype.as_numpy_dtype))
-
-
-def stack(values: list):
-    """Arrays of one shape along a new first axis."""
-    return np.stack(values) if _is_numpy(*values) else _tf().stack(values)
-
-
-def as_type(x, like):
-    """An array in the type of another."""
-    return np.asarray(x, like.dtype) if _is_numpy(x) else _tf().cast(x, like.dtype)
-
-
-def as_float64(x):
-    """A number or array as float64, with the library it belongs to."""
-    return np.asarray(x, np.float64) if _is_numpy(x) else _tf().cast(x, _tf().float64)
-
-
-def as_int32(x):
-    """A number or array as int32, with the library it belongs to; fractions are cut off."""
-    return np.asarray(x).astype(np.int32) if _is_numpy(x) else _tf().cast(x, _tf().int32)
-
-
-def as_uint32(x):
-    """A number or array as uint32, with the library it belongs to; fractions are cut off."""
-    if _is_numpy(x):
-        return np.asarray(x).astype(np.int64).astype(np.uint32)
-    tf = _tf()
-    return tf.cast(tf.cast(x, tf.int64), tf.uint32)
-
-
-def shift_right(x, bits: int):
-    """uint32 numbers without their last `bits` bits."""
-    if _is_numpy(x):
-        return x >> np.uint32(bits)
-    tf = _tf()
-    return tf.bitwise.right_shift(x, tf.constant(bits, tf.uint32))
-
-
-def take(values, index):
-    """Entries of `(entries, ...)` values at int32 places of any shape."""
-    if _is_numpy(values, index):
-        return values[index]
-    return _tf().gather(values, index)
-
-
-_UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
-
-
-@contextmanager
-def compiled_by_xla() -> Iterator[None]:
-    """What is traced inside will be compiled by XLA, which has operations of its own for parts of arrays."""
-    token = _UNDER_XLA.set(True)
-    try:
-        yield
-    finally:
-        _UNDER_XLA.reset(token)
-
-
-def rows(values, first, count: int):
-    """`count` rows of `(walkers, ...)` values from `first` on, which may be known only while the step runs."""
-    if _is_numpy(values, first):
-        return values[int(first) : int(first) + count]
-    # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would compile every chunk anew.
-    tf = _tf()
-    values = tf.convert_to_tensor(values)
-    if _UNDER_XLA.get():
-        size = tf.constant([count, *values.shape[1:]])
-        return _xla().xla_dynamic_slice(input=values, start_indices=_begin(values, first), size_indices=size)
-    return tf.gather(values, tf.cast(first, tf.int32) + tf.range(count))
-
-
-def with_rows(values, first, new):
-    """`values` with the rows from `first` on replaced by `new`."""
-    if _is_numpy(values, new, first):
-        changed = np.array(values)
-        changed[int(first) : int(first) + len(new)] = new
-        return changed
-    tf = _tf()
-    if _UNDER_XLA.get():
-        return _xla().xla_dynamic_update_slice(input=values, update=new, indices=_begin(values, first))
-    index = tf.range(values.shape[0])
-    inside = tf.logical_and(index >= first, index < first + new.shape[0])
-    moved = tf.gather(new, tf.clip_by_value(index - first, 0, new.shape[0] - 1))
-    return tf.where(tf.reshape(inside, [-1] + [1] * (values.shape.rank - 1)), moved, values)
-
-
-def _xla():
-    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
-
-    return gen_xla_ops
-
-
-def _begin(values, first):
-    tf = _tf()
-    return tf.concat([[tf.cast(first, tf.int32)], tf.zeros((values.shape.rank - 1,), tf.int32)], 0)
-
-
-def column(values, like):
-    """`(walkers,)` values as a `(walkers, 1)` column in the type of `like`, to multiply `(walkers, parameters)`
-    with."""
-    if _is_numpy(values, like):
-        return np.asarray(values)[:, None].astype(like.dtype)
-    tf = _tf()
-    return tf.cast(values, like.dtype)[:, None]
-
-
-def sum_of_products(x, y):
-    """Sum over the parameters of `x * y`: `(walkers, parameters)` twice to `(walkers,)`, accumulated in float64."""
-    if _is_numpy(x, y):
-        return np.sum(x.astype(np.float64) * y.astype(np.float64), axis=-1)
-    tf = _tf()
-    return tf.reduce_sum(tf.cast(x, tf.float64) * tf.cast(y, tf.float64), axis=-1)
-
-
-def repeat(count, body, values: tuple) -> tuple:
-    """Applies `body(*values) -> values` `count` times; `count` may be known only while the step runs."""
-    if _is_numpy(count):
-        for _ in range(int(count)):
-            values = body(*values)
-        return values
-    tf = _tf()
-    count = tf.cast(count, tf.int32)
-    result = tf.while_loop(lambda i, *_: i < count, lambda i, *now: (i + 1, *body(*now)), (tf.constant(0), *values))
-    return tuple(result[1:])
-
-
-def repeat_while_any(condition, body, value):
-    """Applies `body(value) -> value` as long as `condition(value)` holds for any entry of the one array."""
-    if _is_numpy(value):
-        while np.any(condition(value)):
-            value = body(value)
-        return value
-    tf = _tf()
-    return tf.while_loop(lambda now: tf.reduce_any(condition(now)), lambda now: (body(now),), (value,))[0]
+"""The functions that samplers and swap rules may use beside arithmetic: on NumPy arrays, on tensors, and under XLA."""
+
+from tati_re.core.ops import (
+    absolute,
+    as_float64,
+    as_int32,
+    as_type,
+    as_uint32,
+    cholesky,
+    column,
+    compiled_by_xla,
+    cond,
+    constant,
+    cos,
+    cumulative_sum,
+    exp,
+    expm1,
+    floor,
+    interp,
+    is_finite,
+    largest,
+    log,
+    log1p,
+    logistic,
+    maximum,
+    mean,
+    minimum,
+    repeat,
+    repeat_while_any,
+    replaced_if,
+    reshape,
+    rows,
+    shift_right,
+    solve_lower,
+    sqrt,
+    stack,
+    sum_of_products,
+    sum_over,
+    take,
+    take_last,
+    transpose,
+    where,
+    with_rows,
+    zeros_like,
+)
+
+__all__ = [
+    "absolute",
+    "as_float64",
+    "as_int32",
+    "as_type",
+    "as_uint32",
+    "cholesky",
+    "column",
+    "compiled_by_xla",
+    "cond",
+    "constant",
+    "cos",
+    "cumulative_sum",
+    "exp",
+    "expm1",
+    "floor",
+    "interp",
+    "is_finite",
+    "largest",
+    "log",
+    "log1p",
+    "logistic",
+    "maximum",
+    "mean",
+    "minimum",
+    "repeat",
+    "repeat_while_any",
+    "replaced_if",
+    "reshape",
+    "rows",
+    "shift_right",
+    "solve_lower",
+    "sqrt",
+    "stack",
+    "sum_of_products",
+    "sum_over",
+    "take",
+    "take_last",
+    "transpose",
+    "where",
+    "with_rows",
+    "zeros_like",
+]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column, constant
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column, constant
+from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, energy_change, leapfrog, trajectory_lengths
 from tati_re.samplers.metropolis import accept_or_keep
-from tati_re.samplers.protocol import Info
 from tati_re.samplers.splitting import LangevinState, ornstein_uhlenbeck
 
 

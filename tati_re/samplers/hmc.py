@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column, floor, minimum, repeat, sqrt, sum_of_products
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column, floor, minimum, repeat, sqrt, sum_of_products
+from tati_re.core.protocol import Info
 from tati_re.samplers.metropolis import accept_or_keep
-from tati_re.samplers.protocol import Info
 from tati_re.samplers.splitting import LangevinState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.imports import called, found
 
 FORM = "my_module:MySampler or my_file.py:MySampler"
@@ -20,7 +20,7 @@ ATTRIBUTES = (
     "current",
     "gradients_per_step",
 )
-"""What a sampler has, see :class:`tati_re.samplers.protocol.Sampler`."""
+"""What a sampler has, see :class:`tati_re.core.protocol.Sampler`."""
 
 
 def imported(name: str, options):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import cond, constant, mean, replaced_if, sqrt
+from tati_re.core.errors import InputError
+from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of, step_in_coordinates
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tati_re.samplers.functions import exp, log, minimum, where
-from tati_re.samplers.protocol import Info
+from tati_re.core.ops import exp, log, minimum, where
+from tati_re.core.protocol import Info
 
 
 def accept_or_keep(proposal, kept, change, noise):

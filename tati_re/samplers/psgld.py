@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import as_float64, as_type, column, maximum, replaced_if, sqrt, where
-from tati_re.samplers.protocol import Info, State, with_energy
+from tati_re.core.errors import InputError
+from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
+from tati_re.core.protocol import Info, State, with_energy
 from tati_re.samplers.wrapping import extend
 
 MODES = ("frozen", "adaptive")

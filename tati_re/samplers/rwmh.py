@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tati_re.samplers.functions import column, sqrt
+from tati_re.core.ops import column, sqrt
+from tati_re.core.protocol import Info, State
 from tati_re.samplers.metropolis import accept_or_keep
-from tati_re.samplers.protocol import Info, State
 
 
 class RandomWalkMetropolis:

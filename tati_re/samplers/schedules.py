@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 Factor = Callable[[np.ndarray], np.ndarray]
 
@@ -91,7 +91,7 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
 
 def keras_schedule(schedule, unit: float) -> Factor:
     """A Keras learning rate schedule as a factor: its value at step t - 1 (Keras counts from 0), divided by `unit`."""
-    from tati_re.models.backend import tf
+    from tati_re.core.backend import tf
 
     @tf.function(autograph=False)
     def values(steps):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
-from tati_re.samplers.protocol import Info
+from tati_re.core.errors import InputError
+from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
+from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
 from tati_re.samplers.wrapping import extend
 

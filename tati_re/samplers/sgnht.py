@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column, sqrt
-from tati_re.samplers.protocol import Info
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column, sqrt
+from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
 from tati_re.samplers.thermostat import checked_mass, first_thermostat, heat_up
 from tati_re.samplers.wrapping import extend

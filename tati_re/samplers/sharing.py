@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tati_re.samplers.functions import as_float64
-from tati_re.samplers.protocol import Rung
+from tati_re.core.ops import as_float64
+from tati_re.core.protocol import Rung
 
 
 def sums_at_rung(rung: Rung, values):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import (
+from tati_re.core.errors import InputError
+from tati_re.core.ops import (
     as_float64,
     as_int32,
     column,
@@ -20,7 +20,7 @@ from tati_re.samplers.functions import (
     sum_of_products,
     where,
 )
-from tati_re.samplers.protocol import Rung, groups_of, with_energy
+from tati_re.core.protocol import Rung, groups_of, with_energy
 from tati_re.samplers.sharing import sums_at_rung
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrapping import FORWARDED, extend, inner_of

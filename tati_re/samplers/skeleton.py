@@ -17,12 +17,12 @@ To add it to the package:
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 
 # Only arithmetic operators and these functions, so that one step runs on numpy, eagerly, as a graph and under XLA.
 # Nothing here may read a file or a clock, keep a global, or change its inputs.
-from tati_re.samplers.functions import column, sqrt
-from tati_re.samplers.protocol import Info, State, with_energy
+from tati_re.core.ops import column, sqrt
+from tati_re.core.protocol import Info, State, with_energy
 
 
 class Skeleton:

@@ -25,9 +25,9 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import column, exp, expm1, sqrt
-from tati_re.samplers.protocol import Info, Rung, energy_and_variance, with_energy
+from tati_re.core.errors import InputError
+from tati_re.core.ops import column, exp, expm1, sqrt
+from tati_re.core.protocol import Info, Rung, energy_and_variance, with_energy
 from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
 from tati_re.samplers.wrapping import extend
 
@@ -43,7 +43,7 @@ _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 
 class LangevinState(NamedTuple):
-    """Walkers with momenta; fields as in :class:`tati_re.samplers.protocol.State`, and `momentum` `(walkers,
+    """Walkers with momenta; fields as in :class:`tati_re.core.protocol.State`, and `momentum` `(walkers,
     parameters)`."""
 
     position: Any

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import (
+from tati_re.core.errors import InputError
+from tati_re.core.ops import (
     absolute,
     as_float64,
     column,
@@ -31,7 +31,7 @@ from tati_re.samplers.functions import (
     sum_of_products,
     where,
 )
-from tati_re.samplers.protocol import Info, with_energy
+from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgnht import start
 from tati_re.samplers.sharing import sums_at_rung
 from tati_re.samplers.thermostat import checked_mass, decayed_share, thermostatted_bath

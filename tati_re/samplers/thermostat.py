@@ -14,8 +14,8 @@ where a mini-batch whose estimate of ∇U has the variance Σ heats by h Σ each
 
 from __future__ import annotations
 
-from tati_re.errors import InputError
-from tati_re.samplers.functions import as_float64, column, exp, expm1, sqrt, sum_of_products, where, zeros_like
+from tati_re.core.errors import InputError
+from tati_re.core.ops import as_float64, column, exp, expm1, sqrt, sum_of_products, where, zeros_like
 
 
 def checked_mass(thermal_mass: float | None) -> float | None:

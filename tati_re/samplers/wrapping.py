@@ -6,7 +6,7 @@ from collections import namedtuple
 from functools import cache
 from typing import Any, Protocol
 
-from tati_re.samplers.protocol import Energy, energy_and_variance
+from tati_re.core.protocol import Energy, energy_and_variance
 
 FORWARDED = ("has_momentum", "metropolis", "full_batch", "current", "gradients_per_step")
 """Attributes that a wrapper has from the sampler inside."""

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tati_re.core.backend import tf
+from tati_re.core.protocol import Clock, Energy, Rung
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.models.backend import tf
 from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
-from tati_re.samplers.protocol import Clock, Energy, Rung
 
 __all__ = [
     "LadderRun",

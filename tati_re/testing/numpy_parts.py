@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tati_re.models.backend import tf
-from tati_re.samplers.protocol import Clock, Energy, Rung
+from tati_re.core.backend import tf
+from tati_re.core.protocol import Clock, Energy, Rung
 
 
 def quartic(position):

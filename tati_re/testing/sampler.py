@@ -24,7 +24,7 @@ def check_sampler(
 ) -> None:
     """Tries everything that the engine relies on, and whether the sampler has the right law on a harmonic well.
 
-    The rules are those of :mod:`tati_re.samplers.protocol`: attributes; shapes and types, with parameters in float32
+    The rules are those of :mod:`tati_re.core.protocol`: attributes; shapes and types, with parameters in float32
     and float64; steps that are pure, ask for the same random numbers each time, count their gradients and stay inside
     the walls of a prior; the same numbers in numpy and TensorFlow, eagerly, as a graph and under XLA, and after a
     checkpoint. The law is described at :func:`tati_re.testing.check_law`.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.protocol import Info, State
 from tati_re.samplers.importing import ATTRIBUTES
-from tati_re.samplers.protocol import Info, State
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, quartic, rung_of
 
 WALKERS, PARAMETERS = 5, 3

@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.errors import InputError
+from tati_re.core.errors import InputError
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.option_table import OPTIONS
 from tati_re.patterns import by_tensor, in_words

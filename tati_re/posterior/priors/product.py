@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 
 _NAMED = 3
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
 
 _END, _CELLS = 8.0, 4096
 _SPACING = 2 * _END / _CELLS

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from tati_re.errors import InputError
-from tati_re.models.backend import tf
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.posterior.priors.base import ScaleFamily, generator
 
 
