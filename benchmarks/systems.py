@@ -91,7 +91,7 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
     """
     from tati_re.assembly import assemble
     from tati_re.data import Dataset
-    from tati_re.options import make_options
+    from tati_re.options.make import make_options
 
     inputs, labels = images()
     shape = {"conv": (28, 28, 1), "lstm": (28, 28)}.get(row.network, (784,))

@@ -64,7 +64,7 @@ def help(name: str | None = None) -> None:
     Raises:
         InputError: There is no such option; the nearest name is said.
     """
-    from tati_re.options import describe
+    from tati_re.options.make import describe
 
     print(describe(name))
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.aliases import check_dimensions
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
 from tati_re.data import Batches, Dataset, dataset_from_options
@@ -19,7 +18,8 @@ from tati_re.models.imported import imported_model, is_code
 from tati_re.models.inputs import layout_of
 from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
-from tati_re.options import Options
+from tati_re.options.make import Options
+from tati_re.options.tati_names import check_dimensions
 from tati_re.posterior.examples import kept_bytes
 from tati_re.posterior.kept import is_signs
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss

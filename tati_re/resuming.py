@@ -15,9 +15,9 @@ from tati_re.engine import manifest
 from tati_re.engine.environment import versions
 from tati_re.engine.progress import make_progress
 from tati_re.engine.run import Run
-from tati_re.options import OPTIONS, make_options
+from tati_re.options.make import OPTIONS, make_options
+from tati_re.options.stages import extended
 from tati_re.running import Running, exchanging, optimizer_of, potential_of, sampler_of
-from tati_re.stages import extended
 from tati_re.stored import stored_model
 
 

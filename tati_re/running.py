@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re import aliases, batch_norm
+from tati_re import batch_norm
 from tati_re._version import __version__
 from tati_re.assembly import OBJECTS
 from tati_re.core.backend import tf, threads
@@ -28,14 +28,15 @@ from tati_re.exchange.noise_tests import NAME as NOISE
 from tati_re.exchange.noise_tests import noise_table
 from tati_re.exchange.starts import check_starts, given_starts, made_starts
 from tati_re.optimizers import make_optimizer
-from tati_re.options import Options, make_options
+from tati_re.options import tati_names as aliases
+from tati_re.options.make import Options, make_options
+from tati_re.options.stages import Planned, check_num_steps, check_stages, planned
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.samplers import Rung, make_sampler, tuned
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
-from tati_re.stages import Planned, check_num_steps, check_stages, planned
 from tati_re.stored import read_directions, save_model
 from tati_re.streaming import check_stream, prediction_averages
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tati_re import aliases
 from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import InputError, nearest
@@ -19,7 +18,8 @@ from tati_re.evaluations import Evaluations
 from tati_re.html import simulation_html
 from tati_re.models.build import activation_names
 from tati_re.models.inspect import input_shape_of
-from tati_re.options import OPTIONS, Options, describe, make_options
+from tati_re.options import tati_names as aliases
+from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.resuming import resume_run

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.aliases import ACTIVATIONS, ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, sentences
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import make_parser
 from tati_re.cli.run import with_config
 from tati_re.core.backend import keras
 from tati_re.optimizers import make_optimizer
-from tati_re.options import OPTIMIZE, OPTIONS, SAMPLE, describe, make_options, read_toml, to_toml
+from tati_re.options.make import OPTIMIZE, OPTIONS, SAMPLE, describe, make_options, read_toml, to_toml
+from tati_re.options.tati_names import ACTIVATIONS, ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, sentences
 from tati_re.samplers import make_sampler
 
 TATI = {

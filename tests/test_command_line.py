@@ -12,8 +12,8 @@ import pytest
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import as_typed, free_folder
 from tati_re.core.errors import InputError, SamplingError
-from tati_re.option_flags import expected
-from tati_re.options import OPTIMIZE, OPTIONS, SAMPLE, make_options, read_toml, to_toml
+from tati_re.options.flags import expected
+from tati_re.options.make import OPTIMIZE, OPTIONS, SAMPLE, make_options, read_toml, to_toml
 
 HEAVY = ("tensorflow", "keras", "pandas", "matplotlib", "scipy", "sklearn", "numpy", "h5py", "rich")
 

@@ -14,8 +14,8 @@ from tati_re.cli.arguments import make_parser
 from tati_re.cli.completion import VALUES, script
 from tati_re.core.errors import InputError
 from tati_re.optimizers import make_optimizer
-from tati_re.options import OPTIONS, SAMPLE, make_options
-from tati_re.presets import PRESETS
+from tati_re.options.make import OPTIONS, SAMPLE, make_options
+from tati_re.options.presets import PRESETS
 from tati_re.samplers import make_sampler
 
 BASH = shutil.which("bash")

@@ -19,7 +19,7 @@ from tati_re.core.protocol import energy_and_variance
 from tati_re.data import Dataset
 from tati_re.engine import loop as loop_module
 from tati_re.models.chain import chain_of
-from tati_re.options import make_options
+from tati_re.options.make import make_options
 from tati_re.posterior import example_variance
 from tati_re.posterior.binding import Batch
 from tati_re.samplers.mass import Diagonal

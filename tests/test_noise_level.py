@@ -13,7 +13,7 @@ from scipy.special import polygamma, psi
 from tati_re import InputError, Simulation, priors
 from tati_re.core.backend import keras, tf
 from tati_re.landscape.surface import Surface
-from tati_re.options import options_from_flags
+from tati_re.options.make import options_from_flags
 from tati_re.posterior.noise_level import NoisePrior
 from tests.scenarios import TOLERANCE
 

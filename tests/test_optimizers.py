@@ -14,7 +14,7 @@ from tati_re.core.ops import where
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.optimizers import Annealing, BarzilaiBorwein, Fire, GradientDescent, make_optimizer
-from tati_re.options import make_options
+from tati_re.options.make import make_options
 from tati_re.posterior.function import FunctionPotential
 from tests.scenarios import NumpyEvaluate, NumpyNoise, quartic, rung_of
 

@@ -11,8 +11,8 @@ import pytest
 
 import tati_re
 from tati_re.core.errors import InputError
-from tati_re.option_flags import choices, expected
-from tati_re.options import (
+from tati_re.options.flags import choices, expected
+from tati_re.options.make import (
     GROUPS,
     OPTIMIZE,
     OPTIONS,

@@ -13,7 +13,7 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
 from tati_re.core.ops import as_float64, column
-from tati_re.options import make_options
+from tati_re.options.make import make_options
 from tati_re.samplers import MALA, SGLD, Info, LeimkuhlerMatthews, Splitting, State, StepSizeTuning, make_sampler
 from tati_re.samplers.importing import imported, made
 from tati_re.samplers.skeleton import Skeleton

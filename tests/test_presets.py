@@ -9,9 +9,9 @@ import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
-from tati_re.option_table import OPTIONS
-from tati_re.options import make_options, options_from_flags, read_toml
-from tati_re.presets import NOTES, PRESETS, expanded
+from tati_re.options.make import make_options, options_from_flags, read_toml
+from tati_re.options.presets import NOTES, PRESETS, expanded
+from tati_re.options.table import OPTIONS
 
 X = np.random.default_rng(1).normal(size=(12, 2))
 Y = X @ [1.0, -0.5] + 0.1

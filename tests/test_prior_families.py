@@ -11,8 +11,8 @@ from scipy import integrate, stats
 
 from tati_re import InputError, Simulation, priors
 from tati_re.core.backend import tf
-from tati_re.options import make_options, options_from_flags, read_toml, to_toml
-from tati_re.patterns import by_tensor, in_words
+from tati_re.options.make import make_options, options_from_flags, read_toml, to_toml
+from tati_re.options.patterns import by_tensor, in_words
 from tati_re.posterior.priors.choosing import too_hot, unconfined
 
 SCALES = np.array([0.4, 1.0, 2.5])

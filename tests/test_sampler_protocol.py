@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import tati_re.samplers
-from tati_re.options import make_options
+from tati_re.options.make import make_options
 from tati_re.samplers import (
     FAMILIES,
     SGHMC,

@@ -8,7 +8,7 @@ import pytest
 
 from tati_re import Simulation
 from tati_re.core.errors import InputError
-from tati_re.options import make_options
+from tati_re.options.make import make_options
 from tati_re.samplers import schedules
 
 RANDOM = np.random.default_rng(0)

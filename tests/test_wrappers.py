@@ -286,7 +286,7 @@ def test_options_that_are_not_used_are_named(capsys):
 
 def test_every_option_of_a_family_is_in_a_configuration():
     """The list of options that belong to families and their configurations agree, so that the sentence can be true."""
-    from tati_re.options import make_options
+    from tati_re.options.make import make_options
     from tati_re.samplers import FAMILIES, make_sampler
     from tati_re.samplers.choosing import _OF_FAMILIES
 

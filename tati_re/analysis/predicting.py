@@ -95,7 +95,7 @@ def test_part(run: Run) -> tuple[np.ndarray, np.ndarray]:
         InputError: The data were given in Python, changed since, or have no test part.
     """
     from tati_re.data import dataset_from_options
-    from tati_re.options import make_options
+    from tati_re.options.make import make_options
 
     manifest = run.manifest
     if not _data_at_hand(run):

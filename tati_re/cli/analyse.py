@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tati_re.cli.analyse_of_tati import analyse_as_tati, is_of_tati
 from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.core.errors import InputError, nearest
-from tati_re.option_flags import flag
+from tati_re.options.flags import flag
 
 if TYPE_CHECKING:
     from tati_re.analysis.modules import Choices, Result

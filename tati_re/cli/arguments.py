@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tati_re._version import __version__
-from tati_re.aliases import ALIASES
 from tati_re.cli.completion import PrintCompletion
 from tati_re.core.errors import InputError, SamplingError, nearest
-from tati_re.option_flags import flag
-from tati_re.options import OPTIONS, add_arguments
+from tati_re.options.flags import flag
+from tati_re.options.make import OPTIONS, add_arguments
+from tati_re.options.tati_names import ALIASES
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         """Adds the flags of TATi, which are not shown: `--step_width`, `--batch_size`, also with dashes.
 
         Args:
-            groups: The groups of options in TATi (:mod:`tati_re.aliases`) that the command has.
+            groups: The groups of options in TATi (:mod:`tati_re.options.tati_names`) that the command has.
         """
         for name, alias in ALIASES.items():
             if alias.group not in groups:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from tati_re.core.errors import InputError
-from tati_re.option_flags import choices
-from tati_re.options import OPTIONS
+from tati_re.options.flags import choices
+from tati_re.options.make import OPTIONS
 
 SHELLS = ("bash", "zsh")
 

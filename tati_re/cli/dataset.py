@@ -14,8 +14,8 @@ from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
 from tati_re.data.writing import files_of, write_dataset
-from tati_re.option_flags import add_field, flag
-from tati_re.options import OPTIONS, options_from_flags
+from tati_re.options.flags import add_field, flag
+from tati_re.options.make import OPTIONS, options_from_flags
 
 READING = (
     "test_data",

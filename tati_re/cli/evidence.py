@@ -10,8 +10,8 @@ from typing import Any
 from tati_re.cli.arguments import INTERRUPTED, entry_point, make_parser, output_folder
 from tati_re.cli.run import with_config
 from tati_re.core.errors import InputError
-from tati_re.option_flags import flag
-from tati_re.options import EVIDENCE, OPTIONS, Options, make_options, to_toml
+from tati_re.options.flags import flag
+from tati_re.options.make import EVIDENCE, OPTIONS, Options, make_options, to_toml
 
 LEFT_OUT = (
     *("resume", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),

@@ -9,8 +9,8 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, number_typed, output_folder
 from tati_re.core.errors import InputError
-from tati_re.option_flags import add_field, flag
-from tati_re.options import OPTIONS, options_from_flags, options_of
+from tati_re.options.flags import add_field, flag
+from tati_re.options.make import OPTIONS, options_from_flags, options_of
 
 GROUPS = ("data", "model", "posterior", "sampler")
 MORE = ("seed", "threads", "execution")

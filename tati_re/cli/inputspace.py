@@ -9,7 +9,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder
 from tati_re.core.errors import InputError
-from tati_re.option_flags import flag
+from tati_re.options.flags import flag
 
 TABLE, FIGURE = "inputspace.csv", "inputspace.png"
 OWN: dict[str, tuple[Any, str]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.cli.arguments import entry_point, make_parser
 from tati_re.cli.run import start
-from tati_re.options import OPTIMIZE, Options
+from tati_re.options.make import OPTIMIZE, Options
 
 
 def _fit(options: Options) -> Any:

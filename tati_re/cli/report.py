@@ -6,7 +6,7 @@ import sys
 
 from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.core.errors import InputError
-from tati_re.option_flags import flag
+from tati_re.options.flags import flag
 
 NUMBERS = {
     "burnin": (0, "steps to leave out; default: the run's own burn-in"),

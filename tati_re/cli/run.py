@@ -7,8 +7,8 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, output_folder, show
 from tati_re.core.errors import InputError
-from tati_re.options import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
-from tati_re.presets import note_of
+from tati_re.options.make import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
+from tati_re.options.presets import note_of
 
 
 def with_config(typed: dict[str, Any]) -> Options:

@@ -8,8 +8,8 @@ from typing import Any
 from tati_re.cli.arguments import entry_point, make_parser, show
 from tati_re.cli.run import start, with_config
 from tati_re.core.errors import InputError
-from tati_re.option_flags import flag
-from tati_re.options import SAMPLE, Options
+from tati_re.options.flags import flag
+from tati_re.options.make import SAMPLE, Options
 
 BESIDE_RESUME = ("resume", "num_steps", "max_time", "verbose", "quiet")
 

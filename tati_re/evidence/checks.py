@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tati_re.core.errors import InputError
 from tati_re.models.inspect import output_shape_of
-from tati_re.options import Options
+from tati_re.options.make import Options
 
 _LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes", "tempering", "bias")
 

@@ -10,7 +10,7 @@ from tati_re.evidence.energies import Energies
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.evidence.work import Work
-from tati_re.options import Options, make_options
+from tati_re.options.make import Options, make_options
 
 __all__ = ["estimated", "log_evidence", "log_evidences", "sample_energies"]
 

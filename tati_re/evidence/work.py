@@ -25,7 +25,7 @@ from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.result import Evidence, Evidences
 from tati_re.evidence.smc import cooled
 from tati_re.exchange.replicas import rung_fields
-from tati_re.options import Options, make_options
+from tati_re.options.make import Options, make_options
 from tati_re.samplers.choosing import unused_options
 
 _UNUSED = (

@@ -11,11 +11,11 @@ from tati_re.core.errors import InputError
 from tati_re.core.protocol import Rung
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.optimizers.fire import Fire
-from tati_re.options import make_options
+from tati_re.options.make import make_options
 from tati_re.posterior.noise_level import with_noise_of
 
 if TYPE_CHECKING:
-    from tati_re.options import Options
+    from tati_re.options.make import Options
 
 _PURPOSE = 0x5354
 _FIRST_TIME_STEP = 0.1

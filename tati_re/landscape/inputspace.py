@@ -133,7 +133,7 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
 def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
     """Training data of a run as they were read, where they are vectors, and the names of their columns."""
     from tati_re.data import dataset_from_options
-    from tati_re.options import make_options
+    from tati_re.options.make import make_options
 
     said = run.manifest
     if {"data", "test_data"} & set(said.get("objects", [])):

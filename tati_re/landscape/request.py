@@ -20,7 +20,7 @@ from tati_re.landscape.directions import (
 )
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
-from tati_re.options import make_options
+from tati_re.options.make import make_options
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
 DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.patterns import matches
+from tati_re.options.patterns import matches
 
 _ENTRIES = re.compile(r"(.*?)\[([\d\s,*]*)\]$")
 _TATI = re.compile(r"(?:layer(\d+)|(output))/(weights|biases)/Variable(?:_\d+)?:0$")

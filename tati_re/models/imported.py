@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
-from tati_re.imports import called, found
+from tati_re.options.user_code import called, found
 
 FORM = "my_net.py:build or my_module:build"
 

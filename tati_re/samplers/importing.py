@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from tati_re.core.errors import InputError
-from tati_re.imports import called, found
+from tati_re.options.user_code import called, found
 
 FORM = "my_module:MySampler or my_file.py:MySampler"
 ATTRIBUTES = (
@@ -47,7 +47,7 @@ def made(factory: Any, options):
     """Calls a class of samplers, or a function that makes one, with those options that its signature names.
 
     Args:
-        factory: The class or function; :func:`tati_re.imports.called` says what its parameters get.
+        factory: The class or function; :func:`tati_re.options.user_code.called` says what its parameters get.
         options: Attributes by the name of the option.
 
     Raises:

@@ -10,8 +10,8 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.models.fan_in import fan_in_plus_one
-from tati_re.option_table import OPTIONS
-from tati_re.patterns import by_tensor, in_words
+from tati_re.options.patterns import by_tensor, in_words
+from tati_re.options.table import OPTIONS
 from tati_re.posterior.priors.base import Prior
 from tati_re.posterior.priors.families import Flat, Gaussian, Laplace, StudentT
 from tati_re.posterior.priors.product import Product

@@ -90,7 +90,7 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
 
 
 def _is_option(name: str) -> bool:
-    from tati_re.option_table import OPTIONS
+    from tati_re.options.table import OPTIONS
 
     return name in OPTIONS
 

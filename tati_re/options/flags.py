@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from tati_re.patterns import is_table
-from tati_re.patterns import toml as inline_table
-from tati_re.stages import METAVAR, Stage, toml
+from tati_re.options.patterns import is_table
+from tati_re.options.patterns import toml as inline_table
+from tati_re.options.stages import METAVAR, Stage, toml
 
 _METAVARS = {str: "TEXT", int: "N", float: "X"}
 

@@ -369,7 +369,7 @@ def sentences(options: Any) -> list[str]:
     """What the start of a run says about TATi's names.
 
     Args:
-        options: The options of the run (`tati_re.options.Options`).
+        options: The options of the run (`tati_re.options.make.Options`).
     """
     tati, derived = options.tati, options.derived
     said = []

@@ -1,6 +1,6 @@
 """Every option once, and the doors that lead to it.
 
-From the table in `option_table.py` come the keyword arguments of the Python API, every flag of every command, the keys
+From the table in `options/table.py` come the keyword arguments of the Python API, every flag of every command, the keys
 of a TOML file, the help and the userguide's reference page (`python -m tati_re.options > userguide/options.md`).
 """
 
@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tati_re import aliases
 from tati_re.core.errors import InputError, nearest
-from tati_re.option_flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
-from tati_re.option_table import COMMANDS_ONLY, EVIDENCE, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
-from tati_re.patterns import is_table
-from tati_re.presets import expanded
-from tati_re.stages import sentence as stage_sentence
+from tati_re.options import tati_names as aliases
+from tati_re.options.flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
+from tati_re.options.patterns import is_table
+from tati_re.options.presets import expanded
+from tati_re.options.stages import sentence as stage_sentence
+from tati_re.options.table import COMMANDS_ONLY, EVIDENCE, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
 
 __all__ = [
     "EVIDENCE",
@@ -273,12 +273,8 @@ def reference_page() -> str:
         "Each option is a keyword argument in Python (`step_size=0.01`), a flag of the commands (`--step-size 0.01`) "
         "and a key of a TOML file (`step_size = 0.01`), which `--config run.toml` reads and `--print-config` prints. A "
         "flag goes before the file. In Python `model` is also a Keras model, and `data` also arrays.",
-        "This page is made from the table in `tati_re/option_table.py` by `python -m tati_re.options`.",
+        "This page is made from the table in `tati_re/options/table.py` by `python -m tati_re.options`.",
     ]
     for group, title in GROUPS.items():
         parts.append(f"## {group.capitalize()}: {title}\n\n{markdown_table(options_of([group]))}")
     return "\n\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    print(reference_page(), end="")

@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from tati_re.patterns import by_pattern
-from tati_re.stages import ALL, FORM, Stage
+from tati_re.options.patterns import by_pattern
+from tati_re.options.stages import ALL, FORM, Stage
 
 GROUPS = {
     "data": "the examples and how they are drawn",
@@ -464,7 +464,7 @@ class Options(BaseModel):
 
     @property
     def tati(self) -> Mapping[str, Any]:
-        """What was given under the names of TATi, by those names (`tati_re.aliases`)."""
+        """What was given under the names of TATi, by those names (`tati_re.options.tati_names`)."""
         return self._tati
 
     @property

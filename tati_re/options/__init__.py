@@ -1,0 +1,1 @@
+"""Options: names and values from Python, flags and TOML become one checked object; no TensorFlow and no model."""
