@@ -15,7 +15,7 @@ from tati_re.data.packing import order_of
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.imported import imported_model, is_code
-from tati_re.models.inputs import layout_of
+from tati_re.models.inputs import fit_inputs, layout_of
 from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import Options
@@ -309,16 +309,3 @@ def fitted_shape(dataset: Dataset, model) -> Dataset:
         inputs=fit_inputs(dataset.inputs, wanted),
         test_inputs=None if dataset.test_inputs is None else fit_inputs(dataset.test_inputs, wanted),
     )
-
-
-def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
-    """Inputs `(n, ...)` with a channel axis of length 1 added where the model takes one, else as they are."""
-    shape = inputs.shape[1:]
-    if len(wanted) == len(shape) + 1 and wanted[-1] == 1:
-        inputs = inputs[..., None]
-        shape = inputs.shape[1:]
-    if len(shape) != len(wanted) or any(want not in (None, have) for want, have in zip(wanted, shape, strict=True)):
-        raise InputError(
-            "data: the inputs do not fit the model.", received=f"inputs of shape {shape}", expected=f"shape {wanted}"
-        )
-    return inputs

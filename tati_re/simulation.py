@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.assembly import FIXED, OBJECTS, assemble, fit_inputs
+from tati_re.assembly import FIXED, OBJECTS, assemble
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import InputError, nearest
 from tati_re.current_batch import CurrentDataset
@@ -17,6 +17,7 @@ from tati_re.engine.run import Run
 from tati_re.evaluations import Evaluations
 from tati_re.html import simulation_html
 from tati_re.models.build import activation_names
+from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import tati_names as aliases
 from tati_re.options.make import OPTIONS, Options, describe, make_options

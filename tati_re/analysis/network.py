@@ -74,7 +74,7 @@ class Network:
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
         """Inputs as the network takes them, from inputs as in the data set, `(n, ...)`."""
-        from tati_re.assembly import fit_inputs
+        from tati_re.models.inputs import fit_inputs
 
         values = self.packed(inputs)
         values = values[:, None] if values.ndim == 1 else values

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError
 
@@ -43,3 +45,16 @@ def called(model: Any, x: Any, training: bool = False) -> Any:
         value = tf.reshape(piece, (-1, *tensor.shape[1:]))
         parts.append(value if "float" in tensor.dtype else tf.cast(value, tensor.dtype))
     return model(keras.tree.pack_sequence_as(getattr(model, "_inputs_struct", parts), parts), training=training)
+
+
+def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
+    """Inputs `(n, ...)` with a channel axis of length 1 added where the model takes one, else as they are."""
+    shape = inputs.shape[1:]
+    if len(wanted) == len(shape) + 1 and wanted[-1] == 1:
+        inputs = inputs[..., None]
+        shape = inputs.shape[1:]
+    if len(shape) != len(wanted) or any(want not in (None, have) for want, have in zip(wanted, shape, strict=True)):
+        raise InputError(
+            "data: the inputs do not fit the model.", received=f"inputs of shape {shape}", expected=f"shape {wanted}"
+        )
+    return inputs
