@@ -20,8 +20,8 @@ from tati_re.models.inspect import input_shape_of, layers_of, output_activation_
 from tati_re.models.precision import in_precision
 from tati_re.options.make import Options
 from tati_re.options.tati_names import check_dimensions
+from tati_re.posterior.device_data import is_signs
 from tati_re.posterior.examples import kept_bytes
-from tati_re.posterior.kept import is_signs
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential

@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.engine.prediction_averages import PredictionAverages
-from tati_re.posterior.kept import stored_inputs
+from tati_re.posterior.device_data import stored_inputs
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 

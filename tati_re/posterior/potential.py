@@ -15,6 +15,7 @@ from tati_re.core.protocol import Clock, Energy, Rung
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
 from tati_re.posterior.binding import Batch, ModelEvaluate
+from tati_re.posterior.device_data import has_accuracy, is_signs, stored_targets
 from tati_re.posterior.example_variance import (
     Spread,
     refuse_single_examples,
@@ -23,7 +24,6 @@ from tati_re.posterior.example_variance import (
 )
 from tati_re.posterior.examples import Streamed, kept_bytes, kept_inputs, rows_at_once, taken
 from tati_re.posterior.function import combine
-from tati_re.posterior.kept import has_accuracy, is_signs, stored_targets
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
 from tati_re.posterior.priors.choosing import unconfined
