@@ -35,7 +35,7 @@ from scipy.stats import ortho_group
 
 import tati_re
 from tati_re.samplers import Splitting
-from tati_re.samplers.eqn import EnsembleQuasiNewton
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 
 STEP_SIZE = 0.125
 BLENDING = 10.0

@@ -22,8 +22,8 @@ from tati_re.models.chain import chain_of
 from tati_re.options.make import make_options
 from tati_re.posterior import example_variance
 from tati_re.posterior.binding import Batch
-from tati_re.samplers.mass import Diagonal
-from tati_re.samplers.wrapping import InCoordinates
+from tati_re.samplers.wrappers.coordinates import InCoordinates
+from tati_re.samplers.wrappers.mass import Diagonal
 from tests.scenarios import rung_of
 
 N = 13

@@ -25,7 +25,7 @@ from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
-from tati_re.samplers.eqn import EnsembleQuasiNewton, LowRank
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton, LowRank
 from tests.scenarios import NumpyEvaluate, NumpyNoise, rung_of, splitting_law
 
 STEP_SIZE = 0.125

@@ -501,7 +501,7 @@ def test_code_that_has_changed_is_refused(folder, capsys):
         ),
         "LeimkuhlerMatthews\n\n\nclass Own": (
             "LeimkuhlerMatthews\nfrom tati_re.samplers import LeimkuhlerMatthews as Base\n"
-            "from tati_re.samplers.wrapping import extend\n\n\n"
+            "from tati_re.samplers.wrappers.coordinates import extend\n\n\n"
             "class LeimkuhlerMatthews(Base):\n"
             "    def init(self, position, evaluate, noise):\n"
             "        return extend(super().init(position, evaluate, noise), memory=position)\n\n\nclass Own",

@@ -20,8 +20,8 @@ from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.swap_rules import Barker, Metropolis, Naive, Penalty
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
-from tati_re.samplers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.step_size_tuning import StepSizeTuning
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
+from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
 from tests.ladders import Examples, FunctionPotential, NoisyEnergies, exchanging, harmonic, run_ladder
 from tests.scenarios import TOLERANCE, mean_and_error
 

@@ -21,10 +21,10 @@ from tati_re.core.protocol import Clock
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Gaussian
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
-from tati_re.samplers.control_variate import ControlVariate
-from tati_re.samplers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.simulated_tempering import _LEARNT, SimulatedTempering, log_weights_of
 from tati_re.samplers.tact_hmc import TactHMC
+from tati_re.samplers.wrappers.control_variate import ControlVariate
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
+from tati_re.samplers.wrappers.simulated_tempering import _LEARNT, SimulatedTempering, log_weights_of
 from tati_re.testing import CHECKS
 from tests.scenarios import (
     TOLERANCE,
@@ -239,7 +239,7 @@ def test_momenta_follow_the_temperature(monkeypatch):
     for value, error in harmonic_momenta(4_000):
         print(f"{value:.4f} +- {error:.4f}")
         assert abs(value - 1) < TOLERANCE * error < 0.07
-    monkeypatch.setattr("tati_re.samplers.simulated_tempering.sqrt", lambda x: 1.0 + 0.0 * x)
+    monkeypatch.setattr("tati_re.samplers.wrappers.simulated_tempering.sqrt", lambda x: 1.0 + 0.0 * x)
     assert any(abs(value - 1) > TOLERANCE * error for value, error in harmonic_momenta(300))
 
 
@@ -355,7 +355,7 @@ def test_likelihood_weights_temper_the_loss_alone():
 
 def test_a_forgotten_likelihood_weight_is_rejected(monkeypatch):
     """Energies of the old λ after a move."""
-    monkeypatch.setattr("tati_re.samplers.simulated_tempering.with_energy", lambda state, energy: state)
+    monkeypatch.setattr("tati_re.samplers.wrappers.simulated_tempering.with_energy", lambda state, energy: state)
     assert np.abs(regression(HMC)).max() > TOLERANCE
 
 

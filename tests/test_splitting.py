@@ -12,7 +12,7 @@ from tati_re.core.errors import InputError
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting, make_sampler, parse_word
 from tati_re.samplers.splitting import LangevinState, drift, kick, ornstein_uhlenbeck
 from tati_re.samplers.thermostat import damp, heat_up, thermostatted_bath
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
 from tests.scenarios import NumpyEvaluate, NumpyNoise, rung_of
 
 WALKERS, PARAMETERS, FRICTION = 4, 3, 1.3

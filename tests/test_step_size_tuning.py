@@ -30,7 +30,7 @@ from tati_re.samplers import (
     StepSizeTuning,
     make_sampler,
 )
-from tati_re.samplers.step_size_tuning import shared_among
+from tati_re.samplers.wrappers.step_size_tuning import shared_among
 from tests.scenarios import NumpyEvaluate, NumpyNoise, hmc_acceptance, rung_of
 
 DIMENSIONS, WALKERS = 20, 12

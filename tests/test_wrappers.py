@@ -18,8 +18,8 @@ from tati_re.core.errors import InputError
 from tati_re.posterior.binding import Batch
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
-from tati_re.samplers.control_variate import ControlVariate, Corrected
-from tati_re.samplers.mass import Diagonal, Massive
+from tati_re.samplers.wrappers.control_variate import ControlVariate, Corrected
+from tati_re.samplers.wrappers.mass import Diagonal, Massive
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, rung_of
 
 STIFFNESS = np.array([1.0, 100.0])

@@ -10,7 +10,7 @@ from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis, Penalty, make_swap_rule
-from tati_re.samplers.simulated_tempering import SimulatedTempering
+from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20
 _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "variance_gain", "variance_every")

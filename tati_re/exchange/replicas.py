@@ -32,7 +32,7 @@ from tati_re.exchange.ladder import Ladder, adapted
 from tati_re.exchange.places import Places
 from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.subsets import NUM_KEYS
-from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of
 
 _FIRST_ADAPTATION = 16
 

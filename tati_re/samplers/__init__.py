@@ -21,10 +21,10 @@ from tati_re.samplers.rwmh import RandomWalkMetropolis
 from tati_re.samplers.sghmc import SGHMC
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.sgnht import SGNHT
-from tati_re.samplers.simulated_tempering import SimulatedTempering
 from tati_re.samplers.splitting import ALIASES, LETTERS, LangevinState, Splitting, expand, parse_word
-from tati_re.samplers.step_size_tuning import StepSizeTuning
 from tati_re.samplers.tact_hmc import TactHMC
+from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
+from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
 
 __all__ = [
     "MALA",

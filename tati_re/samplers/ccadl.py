@@ -8,7 +8,7 @@ from tati_re.core.protocol import Info, energy_and_variance, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
 from tati_re.samplers.thermostat import checked_mass, heat_up
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
 
 
 class CCAdL:

@@ -9,9 +9,9 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.models.fan_in import fan_in_plus_one
-from tati_re.samplers.control_variate import ControlVariate
-from tati_re.samplers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.mass import Massive
+from tati_re.samplers.wrappers.control_variate import ControlVariate
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
+from tati_re.samplers.wrappers.mass import Massive
 
 
 def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, ...]], mass=None):

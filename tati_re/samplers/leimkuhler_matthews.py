@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State, with_energy
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
 
 
 class LeimkuhlerMatthews:

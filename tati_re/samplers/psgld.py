@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
 from tati_re.core.protocol import Info, State, with_energy
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
 
 MODES = ("frozen", "adaptive")
 

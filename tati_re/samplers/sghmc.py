@@ -6,7 +6,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
 from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
 
 
 class SGHMC:

@@ -7,7 +7,7 @@ from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
 from tati_re.samplers.thermostat import checked_mass, first_thermostat, heat_up
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
 
 
 class SGNHT:

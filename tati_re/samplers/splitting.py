@@ -29,7 +29,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.ops import column, exp, expm1, sqrt
 from tati_re.core.protocol import Info, Rung, energy_and_variance, with_energy
 from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
 
 ALIASES = {"GLA1": "BAO", "GLA2": "BABO", "mCCAdL": "BACDODCAB"}
 LETTERS = {

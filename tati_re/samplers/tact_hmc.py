@@ -33,9 +33,9 @@ from tati_re.core.ops import (
 )
 from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgnht import start
-from tati_re.samplers.sharing import sums_at_rung
 from tati_re.samplers.thermostat import checked_mass, decayed_share, thermostatted_bath
-from tati_re.samplers.wrapping import extend
+from tati_re.samplers.wrappers.coordinates import extend
+from tati_re.samplers.wrappers.sharing import sums_at_rung
 
 LEARN_EVERY = 10
 """Steps of the burn-in from one look at U to the next: neighbours tell the same, and sharing takes time."""

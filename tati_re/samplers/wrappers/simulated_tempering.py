@@ -21,9 +21,9 @@ from tati_re.core.ops import (
     where,
 )
 from tati_re.core.protocol import Rung, groups_of, with_energy
-from tati_re.samplers.sharing import sums_at_rung
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.sharing import sums_at_rung
 
 FLAT = 0.8
 """Visits are even when the rarest rung has this share of the mean (Wang and Landau 2001)."""

@@ -28,7 +28,7 @@ from tati_re.core.ops import (
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrapping import FORWARDED, extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of, step_in_coordinates
 
 SCHEMES = ("halves", "simultaneous")
 _POWER_STEPS = 2

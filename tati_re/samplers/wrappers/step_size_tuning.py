@@ -8,8 +8,8 @@ from tati_re.core.errors import InputError
 from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
 from tati_re.core.protocol import groups_of
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
-from tati_re.samplers.sharing import same_rung
-from tati_re.samplers.wrapping import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.sharing import same_rung
 
 
 class DualAveraging:

@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, forward_labels, inner_of, step_in_coordinates
 
 DECAY = 0.99
 """How much of the running mean of the squared gradient a step of the burn-in keeps."""

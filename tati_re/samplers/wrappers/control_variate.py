@@ -6,7 +6,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.ops import replaced_if, rows
 from tati_re.core.protocol import Energy, groups_of
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrapping import FORWARDED, extend, forward_labels, inner_of
+from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, forward_labels, inner_of
 
 
 class ControlVariate:
