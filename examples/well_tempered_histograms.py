@@ -25,11 +25,11 @@ import numpy as np
 from scipy.special import betainc
 from scipy.stats import gamma
 
-from tati_re.bias.well_tempered import WellTempered
 from tati_re.exchange.ladder import geometric
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import Metropolis
+from tati_re.exchange.well_tempered import WellTempered
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import HamiltonianMonteCarlo
 from tati_re.testing.ladders import harmonic, run_ladder

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy.stats import gamma as gamma_law
 
-from tati_re.bias import well_tempered as wte
-from tati_re.bias.well_tempered import Bias, WellTempered
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.exchange import well_tempered as wte
+from tati_re.exchange.well_tempered import Bias, WellTempered
 
 TEMPERATURE = np.array([1.0, 1.2])
 

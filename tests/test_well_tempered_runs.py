@@ -16,11 +16,11 @@ import pytest
 from scipy.special import betainc
 
 from tati_re import InputError, Simulation
-from tati_re.bias.well_tempered import WellTempered
 from tati_re.core.backend import tf
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.swap_rules import Barker
+from tati_re.exchange.well_tempered import WellTempered
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tests.ladders import FunctionPotential, exchanging, harmonic, run_ladder
 from tests.scenarios import TOLERANCE, mean_and_error

@@ -1,1 +1,1 @@
-"""Replica exchange: ladders of temperatures, rules that accept swaps, and schedules of who tries one."""
+"""Replica exchange: ladders of temperatures, rules that accept swaps, schedules, and the bias of the energies."""

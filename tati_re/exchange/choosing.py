@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tati_re.bias.well_tempered import WellTempered
 from tati_re.core.errors import InputError
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
@@ -10,6 +9,7 @@ from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis, Penalty, make_swap_rule
+from tati_re.exchange.well_tempered import WellTempered
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20

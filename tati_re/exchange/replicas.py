@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.bias.biased import Biased, bias_table
-from tati_re.bias.well_tempered import Bias, WellTempered, log_weight, swap_term, value
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Rung, groups_of
+from tati_re.exchange.biased import Biased, bias_table
 from tati_re.exchange.bookkeeping import (
     EVENT_COLUMNS,
     Counts,
@@ -29,9 +28,10 @@ from tati_re.exchange.differences import (
     slopes,
 )
 from tati_re.exchange.ladder import Ladder, adapted
-from tati_re.exchange.places import Places
+from tati_re.exchange.occupancy import Places
 from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.subsets import NUM_KEYS
+from tati_re.exchange.well_tempered import Bias, WellTempered, log_weight, swap_term, value
 from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of
 
 _FIRST_ADAPTATION = 16
@@ -49,7 +49,7 @@ class Rungs(NamedTuple):
         counts: What ladder.csv tells.
         events: The last round's rows of exchange.csv.
         correction: What a rule averages from round to round (:mod:`tati_re.exchange.correction`); empty for others.
-        bias: A of all rungs (:class:`tati_re.bias.well_tempered.Bias`); empty without.
+        bias: A of all rungs (:class:`tati_re.exchange.well_tempered.Bias`); empty without.
     """
 
     index: Any
@@ -95,7 +95,7 @@ class ReplicaExchange:
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
         bias: How a bias on the energies grows, at each round of the burn-in
-            (:class:`tati_re.bias.well_tempered.WellTempered`); default: there is none. It needs a swap rule for exact
+            (:class:`tati_re.exchange.well_tempered.WellTempered`); default: there is none. It needs a swap rule for exact
             energies.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.

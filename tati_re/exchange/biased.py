@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.bias.well_tempered import Bias, force_factor, value
 from tati_re.core.errors import InputError
 from tati_re.core.ops import column
 from tati_re.core.protocol import Energy
+from tati_re.exchange.well_tempered import Bias, force_factor, value
 
 
 class Biased:

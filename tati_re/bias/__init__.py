@@ -1,1 +1,0 @@
-"""Biases of the dynamics: the well-tempered ensemble."""
