@@ -26,8 +26,8 @@ NOISE = 1e-3
 
 def make_run(folder: Path, num_rows: int, num_parameters: int) -> None:
     """Writes the run folder: 4 walkers, x = mean + Σ sqrt(λ_k) g_k v_k + noise, λ_k = 4·10^(-4 k/400)."""
-    from tati_re.engine import manifest
-    from tati_re.engine.tables import H5Table
+    from tati_re.runs import manifest
+    from tati_re.runs.tables import H5Table
 
     generator = np.random.default_rng(0)
     vectors = np.linalg.qr(generator.standard_normal((num_parameters, FACTORS)))[0].T.astype(np.float32)

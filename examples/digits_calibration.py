@@ -32,7 +32,7 @@ from tati_re.analysis.predicting import average, source_of
 from tati_re.analysis.predictions import ClassPrediction
 from tati_re.analysis.scores import auroc
 from tati_re.data import load_data
-from tati_re.engine.run import Run
+from tati_re.runs.run import Run
 
 OPTIMUM, ENSEMBLE = "optimum", "ensemble"
 SHORT, LONG, COLD = "posterior, same cost", "posterior, longer", "posterior at T = 0.1"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tati_re import evidence, exploration, landscape, samplers, testing
     from tati_re.analysis.cooling import temperature_study
     from tati_re.analysis.predicting import predict
-    from tati_re.engine.run_folder import load
     from tati_re.posterior import priors
+    from tati_re.runs.run_folder import load
     from tati_re.simulation import Simulation
 
 __all__ = [
@@ -44,7 +44,7 @@ _LAZY = {
     "analysis": ("tati_re.analysis", None),
     "evidence": ("tati_re.evidence", None),
     "exploration": ("tati_re.exploration", None),
-    "load": ("tati_re.engine.run_folder", "load"),
+    "load": ("tati_re.runs.run_folder", "load"),
     "predict": ("tati_re.analysis.predicting", "predict"),
     "landscape": ("tati_re.landscape", None),
     "priors": ("tati_re.posterior.priors", None),

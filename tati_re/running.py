@@ -12,16 +12,12 @@ from tati_re._version import __version__
 from tati_re.assembly import OBJECTS
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import InputError, SamplingError
-from tati_re.engine import manifest, run_folder
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic, versions
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.engine.progress import make_progress
-from tati_re.engine.run import Run
 from tati_re.engine.single_files import check_single_files, kind_of, single_files
-from tati_re.engine.storage import storing, write_whole
-from tati_re.engine.tables import csv_text
 from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options, with_replicas
 from tati_re.exchange.noise_tests import NAME as NOISE
@@ -33,6 +29,10 @@ from tati_re.options.make import Options, make_options
 from tati_re.options.stages import Planned, check_num_steps, check_stages, planned
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
+from tati_re.runs import manifest, run_folder
+from tati_re.runs.run import Run
+from tati_re.runs.storage import storing, write_whole
+from tati_re.runs.tables import csv_text
 from tati_re.samplers import Rung, make_sampler, tuned
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made

@@ -13,7 +13,6 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.current_batch import CurrentDataset
 from tati_re.data.packing import as_packed
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
-from tati_re.engine.run import Run
 from tati_re.evaluations import Evaluations
 from tati_re.html import simulation_html
 from tati_re.models.build import activation_names
@@ -25,6 +24,7 @@ from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.resuming import resume_run
 from tati_re.running import start_fit, start_sampling
+from tati_re.runs.run import Run
 from tati_re.samplers import make_sampler
 from tati_re.samplers.importing import checked, made
 from tati_re.starting import starting_values

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine.storage import replace
 from tati_re.models.build import load_model
 from tati_re.models.imported import is_code
+from tati_re.runs.storage import replace
 
 
 def save_model(sim, path: Path) -> bool:

@@ -11,11 +11,11 @@ from scipy.signal import lfilter
 
 from tati_re.analysis.averages import average, averages, parameter_averages, trajectory_averages
 from tati_re.analysis.modules import MODULES
-from tati_re.analysis.positions import Positions
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
-from tati_re.engine.tables import CsvTable, H5Table
 from tati_re.plotting.autocorrelation import autocorrelation_function, plot_autocorrelation
+from tati_re.runs.positions import Positions
+from tati_re.runs.tables import CsvTable, H5Table
 from tests.made_runs import made_run
 
 PHI, TAU = 0.9, 19.0
@@ -135,7 +135,7 @@ def test_averages_over_stored_positions(run):
 
 def test_positions_in_blocks(run, monkeypatch):
     whole = Positions(run, thin=7, walker=1).read()
-    monkeypatch.setattr("tati_re.analysis.positions.BLOCK_BYTES", 8 * 6 * 1000)
+    monkeypatch.setattr("tati_re.runs.positions.BLOCK_BYTES", 8 * 6 * 1000)
     pieces = list(Positions(run, thin=7, walker=1).blocks())
     assert len(pieces) > 50
     np.testing.assert_array_equal(np.concatenate([piece.values for piece in pieces]), whole.values)

@@ -11,8 +11,8 @@ import pytest
 from tati_re import InputError, SamplingError, Simulation, load
 from tati_re.cli import optimize, sample
 from tati_re.core.backend import keras
-from tati_re.engine import checkpoint
 from tati_re.engine import loop as loop_module
+from tati_re.runs import checkpoint
 
 GENERATOR = np.random.default_rng(10)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
@@ -209,7 +209,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_came_before(folder, monkeypatch
 
 @pytest.mark.parametrize("name", ["run.csv", "model.keras", "manifest.toml"])
 def test_a_file_that_cannot_be_written_is_named(monkeypatch, name):
-    from tati_re.engine import run_folder
+    from tati_re.runs import run_folder
 
     prepare = run_folder.prepare
 

@@ -7,8 +7,8 @@ import pytest
 
 from tati_re import InputError, Simulation, load
 from tati_re.core.backend import keras, tf
-from tati_re.engine import checkpoint
 from tati_re.posterior.binding import Batch
+from tati_re.runs import checkpoint
 
 N = 10
 GENERATOR = np.random.default_rng(3)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.engine import checkpoint
-from tati_re.engine.storage import StorageError
+from tati_re.runs import checkpoint
+from tati_re.runs.storage import StorageError
 
 
 def arrays_of(step):

@@ -12,7 +12,7 @@ import pytest
 
 from tati_re import Simulation
 from tati_re.cli import compare as command
-from tati_re.comparing import Tolerance, compare
+from tati_re.runs.compare import Tolerance, compare
 
 A = pd.DataFrame({"step": [1, 2, 3], "loss": [1.0, -2.0, 4.0], "c0": [0.5, 0.25, np.nan]})
 

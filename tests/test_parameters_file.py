@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
-from tati_re.parameters_file import read_parameters
+from tati_re.runs.parameters import read_parameters
 
 # Two layers of 2-2-1: 4 weights, 2 biases, 2 weights, 1 bias.
 NAMES = [f"dense/kernel[{i},{j}]" for i in range(2) for j in range(2)] + ["dense/bias[0]", "dense/bias[1]"]

@@ -11,13 +11,13 @@ import pytest
 from scipy.special import expit
 
 import tati_re
-import tati_re.engine.run
+import tati_re.runs.run
 from tati_re.analysis.draws import Draws
 from tati_re.analysis.predicting import predict
 from tati_re.analysis.streamed import streamed_prediction
 from tati_re.cli import predict as command
 from tati_re.core.errors import InputError
-from tati_re.engine.tables import CsvTable, H5Table
+from tati_re.runs.tables import CsvTable, H5Table
 
 SHORT = {"verbose": 0, "execution": "graph", "record_every": 5}
 
@@ -165,7 +165,7 @@ def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
     file.append(rows)
     file.close()
     (tmp_path / "run.csv").write_text("step,walker,loss,rung,weight\n")
-    run = tati_re.engine.run.Run(tmp_path)
+    run = tati_re.runs.run.Run(tmp_path)
     run._read = {"manifest.toml": ((-1, -1), {"kind": "sample", "options": {}, "parameters": {"num": 2}})}
     for rung in (0, 1):
         chosen = rows[(rows[:, 6] == rung) & (rows[:, 7] > 0)]

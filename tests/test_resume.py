@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, load
-from tati_re.engine import checkpoint
 from tati_re.engine import loop as loop_module
+from tati_re.runs import checkpoint
 from tati_re.samplers import SGLD
 
 HALF, STEPS = 23, 46

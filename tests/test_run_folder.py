@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.engine import checkpoint, manifest, run_folder
-from tati_re.engine.run import Moments, Run
-from tati_re.engine.storage import StorageError
-from tati_re.engine.tables import CsvTable, H5Table
+from tati_re.runs import checkpoint, manifest, run_folder
+from tati_re.runs.run import Moments, Run
+from tati_re.runs.storage import StorageError
+from tati_re.runs.tables import CsvTable, H5Table
 
 STEPS, WALKERS, PARAMETERS = [0, 10, 20], 2, 3
 NAMES = ["step", "walker", "potential", "loss", "dense/kernel[0,0]", "dense/kernel[0,1]", "dense/bias[0]"]

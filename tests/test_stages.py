@@ -12,9 +12,9 @@ from tati_re import InputError, Simulation, load
 from tati_re.cli import optimize
 from tati_re.core.backend import keras
 from tati_re.data import Batches
-from tati_re.engine import checkpoint
 from tati_re.engine import loop as loop_module
 from tati_re.options.make import make_options, options_from_flags, read_toml, to_toml
+from tati_re.runs import checkpoint
 
 N, PRIOR = 10, 0.7
 GENERATOR = np.random.default_rng(12)

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tati_re.analysis import positions as module
 from tati_re.analysis import posterior_average, stored_positions
 from tati_re.core.errors import InputError
-from tati_re.engine.tables import CsvTable, H5Table
+from tati_re.runs import positions as module
+from tati_re.runs.tables import CsvTable, H5Table
 
 COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tati_re.analysis import summarize
-from tati_re.analysis.summary import table, with_error
+from tati_re.analysis.format import table, with_error
 
 WALKERS, ROWS, PARAMETERS = 4, 500, 40
 

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.engine import reading
-from tati_re.engine.tables import CsvTable, H5Table, StorageError
+from tati_re.runs import reading
+from tati_re.runs.tables import CsvTable, H5Table, StorageError
 
 COLUMNS = ["step", "walker", "loss", "dense/kernel[0,3]"]
 
@@ -233,7 +233,7 @@ def test_wrong_rows_are_refused(tmp_path):
 WRITER = """
 import sys
 import numpy as np
-from tati_re.engine.tables import H5Table
+from tati_re.runs.tables import H5Table
 columns = ["step", "walker"] + [f"p{i}" for i in range(500)]
 table = H5Table(sys.argv[1], columns, dtype="float32")
 print("ready", flush=True)

@@ -14,7 +14,6 @@ from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map, landmark
 from tati_re.analysis.export import to_arviz, write_arviz
 from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_temperatures
-from tati_re.analysis.positions import Positions
 from tati_re.analysis.prediction import (
     Calibration,
     PosteriorAverage,
@@ -35,7 +34,8 @@ from tati_re.analysis.temperature import (
     target_temperature,
     temperatures,
 )
-from tati_re.analysis.trajectory import Position, stored_positions
+from tati_re.runs.positions import Positions
+from tati_re.runs.trajectory import Position, stored_positions
 
 __all__ = [
     "Calibration",

@@ -16,13 +16,13 @@ from tati_re.analysis.convergence import (
     monte_carlo_error,
     r_hat,
 )
-from tati_re.analysis.rows import as_run, burnin_of, kept_rows, spacing
 from tati_re.core.errors import InputError, nearest
+from tati_re.runs.selection import as_run, burnin_of, kept_rows, spacing
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 LABELS = ("step", "walker", "rung", "replica", "weight")
 """Columns of run.csv that say where a row belongs and are no observables."""
@@ -170,7 +170,7 @@ def parameter_averages(
     """
     import pandas as pd
 
-    from tati_re.analysis.positions import Positions
+    from tati_re.runs.positions import Positions
 
     run = as_run(run)
     if burnin is None and thin is None:
@@ -212,7 +212,7 @@ def trajectory_averages(
     """
     import pandas as pd
 
-    from tati_re.analysis.positions import Positions
+    from tati_re.runs.positions import Positions
 
     run = as_run(run)
     parts = []

@@ -20,7 +20,7 @@ from tati_re.posterior.predictive import CLASSES
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 RISE = 2.0
 """Standard errors by which the validation loss must have risen for cooling to stop."""
@@ -182,10 +182,10 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     Returns:
         A table in plain text.
     """
+    from tati_re.analysis.format import table, with_error
     from tati_re.analysis.inputs import read_inputs
-    from tati_re.analysis.summary import table, with_error
-    from tati_re.engine.storage import storing, write_whole
     from tati_re.plotting.temperatures import plot_temperatures
+    from tati_re.runs.storage import storing, write_whole
 
     for name in ("optimum", "ensemble", "ood", "rung"):
         if name in typed:

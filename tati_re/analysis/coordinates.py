@@ -10,12 +10,12 @@ import numpy as np
 from tati_re.analysis.convergence import chains_of
 from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
-from tati_re.analysis.positions import Block, Positions
-from tati_re.analysis.rows import as_run, kept_rows
 from tati_re.core.errors import InputError, nearest
+from tati_re.runs.positions import Block, Positions
+from tati_re.runs.selection import as_run, kept_rows
 
 if TYPE_CHECKING:
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1 or diffusion:1"
 

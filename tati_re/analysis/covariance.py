@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.analysis.averages import time_or_note
-from tati_re.analysis.positions import Positions
-from tati_re.analysis.rows import as_run
 from tati_re.core.errors import InputError
+from tati_re.runs.positions import Positions
+from tati_re.runs.selection import as_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 DENSE_LIMIT = 1024
 """Up to so many parameters the matrix is formed, and all its eigenpairs are exact."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.analysis.positions import Positions
 from tati_re.core.errors import InputError
+from tati_re.runs.positions import Positions
 
 if TYPE_CHECKING:
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 
 class Draws:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.analysis.positions import Positions
-from tati_re.analysis.rows import as_run, kept_rows
 from tati_re.core.errors import InputError
+from tati_re.runs.positions import Positions
+from tati_re.runs.selection import as_run, kept_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 _NAMES = {"acceptance": "acceptance_rate", "potential": "energy"}
 """ArviZ' own names of sample statistics, beside which ours stand too."""

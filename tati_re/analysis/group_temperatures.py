@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error
-from tati_re.analysis.rows import as_run, kept_rows
 from tati_re.analysis.temperature import BAND_WIDTH, target_temperature
 from tati_re.core.errors import InputError
+from tati_re.runs.selection import as_run, kept_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 TAIL = 5e-5
 """Probability of a value beyond each end of a band: those of `BAND_WIDTH` standard errors of a normal law."""

@@ -14,7 +14,7 @@ from tati_re.data.sources import TABLES, Reading, read_source
 from tati_re.data.tables import Choice
 
 if TYPE_CHECKING:
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 NOISE = "noise"
 """In place of a file of other inputs: uniform random numbers, each input within the range that it has."""

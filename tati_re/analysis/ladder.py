@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 _FEW = 0.01
 _MOST_ROWS = 40
@@ -17,7 +17,7 @@ _MOST_ROWS = 40
 
 def noise_of(run: Run) -> pd.DataFrame | None:
     """The table noise.csv of a run whose swaps saw mini-batches: p-values of Shapiro and Wilk's test."""
-    from tati_re.engine.reading import read_csv
+    from tati_re.runs.reading import read_csv
 
     path = run.folder / "noise.csv"
     return read_csv(path) if path.exists() else None

@@ -16,16 +16,16 @@ from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
 from tati_re.analysis.diffusion_map import landmarks
 from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
-from tati_re.analysis.positions import Positions
 from tati_re.analysis.reweighting import reweight
-from tati_re.analysis.rows import kept_rows, spacing
 from tati_re.core.errors import InputError
+from tati_re.runs.positions import Positions
+from tati_re.runs.selection import kept_rows, spacing
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
@@ -217,7 +217,7 @@ MODULES: dict[str, tuple[Callable[[Run, Choices], Result], str]] = {
 
 def modules_of(run: Run) -> list[str]:
     """The modules that a run has data for, those of a first look."""
-    from tati_re.analysis.summary import is_optimization
+    from tati_re.runs.kinds import is_optimization
 
     names = ["averages"]
     stored = any((run.folder / name).exists() for name in ("trajectory.csv", "trajectory.h5"))
@@ -244,7 +244,7 @@ def analyse(run: Run, name: str, choices: Choices | None = None) -> Result:
     """
     if name not in MODULES:
         raise InputError("There is no such module.", name, ", ".join(MODULES))
-    from tati_re.analysis.summary import is_optimization
+    from tati_re.runs.kinds import is_optimization
 
     descends = is_optimization(run.manifest, run.run_info)
     if descends and name in _OF_SAMPLES:

@@ -9,12 +9,12 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.data.packing import as_packed
 from tati_re.data.preparation import Preparation
-from tati_re.engine import checkpoint
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
+from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 
 class Network:

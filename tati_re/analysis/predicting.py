@@ -15,7 +15,7 @@ from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES, entropy_of, log_mean_exp
 
 if TYPE_CHECKING:
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 MEMORY_VALUES = 32_000_000
 """Predictions (draws times inputs times columns) that are in memory at once; more inputs are predicted part by part,

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat
+from tati_re.analysis.format import table
 from tati_re.analysis.inputs import NOISE, noise_like, read_inputs
 from tati_re.analysis.predicting import average, predict, source_of, test_part
 from tati_re.analysis.predictions import ClassPrediction, Prediction, score_table
 from tati_re.analysis.scores import auroc
-from tati_re.analysis.summary import table
 from tati_re.core.errors import InputError
-from tati_re.engine.run_folder import load
-from tati_re.engine.storage import storing, write_whole
+from tati_re.runs.run_folder import load
+from tati_re.runs.storage import storing, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
 

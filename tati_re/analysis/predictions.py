@@ -66,7 +66,7 @@ class Prediction:
         Raises:
             StorageError: The file cannot be written.
         """
-        from tati_re.engine.storage import write_whole
+        from tati_re.runs.storage import write_whole
 
         write_whole(path, self.frame().to_csv(index=False, lineterminator="\n").encode())
 

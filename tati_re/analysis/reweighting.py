@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import chains_of
-from tati_re.analysis.rows import as_run, kept_rows
 from tati_re.core.errors import InputError, nearest
+from tati_re.runs.selection import as_run, kept_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 BLOCKS = 20
 """Parts of the run that are left out in turn for the errors."""
@@ -132,7 +132,7 @@ def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarra
     """
     if len(counts) == 1:
         return np.zeros(1)
-    from tati_re.evidence.estimators import load_pymbar
+    from tati_re.analysis.mbar import load_pymbar
 
     pymbar = load_pymbar()
     logger = logging.getLogger("pymbar")

@@ -8,11 +8,11 @@ import numpy as np
 
 from tati_re.analysis.predictions import ClassPrediction, RegressionPrediction, labels_of_classes
 from tati_re.core.errors import InputError
-from tati_re.engine import checkpoint
 from tati_re.engine.prediction_averages import PREFIX
+from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 
 def streamed_prediction(run: Run, interval: float = 0.9) -> ClassPrediction | RegressionPrediction:

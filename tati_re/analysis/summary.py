@@ -10,19 +10,20 @@ import numpy as np
 
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
+from tati_re.analysis.format import WIDTH, table, with_error
 from tati_re.analysis.ladder import ladder_lines, noise_of
-from tati_re.analysis.rows import burnin_of, check_thin, keep
 from tati_re.analysis.streamed import streamed_lines
 from tati_re.analysis.temperature import Temperature, temperatures
+from tati_re.runs.kinds import at_target, is_optimization
+from tati_re.runs.selection import burnin_of, check_thin, keep
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 LARGEST_R_HAT = 1.05
 SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
-_WIDTH = 110
 
 
 def summarize(run: Run) -> str:
@@ -38,7 +39,7 @@ def summarize(run: Run) -> str:
         Lines of plain text, at most 110 characters wide but for long paths.
     """
     notes, lines = summary_lines(run)
-    warnings = [textwrap.fill(f"Warning: {note}", _WIDTH, subsequent_indent="  ") for note in notes]
+    warnings = [textwrap.fill(f"Warning: {note}", WIDTH, subsequent_indent="  ") for note in notes]
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
 
 
@@ -69,55 +70,6 @@ def summary_lines(run: Run, burnin: int | None = None, thin: int = 1) -> tuple[l
         lines += streamed_lines(run)
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
     return notes, lines
-
-
-def at_target(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that are draws from the target: at its temperature, and with a weight."""
-    if "rung" in rows:
-        rows = rows[rows["rung"] == 0]
-    return rows[rows["weight"] > 0] if "weight" in rows else rows
-
-
-def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
-    """Returns whether a run is one of an optimizer: its manifest says so, or its rows have no temperature."""
-    if manifest.get("kind") == "fit":
-        return True
-    values = rows["temperature"].to_numpy(dtype=np.float64) if "temperature" in rows.columns else np.full(1, np.nan)
-    return not np.any(values > 0)
-
-
-def table(lines: list[tuple[str, str]], width: int = _WIDTH) -> str:
-    """Aligns labels and values; long values go on below themselves.
-
-    Args:
-        lines: Pairs of label and value.
-        width: Characters of a line. Default: 110.
-
-    Returns:
-        The lines, joined.
-    """
-    indent = max((len(label) for label, _ in lines), default=0) + 2
-    return "\n".join(
-        textwrap.fill(
-            value,
-            width,
-            initial_indent=label.ljust(indent),
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        if value
-        else label
-        for label, value in lines
-    )
-
-
-def with_error(mean: float, error: float) -> str:
-    """Returns `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place."""
-    if not (math.isfinite(mean) and math.isfinite(error) and error > 0):
-        return f"{mean:,.6g}"
-    places = max(0, 1 - math.floor(math.log10(error)))
-    return f"{mean:,.{places}f} ± {error:,.{places}f}"
 
 
 def temperature_text(temperature: Temperature) -> str:

@@ -80,7 +80,7 @@ def _rows(typed: dict[str, Any], name: str) -> pd.DataFrame:
     """The rows of a table after the burn-in, every so many steps."""
     from pathlib import Path
 
-    from tati_re.engine.reading import read_csv
+    from tati_re.runs.reading import read_csv
 
     path = _file(typed, name)
     if not Path(path).is_file():

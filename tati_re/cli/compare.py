@@ -38,7 +38,7 @@ def _parser() -> Parser:
 
 
 def _tolerance(name: str, words: Sequence[str]) -> Any:
-    from tati_re.comparing import Tolerance
+    from tati_re.runs.compare import Tolerance
 
     if len(words) > 2:
         raise InputError(f"{name} takes a number and a kind.", " ".join(words), "such as 1e-8 relative")
@@ -63,7 +63,7 @@ def _body(argv: list[str]) -> int:
     words = typed.get("column_tolerance", [])
     if len(words) % 3:
         raise InputError("--column-tolerance takes three words for each column.", " ".join(words), "NAME X KIND ...")
-    from tati_re.comparing import compare
+    from tati_re.runs.compare import compare
 
     columns = {words[k]: _tolerance("--column-tolerance", words[k + 1 : k + 3]) for k in range(0, len(words), 3)}
     tolerance = _tolerance("--tolerance", typed.get("tolerance", ["1e-8"]))

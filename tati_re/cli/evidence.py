@@ -66,7 +66,7 @@ def _head(name: str) -> str:
 
 def _begin(models: dict[str, Options], folder: Path) -> None:
     """Writes the options, from which a call that is stopped goes on; parts of an earlier estimate are removed."""
-    from tati_re.engine.storage import storing, write_whole
+    from tati_re.runs.storage import storing, write_whole
 
     kept = folder / KEPT
     with storing(folder):
@@ -97,10 +97,10 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     """Estimates all models, writes tables and the figure, and returns what is printed."""
     import pandas as pd
 
-    from tati_re.engine.storage import storing
     from tati_re.evidence import bayes_factors
     from tati_re.evidence.methods import prepared
     from tati_re.plotting.evidence import plot_evidence
+    from tati_re.runs.storage import storing
     from tati_re.simulation import Simulation
 
     found, lines, tables = {}, [], []

@@ -83,12 +83,12 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
 def _explore(typed: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
-    from tati_re.engine.run_folder import load
     from tati_re.exploration import explore
     from tati_re.exploration.jobs import system_of
     from tati_re.landscape.request import centre_of
     from tati_re.landscape.scan import path_of
     from tati_re.plotting.exploration import plot_exploration
+    from tati_re.runs.run_folder import load
 
     quiet, choices = "quiet" in typed, _choices(typed)
     own = {*INTEGERS, *OTHERS, "run"}
@@ -101,7 +101,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
     system = system_of(source)
     sim, path = system.legs.sim, None
     if "parameters" in typed:
-        from tati_re.parameters_file import read_parameters
+        from tati_re.runs.parameters import read_parameters
 
         step = integer_of(typed, "parameters_step")
         start = read_parameters(typed["parameters"], step, names=sim.parameter_names()).positions[0]

@@ -54,14 +54,14 @@ def _which(words: Sequence[str]) -> str | list[int]:
 
 
 def _predict(typed: dict[str, Any], folder: Path) -> None:
-    from tati_re.engine.run_folder import load
-    from tati_re.engine.storage import storing, write_whole
     from tati_re.landscape.inputspace import input_space, read_inputs
+    from tati_re.runs.run_folder import load
+    from tati_re.runs.storage import storing, write_whole
 
     run, parameters = load(typed["run"]), None
     if "parameters" in typed:
         from tati_re.models.names import parameter_names
-        from tati_re.parameters_file import read_parameters
+        from tati_re.runs.parameters import read_parameters
 
         stored = run.manifest["parameters"]
         names = parameter_names(stored["names"], stored["shapes"])

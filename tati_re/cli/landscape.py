@@ -119,7 +119,7 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
     import numpy as np
 
     from tati_re.landscape.request import centre_of
-    from tati_re.parameters_file import read_parameters
+    from tati_re.runs.parameters import read_parameters
 
     if "parameters" in typed:
         step = integer_of(typed, "parameters_step")
@@ -210,10 +210,10 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
     from tati_re import landscape as module
-    from tati_re.engine import run_folder
     from tati_re.landscape.request import applied, directions_of, fixed, named_axes
     from tati_re.landscape.tables import digest, prepare
-    from tati_re.parameters_file import read_parameters
+    from tati_re.runs import run_folder
+    from tati_re.runs.parameters import read_parameters
 
     sim, quiet = _system(typed, flags), "quiet" in typed
     walker = integer_of(typed, "walker")
@@ -285,8 +285,8 @@ def _has_run(typed: dict[str, Any]) -> bool:
 
 def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
     """Stored positions of the run; none where it has none and nobody asked."""
-    from tati_re.engine import run_folder
     from tati_re.landscape import path_of
+    from tati_re.runs import run_folder
 
     if not _has_run(typed) or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
         return []

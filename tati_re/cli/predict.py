@@ -51,7 +51,7 @@ def _typed(argv: list[str]) -> dict[str, Any]:
 
 def _body(argv: list[str]) -> None:
     typed = _typed(argv)
-    from tati_re.engine.run_folder import load
+    from tati_re.runs.run_folder import load
 
     runs = [load(name) for name in typed["runs"]]
     folder = Path(typed.get("output") or runs[0].folder / "predictions")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tati_re.analysis import PosteriorAverage
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
     from tati_re.simulation import Simulation
 
 NUM_STEPS = 60_000
@@ -36,7 +36,7 @@ def _body(argv: list[str]) -> None:
     num_steps = typed.get("num_steps", NUM_STEPS)
     if num_steps < SMALLEST_NUM_STEPS:
         raise InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS}")
-    from tati_re.engine.run_folder import prepare
+    from tati_re.runs.run_folder import prepare
 
     output = typed.get("output")
     folder = prepare(output) if output is not None else free_folder("quickstart")
@@ -114,7 +114,8 @@ def _report(
     sim: Simulation, run: Run, num_burnin_steps: int, optimum: np.ndarray, average: PosteriorAverage, seconds: float
 ) -> str:
     from tati_re.analysis import chains_of, effective_sample_size, r_hat, temperatures
-    from tati_re.analysis.summary import convergence_notes, table, temperature_note, temperature_text
+    from tati_re.analysis.format import table
+    from tati_re.analysis.summary import convergence_notes, temperature_note, temperature_text
 
     potential = chains_of(run.run_info, "potential", num_burnin_steps)
     hat, size = r_hat(potential), effective_sample_size(potential)

@@ -1,0 +1,1 @@
+"""Engine: many compiled steps; rows, checkpoints and progress, resumable byte for byte."""

@@ -16,12 +16,12 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
-from tati_re.engine import checkpoint
 from tati_re.engine.loop import Carry, Chunk, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import Moments
-from tati_re.engine.storage import write_whole
-from tati_re.engine.tables import CsvTable, H5Table, csv_text
+from tati_re.runs import checkpoint
+from tati_re.runs.storage import write_whole
+from tati_re.runs.tables import CsvTable, H5Table, csv_text
 
 _GIGABYTE = 1e9
 _MOST_WAITING = 16 * 2**20

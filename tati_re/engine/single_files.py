@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tati_re.core.errors import InputError
-from tati_re.engine.storage import storing
+from tati_re.runs.storage import storing
 
 TABLES = {"run_file": "run.csv", "averages_file": "averages.csv", "trajectory_file": "trajectory"}
 """The table that each option names a copy of."""

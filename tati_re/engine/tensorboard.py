@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.engine.storage import storing
+from tati_re.runs.storage import storing
 
 _LABELS = ("step", "walker", "rung", "replica")
 

@@ -11,14 +11,12 @@ points of the path and between walkers at once.
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error
+from tati_re.analysis.mbar import _quiet, load_pymbar
 from tati_re.core.errors import InputError
 from tati_re.evidence.grids import Grid
 
@@ -206,33 +204,3 @@ def _solved(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray) -> np.nd
         solver = pymbar.MBAR(reduced, counts, initial_f_k=start, solver_protocol=({"method": "hybr"},))
     free = np.asarray(solver.f_k, np.float64)
     return free - free[0]
-
-
-def load_pymbar():
-    """The package pymbar, its remarks about optional accelerators left out.
-
-    Raises:
-        InputError: It is not installed.
-    """
-    try:
-        with _quiet():
-            import pymbar
-    except ImportError:
-        raise InputError(
-            "method: mbar needs the package pymbar.", "not installed", "pip install 'tati_re[evidence]'"
-        ) from None
-    return pymbar
-
-
-@contextlib.contextmanager
-def _quiet():
-    """Keeps what pymbar and what it imports have to say off the screen."""
-    logger = logging.getLogger("pymbar")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

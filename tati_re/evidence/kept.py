@@ -15,7 +15,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.engine.environment import versions
-from tati_re.engine.storage import storing, write_whole
+from tati_re.runs.storage import storing, write_whole
 
 SPECIFICATION = "evidence.toml"
 _OF_CHAINS = ("calls", "gradients")

@@ -94,9 +94,8 @@ class ReplicaExchange:
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
-        bias: How a bias on the energies grows, at each round of the burn-in
-            (:class:`tati_re.exchange.well_tempered.WellTempered`); default: there is none. It needs a swap rule for exact
-            energies.
+        bias: How a bias on the energies grows, at each round of the burn-in (:class:`WellTempered`); default: there is
+            none. It needs a swap rule for exact energies.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
         adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.engine.storage import write_whole
 from tati_re.exploration.descent import WHOLE, Stationary
 from tati_re.exploration.jobs import Done, Job, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.landscape.tables import digest
+from tati_re.runs.storage import write_whole
 
 if TYPE_CHECKING:
     import pandas

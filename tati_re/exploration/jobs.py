@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine.storage import write_whole
 from tati_re.exploration.descent import Stationary, lowest_below
 from tati_re.exploration.legs import FunctionLegs, ModelLegs, candidates
 from tati_re.landscape.surface import Surface
+from tati_re.runs.storage import write_whole
 
 KINDS = ("minimum", "valley", "saddle", "unfinished")
 _NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest", "largest", "ln_volume")

@@ -89,7 +89,7 @@ def input_space(
     from tati_re.analysis.draws import Members
     from tati_re.analysis.network import Network
     from tati_re.analysis.predicting import average, source_of
-    from tati_re.engine.run_folder import load
+    from tati_re.runs.run_folder import load
 
     run = load(run) if isinstance(run, str | os.PathLike) else run
     examples, names = _examples(run)
@@ -116,8 +116,8 @@ def input_space(
 
 def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int) -> np.ndarray:
     """The parameters that words or steps mean, `(draws, parameters)`."""
-    from tati_re.analysis.positions import Positions
     from tati_re.landscape.request import centre_of
+    from tati_re.runs.positions import Positions
 
     if not isinstance(which, str):
         return np.stack([run.parameters(int(step), walker) for step in which])

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.engine import manifest, run_folder
 from tati_re.landscape.directions import (
     between,
     covariance_directions,
@@ -21,6 +20,7 @@ from tati_re.landscape.directions import (
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
 from tati_re.options.make import make_options
+from tati_re.runs import manifest, run_folder
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
 DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"
@@ -92,7 +92,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
         return run.parameters("mean", walker).astype(np.float64), f"mean of {folder}"
     if which == "last":
         from tati_re.models.names import described_names
-        from tati_re.parameters_file import read_parameters
+        from tati_re.runs.parameters import read_parameters
 
         stored = run.manifest["parameters"]
         found = read_parameters(folder, names=described_names(stored))
@@ -101,7 +101,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
             raise InputError("There is no such walker.", walker, f"0 to {len(found.positions) - 1}")
         return found.positions[row], found.source
     if which == "best":
-        from tati_re.analysis.positions import Positions
+        from tati_re.runs.positions import Positions
 
         best: tuple[float, int, int, np.ndarray] | None = None
         for block in Positions(run, walker=walker).blocks():

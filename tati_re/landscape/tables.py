@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine.csv_table import CsvTable
-from tati_re.engine.reading import read_csv
-from tati_re.engine.storage import PARTIAL, storing, write_whole
+from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.reading import read_csv
+from tati_re.runs.storage import PARTIAL, storing, write_whole
 
 if TYPE_CHECKING:
     import pandas

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tati_re.core.errors import InputError
-from tati_re.engine.storage import storing
 from tati_re.plotting.figure import COLORS
 from tati_re.plotting.landscape import WORDS, _scales, matrix
+from tati_re.runs.storage import storing
 
 if TYPE_CHECKING:
     from tati_re.landscape.scan import Landscape

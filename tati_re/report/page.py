@@ -12,19 +12,20 @@ import numpy as np
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
-from tati_re.analysis.rows import as_run, burnin_of, check_thin, keep, spacing
-from tati_re.analysis.summary import at_target, is_optimization, summary_lines
+from tati_re.analysis.summary import summary_lines
 from tati_re.analysis.temperature import BAND_WIDTH
 from tati_re.core.errors import InputError
-from tati_re.engine.storage import storing, write_whole
 from tati_re.report import html
 from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
 from tati_re.report.words import what_was_sampled
+from tati_re.runs.kinds import at_target, is_optimization
+from tati_re.runs.selection import as_run, burnin_of, check_thin, keep, spacing
+from tati_re.runs.storage import storing, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 NAME = "report.html"
 _WIDTH = 4.6
@@ -262,7 +263,7 @@ def _ladder(run: Run, rows: pd.DataFrame) -> html.Section:
 
 
 def _bias(run: Run) -> html.Section:
-    from tati_re.engine.reading import read_csv
+    from tati_re.runs.reading import read_csv
 
     bias = read_csv(run.folder / "bias.csv")
     if bias.empty:

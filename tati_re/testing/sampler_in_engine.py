@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.engine import checkpoint
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Box
+from tati_re.runs import checkpoint
 from tati_re.testing.numpy_parts import GivenNoise, NumpyNoise, quartic, rung_of
 from tati_re.testing.sampler_protocol import (
     ENERGIES,

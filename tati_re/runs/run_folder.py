@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.engine import checkpoint, manifest
-from tati_re.engine.run import DIRECTIONS, Run
-from tati_re.engine.storage import PARTIAL, storing
+from tati_re.runs import checkpoint, manifest
+from tati_re.runs.run import DIRECTIONS, Run
+from tati_re.runs.storage import PARTIAL, storing
 
 FILES = (
     manifest.NAME,

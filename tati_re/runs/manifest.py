@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine.storage import write_whole
+from tati_re.runs.storage import write_whole
 
 NAME = "manifest.toml"
 SCHEMA_VERSION = 1

@@ -12,12 +12,12 @@ from tati_re.core.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 
 def as_run(run: Run | str | os.PathLike[str]) -> Run:
     """Returns a run, opened where its folder is given."""
-    from tati_re.engine.run_folder import load
+    from tati_re.runs.run_folder import load
 
     return run if hasattr(run, "manifest") else load(run)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine import checkpoint, manifest, reading
-from tati_re.engine.storage import storing
+from tati_re.runs import checkpoint, manifest, reading
+from tati_re.runs.storage import storing
 
 if TYPE_CHECKING:
     import pandas

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine.storage import PARTIAL, replace, storing, sync_file
+from tati_re.runs.storage import PARTIAL, replace, storing, sync_file
 
 FOLDER = "checkpoint"
 CURRENT = "current.npz"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tati_re.analysis.rows import as_run, burnin_of, check_thin
 from tati_re.core.errors import InputError
-from tati_re.engine import reading
+from tati_re.runs import reading
+from tati_re.runs.selection import as_run, burnin_of, check_thin
 
 if TYPE_CHECKING:
-    from tati_re.engine.run import Run
+    from tati_re.runs.run import Run
 
 BLOCK_BYTES = 1 << 27
 """Bytes of the float64 values of a block."""

@@ -4,8 +4,8 @@ Both have `append(rows)`, `flush()`, `position()` (how much of the file is surel
 class method `reopen(path, columns, position, ...)`, which cuts the file off at a position and goes on from there.
 """
 
-from tati_re.engine.csv_table import CsvTable, csv_text
-from tati_re.engine.h5_table import H5Table
-from tati_re.engine.storage import StorageError
+from tati_re.runs.csv_table import CsvTable, csv_text
+from tati_re.runs.h5_table import H5Table
+from tati_re.runs.storage import StorageError
 
 __all__ = ["CsvTable", "H5Table", "StorageError", "csv_text"]

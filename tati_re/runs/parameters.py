@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.engine import checkpoint, manifest, reading
 from tati_re.models.names import described_names, parameter_names
+from tati_re.runs import checkpoint, manifest, reading
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"
 _WEIGHTS, _BIASES = re.compile(r"w(?:eight)?(\d+)"), re.compile(r"b(?:ias)?(\d+)")

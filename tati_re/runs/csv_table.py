@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.engine.rows import INTEGERS, Rows
-from tati_re.engine.storage import storing, sync_file
+from tati_re.runs.rows import INTEGERS, Rows
+from tati_re.runs.storage import storing, sync_file
 
 BLOCK_VALUES = 1 << 17
 """Numbers turned into text at a time: bounds the memory, not the size of a table."""

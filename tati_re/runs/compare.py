@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.engine import manifest, reading
+from tati_re.runs import manifest, reading
 
 if TYPE_CHECKING:
     import pandas as pd

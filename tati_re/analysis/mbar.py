@@ -1,0 +1,39 @@
+"""pymbar, an optional package, loaded without its warnings."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+
+from tati_re.core.errors import InputError
+
+
+def load_pymbar():
+    """The package pymbar, its remarks about optional accelerators left out.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        with _quiet():
+            import pymbar
+    except ImportError:
+        raise InputError(
+            "method: mbar needs the package pymbar.", "not installed", "pip install 'tati_re[evidence]'"
+        ) from None
+    return pymbar
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keeps what pymbar and what it imports have to say off the screen."""
+    logger = logging.getLogger("pymbar")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

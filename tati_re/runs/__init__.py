@@ -1,0 +1,1 @@
+"""Runs: the run folder on disk, written whole, read while it grows, and compared; without TensorFlow."""

@@ -1,0 +1,25 @@
+"""What kind of run a folder holds, and which of its rows belong to the target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def at_target(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are draws from the target: at its temperature, and with a weight."""
+    if "rung" in rows:
+        rows = rows[rows["rung"] == 0]
+    return rows[rows["weight"] > 0] if "weight" in rows else rows
+
+
+def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
+    """Returns whether a run is one of an optimizer: its manifest says so, or its rows have no temperature."""
+    if manifest.get("kind") == "fit":
+        return True
+    values = rows["temperature"].to_numpy(dtype=np.float64) if "temperature" in rows.columns else np.full(1, np.nan)
+    return not np.any(values > 0)
