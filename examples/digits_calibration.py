@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tati_re
-from tati_re.analysis.inputs import noise_like
-from tati_re.analysis.predicting import average, source_of
-from tati_re.analysis.predictions import ClassPrediction
-from tati_re.analysis.scores import auroc
 from tati_re.data import load_data
+from tati_re.prediction.inputs import noise_like
+from tati_re.prediction.predict import average, source_of
+from tati_re.prediction.results import ClassPrediction
+from tati_re.prediction.scores import auroc
 from tati_re.runs.run import Run
 
 OPTIMUM, ENSEMBLE = "optimum", "ensemble"

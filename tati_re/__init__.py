@@ -14,9 +14,9 @@ from tati_re.core.errors import InputError, SamplingError
 
 if TYPE_CHECKING:
     from tati_re import evidence, exploration, landscape, samplers, testing
-    from tati_re.analysis.cooling import temperature_study
-    from tati_re.analysis.predicting import predict
     from tati_re.posterior import priors
+    from tati_re.prediction.predict import predict
+    from tati_re.prediction.temperature_study import temperature_study
     from tati_re.runs.run_folder import load
     from tati_re.simulation import Simulation
 
@@ -45,11 +45,11 @@ _LAZY = {
     "evidence": ("tati_re.evidence", None),
     "exploration": ("tati_re.exploration", None),
     "load": ("tati_re.runs.run_folder", "load"),
-    "predict": ("tati_re.analysis.predicting", "predict"),
+    "predict": ("tati_re.prediction.predict", "predict"),
     "landscape": ("tati_re.landscape", None),
     "priors": ("tati_re.posterior.priors", None),
     "samplers": ("tati_re.samplers", None),
-    "temperature_study": ("tati_re.analysis.cooling", "temperature_study"),
+    "temperature_study": ("tati_re.prediction.temperature_study", "temperature_study"),
     "testing": ("tati_re.testing", None),
     "write_report": ("tati_re.report", "write_report"),
 }

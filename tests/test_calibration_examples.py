@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tati_re.analysis.inputs import noise_like
+from tati_re.prediction.inputs import noise_like
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -12,11 +12,11 @@ from scipy.special import expit
 
 import tati_re
 import tati_re.runs.run
-from tati_re.analysis.draws import Draws
-from tati_re.analysis.predicting import predict
-from tati_re.analysis.streamed import streamed_prediction
 from tati_re.cli import predict as command
 from tati_re.core.errors import InputError
+from tati_re.prediction.draws import Draws
+from tati_re.prediction.predict import predict
+from tati_re.prediction.streamed import streamed_prediction
 from tati_re.runs.tables import CsvTable, H5Table
 
 SHORT = {"verbose": 0, "execution": "graph", "record_every": 5}

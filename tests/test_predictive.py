@@ -7,12 +7,12 @@ import pytest
 from scipy.special import expit, log_softmax, softmax
 from scipy.stats import norm
 
-from tati_re.analysis import predicting
-from tati_re.analysis.draws import Members
-from tati_re.analysis.predicting import average
-from tati_re.analysis.predictions import score_table
 from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import Predictive, entropy_of, log_mean_exp
+from tati_re.prediction import predict as predicting
+from tati_re.prediction.draws import Members
+from tati_re.prediction.predict import average
+from tati_re.prediction.results import score_table
 from tati_re.testing.sampler_law import TOLERANCE
 
 

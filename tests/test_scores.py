@@ -6,8 +6,9 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from tati_re.analysis.prediction import negative_log_likelihood
-from tati_re.analysis.scores import (
+from tati_re.core.errors import InputError
+from tati_re.prediction.metrics import negative_log_likelihood
+from tati_re.prediction.scores import (
     auroc,
     brier_score,
     crps,
@@ -16,7 +17,6 @@ from tati_re.analysis.scores import (
     normal_crps,
     weighted_quantiles,
 )
-from tati_re.core.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ import pandas as pd
 import pytest
 
 import tati_re
-from tati_re.analysis.cooling import (
+from tati_re.cli import predict as command
+from tati_re.core.errors import InputError
+from tati_re.plotting.temperatures import plot_temperatures
+from tati_re.prediction.temperature_study import (
     mean_and_error,
     stopping,
     temperature_curve,
     temperature_study,
 )
-from tati_re.cli import predict as command
-from tati_re.core.errors import InputError
-from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.testing.sampler_law import TOLERANCE
 
 NOISE, TEMPERATURES = 0.5, (0.2, 1.0, 4.0)
@@ -138,7 +138,7 @@ def test_a_curve_of_a_ladder(study, tmp_path):
 
 def test_cooling_goes_back(study, monkeypatch):
     """With a rise at the second temperature the third is not sampled, and the walkers return to the first."""
-    from tati_re.analysis import cooling as module
+    from tati_re.prediction import temperature_study as module
 
     *_, sim = study
     rising = iter([1.0, 2.0])

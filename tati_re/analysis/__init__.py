@@ -1,4 +1,12 @@
-"""What a run says: convergence, temperatures, predictions, and a summary in plain text."""
+"""Analysis: arrays and tables of numbers in, numbers with errors out.
+
+The names of predictions and of the summary are of rooms above this one, and loaded when they are asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 from tati_re.analysis.averages import averages, parameter_averages, trajectory_averages
 from tati_re.analysis.convergence import (
@@ -14,19 +22,7 @@ from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map, landmark
 from tati_re.analysis.export import to_arviz, write_arviz
 from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_temperatures
-from tati_re.analysis.prediction import (
-    Calibration,
-    PosteriorAverage,
-    accuracy,
-    calibration,
-    gaussian_negative_log_likelihood,
-    negative_log_likelihood,
-    posterior_average,
-    predictive_entropy,
-)
 from tati_re.analysis.reweighting import reweight
-from tati_re.analysis.scores import auroc, brier_score, crps
-from tati_re.analysis.summary import summarize
 from tati_re.analysis.temperature import (
     Temperature,
     configurational_temperature,
@@ -81,3 +77,24 @@ __all__ = [
     "trajectory_averages",
     "write_arviz",
 ]
+
+_ELSEWHERE = {
+    "Calibration": "tati_re.prediction.metrics",
+    "PosteriorAverage": "tati_re.prediction.metrics",
+    "accuracy": "tati_re.prediction.metrics",
+    "calibration": "tati_re.prediction.metrics",
+    "gaussian_negative_log_likelihood": "tati_re.prediction.metrics",
+    "negative_log_likelihood": "tati_re.prediction.metrics",
+    "posterior_average": "tati_re.prediction.metrics",
+    "predictive_entropy": "tati_re.prediction.metrics",
+    "auroc": "tati_re.prediction.scores",
+    "brier_score": "tati_re.prediction.scores",
+    "crps": "tati_re.prediction.scores",
+    "summarize": "tati_re.report.summary",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'tati_re.analysis' has no attribute '{name}'")
+    return getattr(importlib.import_module(_ELSEWHERE[name]), name)

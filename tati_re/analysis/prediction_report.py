@@ -10,11 +10,11 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat
 from tati_re.analysis.format import table
-from tati_re.analysis.inputs import NOISE, noise_like, read_inputs
-from tati_re.analysis.predicting import average, predict, source_of, test_part
-from tati_re.analysis.predictions import ClassPrediction, Prediction, score_table
-from tati_re.analysis.scores import auroc
 from tati_re.core.errors import InputError
+from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
+from tati_re.prediction.predict import average, predict, source_of, test_part
+from tati_re.prediction.results import ClassPrediction, Prediction, score_table
+from tati_re.prediction.scores import auroc
 from tati_re.runs.run_folder import load
 from tati_re.runs.storage import storing, write_whole
 

@@ -58,7 +58,7 @@ def _body(argv: list[str]) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not typed.get("overwrite"):
         raise InputError(f"The folder {folder} is not empty.", expected="--overwrite, or --output with another folder")
     if typed.get("by_temperature"):
-        from tati_re.analysis.cooling import report_temperatures as report
+        from tati_re.prediction.temperature_study import report_temperatures as report
     else:
         from tati_re.analysis.prediction_report import report_predictions as report
     text = report(runs, folder, typed)

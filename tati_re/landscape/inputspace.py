@@ -15,7 +15,7 @@ from tati_re.landscape.grid import MOST_POINTS, Axis, parse_axis
 if TYPE_CHECKING:
     import pandas
 
-    from tati_re.analysis.predictions import Prediction
+    from tati_re.prediction.results import Prediction
 
 MARGIN = 0.15
 POINTS = {1: 201, 2: 81, 3: 21}
@@ -27,7 +27,7 @@ class InputSpace(NamedTuple):
 
     Attributes:
         inputs: `(n, columns)`.
-        prediction: Of :func:`tati_re.analysis.predicting.average`: probabilities of the classes or mean values, their
+        prediction: Of :func:`tati_re.prediction.predict.average`: probabilities of the classes or mean values, their
             spread over the parameters, intervals.
         names: Of the columns.
         axes: Of a grid, the first column slowest; none where the inputs were given.
@@ -86,9 +86,9 @@ def input_space(
     Raises:
         InputError: Inputs of more than three columns and no `inputs`, parameters that are not stored, or bad ranges.
     """
-    from tati_re.analysis.draws import Members
-    from tati_re.analysis.network import Network
-    from tati_re.analysis.predicting import average, source_of
+    from tati_re.prediction.draws import Members
+    from tati_re.prediction.network import Network
+    from tati_re.prediction.predict import average, source_of
     from tati_re.runs.run_folder import load
 
     run = load(run) if isinstance(run, str | os.PathLike) else run

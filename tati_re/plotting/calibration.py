@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.analysis.prediction import (
+from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.prediction.metrics import (
     Calibration,
     calibration,
     class_labels,
     class_probabilities,
     predictive_entropy,
 )
-from tati_re.analysis.scores import auroc
-from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.prediction.scores import auroc
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tati_re.analysis.predictions import ClassPrediction
+    from tati_re.prediction.results import ClassPrediction
 
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 

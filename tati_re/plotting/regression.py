@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.analysis.predictions import RegressionPrediction
 from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.prediction.results import RegressionPrediction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

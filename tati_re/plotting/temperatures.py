@@ -40,7 +40,7 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
     Raises:
         InputError: A path that cannot be written.
     """
-    from tati_re.analysis.cooling import stopping
+    from tati_re.prediction.temperature_study import stopping
 
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)

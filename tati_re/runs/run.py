@@ -185,13 +185,13 @@ class Run:
             **options: `interval`, `rung`, `burnin`, `thin`, `model`, as :func:`tati_re.predict` has them.
 
         Returns:
-            A :class:`~tati_re.analysis.predictions.ClassPrediction` or
-            :class:`~tati_re.analysis.predictions.RegressionPrediction`.
+            A :class:`~tati_re.prediction.results.ClassPrediction` or
+            :class:`~tati_re.prediction.results.RegressionPrediction`.
 
         Raises:
             InputError: The run stored no draws, or inputs or labels that do not fit.
         """
-        from tati_re.analysis.predicting import predict
+        from tati_re.prediction.predict import predict
 
         return predict(self, inputs, labels, **options)
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, monte_carlo_error
-from tati_re.analysis.draws import Draws
-from tati_re.analysis.network import Network
-from tati_re.analysis.predicting import average, test_part
 from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES
+from tati_re.prediction.draws import Draws
+from tati_re.prediction.network import Network
+from tati_re.prediction.predict import average, test_part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,8 +183,8 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
         A table in plain text.
     """
     from tati_re.analysis.format import table, with_error
-    from tati_re.analysis.inputs import read_inputs
     from tati_re.plotting.temperatures import plot_temperatures
+    from tati_re.prediction.inputs import read_inputs
     from tati_re.runs.storage import storing, write_whole
 
     for name in ("optimum", "ensemble", "ood", "rung"):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tati_re.analysis.prediction import (
+from tati_re.core.errors import InputError
+from tati_re.prediction.metrics import (
     Calibration,
     accuracy,
     calibration,
@@ -16,8 +17,7 @@ from tati_re.analysis.prediction import (
     negative_log_likelihood,
     predictive_entropy,
 )
-from tati_re.analysis.scores import brier_score
-from tati_re.core.errors import InputError
+from tati_re.prediction.scores import brier_score
 
 if TYPE_CHECKING:
     import pandas as pd

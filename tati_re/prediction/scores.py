@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from tati_re.analysis.prediction import class_labels, class_probabilities
 from tati_re.core.errors import InputError
+from tati_re.prediction.metrics import class_labels, class_probabilities
 
 _PIECE_VALUES = 4_000_000
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.analysis.predictions import ClassPrediction, RegressionPrediction, labels_of_classes
 from tati_re.core.errors import InputError
 from tati_re.engine.prediction_averages import PREFIX
+from tati_re.prediction.results import ClassPrediction, RegressionPrediction, labels_of_classes
 from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def streamed_prediction(run: Run, interval: float = 0.9) -> ClassPrediction | Re
     """
     from scipy.special import ndtri
 
-    from tati_re.analysis.scores import normal_crps
+    from tati_re.prediction.scores import normal_crps
 
     arrays, _, _ = checkpoint.load(run.folder)
     kept = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.analysis.draws import Draws, Members
-from tati_re.analysis.network import Network
-from tati_re.analysis.predictions import ClassPrediction, Prediction, RegressionPrediction, labels_of_classes
-from tati_re.analysis.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
 from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES, entropy_of, log_mean_exp
+from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.network import Network
+from tati_re.prediction.results import ClassPrediction, Prediction, RegressionPrediction, labels_of_classes
+from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
 
 if TYPE_CHECKING:
     from tati_re.runs.run import Run
@@ -70,7 +70,7 @@ def predict(
             raise InputError("labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and runs[0].manifest["options"].get("stream_predictions")
         if kept and not (_stored(runs[0]) and _data_at_hand(runs[0])):
-            from tati_re.analysis.streamed import streamed_prediction
+            from tati_re.prediction.streamed import streamed_prediction
 
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
