@@ -89,9 +89,9 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
         walker_evaluation: As the option.
         prior: As the option.
     """
-    from tati_re.assembly import assemble
     from tati_re.data import Dataset
     from tati_re.options.make import make_options
+    from tati_re.simulation.system import assemble
 
     inputs, labels = images()
     shape = {"conv": (28, 28, 1), "lstm": (28, 28)}.get(row.network, (784,))

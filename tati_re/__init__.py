@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tati_re.prediction.predict import predict
     from tati_re.prediction.temperature_study import temperature_study
     from tati_re.runs.run_folder import load
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
 __all__ = [
     "InputError",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Simulation": ("tati_re.simulation", "Simulation"),
+    "Simulation": ("tati_re.simulation.simulation", "Simulation"),
     "analysis": ("tati_re.analysis", None),
     "evidence": ("tati_re.evidence", None),
     "exploration": ("tati_re.exploration", None),

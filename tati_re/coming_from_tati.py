@@ -16,7 +16,7 @@ from tati_re.core.errors import InputError
 from tati_re.data import Dataset
 from tati_re.data.generators import GENERATORS
 from tati_re.data.writing import write_dataset
-from tati_re.simulation import Simulation
+from tati_re.simulation.simulation import Simulation
 
 __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_into_files"]
 

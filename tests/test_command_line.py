@@ -44,10 +44,10 @@ class Recorder:
 
 @pytest.fixture
 def simulation(monkeypatch, tmp_path):
-    """Replaces `tati_re.simulation` and works in an empty folder."""
+    """Replaces `tati_re.simulation.simulation` and works in an empty folder."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
-    monkeypatch.setitem(sys.modules, "tati_re.simulation", types.SimpleNamespace(Simulation=recorder))
+    monkeypatch.setitem(sys.modules, "tati_re.simulation.simulation", types.SimpleNamespace(Simulation=recorder))
     return recorder
 
 

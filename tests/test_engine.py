@@ -57,7 +57,7 @@ def awkward():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop_module, "_MOST_STEPS", 9)
         patch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
-        patch.setattr("tati_re.running.Loop", Noted)
+        patch.setattr("tati_re.simulation.launch.Loop", Noted)
         run = simulation().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
     return Recorded(run, loops)
 

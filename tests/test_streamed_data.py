@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re import InputError, Simulation, batch_norm
+from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
 from tati_re.data import load_data
 from tati_re.data.on_disk import Store, on_disk
 from tati_re.posterior.examples import Streamed
+from tati_re.simulation import batch_norm
 
 GENERATOR = np.random.default_rng(3)
 X = GENERATOR.integers(0, 256, (90, 4, 4), dtype=np.uint8)

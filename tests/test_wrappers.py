@@ -121,7 +121,7 @@ def test_masses_from_gradients_are_frozen_after_the_burn_in():
 def test_masses_by_fan_in_follow_the_layers():
     keras.utils.set_random_seed(0)
     sim = Simulation(data="digits", hidden=[5], verbose=0)
-    from tati_re.running import sampler_of
+    from tati_re.simulation.launch import sampler_of
 
     sampler = sampler_of(sim, sim.options.model_copy(update={"mass": "fan_in"}), {})
     np.testing.assert_array_equal(sampler.mass, np.repeat([65.0, 65.0, 6.0, 6.0], [64 * 5, 5, 5 * 10, 10]))

@@ -101,7 +101,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     from tati_re.evidence.methods import prepared
     from tati_re.plotting.evidence import plot_evidence
     from tati_re.runs.storage import storing
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
     found, lines, tables = {}, [], []
     work = {name: prepared(Simulation.from_options(options)) for name, options in models.items()}

@@ -104,7 +104,7 @@ def _check(typed: dict[str, Any]) -> None:
 def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
     """The simulation, and the options that were typed."""
     from tati_re.landscape.request import simulation_of
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
     options = options_from_flags(flags)
     values = {name: getattr(options, name) for name in flags}

@@ -11,7 +11,7 @@ from tati_re.options.make import OPTIMIZE, Options
 
 
 def _fit(options: Options) -> Any:
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
     sim = Simulation.from_options(options)
     run = sim.fit()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tati_re.analysis import PosteriorAverage
     from tati_re.runs.run import Run
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
 NUM_STEPS = 60_000
 NUM_FIT_STEPS = 1_000
@@ -75,7 +75,7 @@ def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> Non
     """
     from tati_re.analysis import posterior_average
     from tati_re.plotting import plot_calibration, plot_traces
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
     began = time.monotonic()
     sim = Simulation(**SYSTEM, seed=seed, verbose=verbose)

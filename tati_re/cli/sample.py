@@ -15,7 +15,7 @@ BESIDE_RESUME = ("resume", "num_steps", "max_time", "verbose", "quiet")
 
 
 def _sample(options: Options) -> Any:
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
     return Simulation.from_options(options).sample()
 
@@ -26,7 +26,7 @@ def _resume(typed: dict[str, Any]) -> None:
             allowed = "only --num-steps, --max-time, --verbose or --quiet beside --resume"
             raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     options = with_config(typed)
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
     run = Simulation.resume(
         options.resume,

@@ -9,8 +9,8 @@ from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import tuned
 from tati_re.evidence.kept import Kept
 from tati_re.evidence.quadratic import Springs
-from tati_re.exchange.starts import descended
 from tati_re.posterior.priors import Box
+from tati_re.simulation.replica_starts import descended
 
 _EVERY = 4
 

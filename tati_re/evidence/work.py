@@ -108,7 +108,7 @@ class Work:
         return potential
 
     def _sampler(self):
-        from tati_re.running import sampler_of
+        from tati_re.simulation.launch import sampler_of
 
         options, objects = self.options, self.objects
         changed: dict[str, Any] = {"target_acceptance": None}

@@ -88,7 +88,7 @@ def system_of(source: Any, step_size: float | None = None, friction: float | Non
         return source
     if isinstance(source, dict):
         from tati_re.landscape.request import simulation_of
-        from tati_re.simulation import Simulation
+        from tati_re.simulation.simulation import Simulation
 
         given = dict(source)
         run = given.pop("run", None)

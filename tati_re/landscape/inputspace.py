@@ -182,7 +182,7 @@ def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
     """
     from zipfile import BadZipFile
 
-    from tati_re.stored import _read_rows
+    from tati_re.simulation.saved_model import _read_rows
 
     path = Path(path)
     if not path.is_file():

@@ -40,9 +40,9 @@ def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
     Raises:
         InputError: No run there, objects that are missing, or data that are not the same.
     """
-    from tati_re.assembly import OBJECTS
     from tati_re.models.build import load_model
-    from tati_re.simulation import Simulation, is_named
+    from tati_re.simulation.simulation import Simulation, is_named
+    from tati_re.simulation.system import OBJECTS
 
     folder = Path(folder)
     said = manifest.read(folder)
@@ -208,7 +208,7 @@ def directions_of(
     known = ("random", "trajectory", "covariance", "hessian", "between")
     if kind not in known:
         if Path(words).suffix in (".npy", ".npz", ".csv"):
-            from tati_re.stored import read_directions
+            from tati_re.simulation.saved_model import read_directions
 
             rows = read_directions(words, surface.num_parameters)
             return rows, [f"row {i} of {words}" for i in range(len(rows))]

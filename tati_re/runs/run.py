@@ -67,7 +67,7 @@ class Run:
         return f"Run({os.fspath(self.folder)!r})"
 
     def _repr_html_(self) -> str:
-        from tati_re.html import run_html
+        from tati_re.simulation.notebook import run_html
 
         return run_html(self)
 

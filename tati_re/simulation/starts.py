@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.exchange.starts import fresh_starts
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.options.make import Options
 from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import StoredParameters, read_parameters
+from tati_re.simulation.replica_starts import fresh_starts
 
 _PURPOSE = 0x4A49
 

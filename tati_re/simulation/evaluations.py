@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.batch_norm import check_model
 from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.step_size_advice import StepSizeAdvice, advice
+from tati_re.simulation.batch_norm import check_model
+from tati_re.simulation.step_size_advice import StepSizeAdvice, advice
 
 if TYPE_CHECKING:
-    from tati_re.assembly import System
     from tati_re.options.make import Options
+    from tati_re.simulation.system import System
 
 _MOST_EXAMPLES = 10_000
 

@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.assembly import FIXED, OBJECTS, assemble
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import InputError, nearest
-from tati_re.current_batch import CurrentDataset
 from tati_re.data.packing import as_packed
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
-from tati_re.evaluations import Evaluations
-from tati_re.html import simulation_html
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
@@ -22,12 +18,16 @@ from tati_re.options import tati_names as aliases
 from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
-from tati_re.resuming import resume_run
-from tati_re.running import start_fit, start_sampling
 from tati_re.runs.run import Run
 from tati_re.samplers import make_sampler
 from tati_re.samplers.importing import checked, made
-from tati_re.starting import starting_values
+from tati_re.simulation.current_batch import CurrentDataset
+from tati_re.simulation.evaluations import Evaluations
+from tati_re.simulation.launch import start_fit, start_sampling
+from tati_re.simulation.notebook import simulation_html
+from tati_re.simulation.resume import resume_run
+from tati_re.simulation.starts import starting_values
+from tati_re.simulation.system import FIXED, OBJECTS, assemble
 
 
 class Simulation(Evaluations):

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re import batch_norm
 from tati_re._version import __version__
-from tati_re.assembly import OBJECTS
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.engine.driver import Driver, Outcome, Plan
@@ -22,7 +20,6 @@ from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options, with_replicas
 from tati_re.exchange.noise_tests import NAME as NOISE
 from tati_re.exchange.noise_tests import noise_table
-from tati_re.exchange.starts import check_starts, given_starts, made_starts
 from tati_re.optimizers import make_optimizer
 from tati_re.options import tati_names as aliases
 from tati_re.options.make import Options, make_options
@@ -37,8 +34,11 @@ from tati_re.samplers import Rung, make_sampler, tuned
 from tati_re.samplers.choosing import unused_options, wrapped
 from tati_re.samplers.importing import checked, made
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
-from tati_re.stored import read_directions, save_model
-from tati_re.streaming import check_stream, prediction_averages
+from tati_re.simulation import batch_norm
+from tati_re.simulation.replica_starts import check_starts, given_starts, made_starts
+from tati_re.simulation.saved_model import read_directions, save_model
+from tati_re.simulation.streaming import check_stream, prediction_averages
+from tati_re.simulation.system import OBJECTS
 
 SCHEMA_VERSION = 1
 _H5_FROM = 1_000

@@ -82,7 +82,7 @@ def made_starts(system, options: Options, objects, like: np.ndarray, auxiliary: 
     time step, for each replica from its own initialisation.
 
     Args:
-        system: The model and its data (:class:`tati_re.assembly.System`).
+        system: The model and its data (:class:`tati_re.simulation.system.System`).
         options: `replica_start`, `descent_steps`, `seed`, and those of the potential.
         objects: Loss and prior where they were given as objects.
         like: Positions of all replicas, for shape and type.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tati_re.runs.run import Run
-    from tati_re.simulation import Simulation
+    from tati_re.simulation.simulation import Simulation
 
 
 def html_table(title: str, lines: Iterable[tuple[str, str]], notes: Iterable[str] = ()) -> str:

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.assembly import OBJECTS
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import InputError
 from tati_re.engine.environment import versions
 from tati_re.engine.progress import make_progress
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
-from tati_re.running import Running, exchanging, optimizer_of, potential_of, sampler_of
 from tati_re.runs import manifest
 from tati_re.runs.run import Run
-from tati_re.stored import stored_model
+from tati_re.simulation.launch import Running, exchanging, optimizer_of, potential_of, sampler_of
+from tati_re.simulation.saved_model import stored_model
+from tati_re.simulation.system import OBJECTS
 
 
 def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any]) -> Run:

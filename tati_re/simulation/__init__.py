@@ -1,0 +1,1 @@
+"""Simulation: the one door to a model and its data: fit, sample, evaluate, resume."""
