@@ -9,7 +9,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exploration import System, characterise, connect, descend, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
-from tati_re.exploration.legs import FunctionLegs, candidates, num_kept
+from tati_re.exploration.trajectories import FunctionLegs, candidates, num_kept
 from tati_re.plotting.exploration import plot_exploration
 from tati_re.posterior.function import FunctionPotential
 

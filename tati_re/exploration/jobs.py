@@ -15,7 +15,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.exploration.descent import Stationary, lowest_below
-from tati_re.exploration.legs import FunctionLegs, ModelLegs, candidates
+from tati_re.exploration.trajectories import FunctionLegs, ModelLegs, candidates
 from tati_re.landscape.surface import Surface
 from tati_re.runs.storage import write_whole
 
