@@ -10,8 +10,8 @@ from tati_re import InputError
 from tati_re.cli import evidence
 from tati_re.evidence import log_evidence
 from tati_re.evidence.chains import Chains
-from tati_re.evidence.kept import Kept, opened
 from tati_re.evidence.methods import prepared
+from tati_re.evidence.parts import Kept, opened
 from tests.test_evidence import regression
 from tests.test_evidence_command import models  # noqa: F401 - a fixture
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.evidence.chains import Chains
-from tati_re.evidence.kept import Kept
+from tati_re.evidence.parts import Kept
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.replicas import ReplicaExchange

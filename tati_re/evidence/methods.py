@@ -8,8 +8,8 @@ from typing import Any
 from tati_re.core.errors import InputError, nearest
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.estimating import estimated
+from tati_re.evidence.estimation import Work
 from tati_re.evidence.result import NAMES, Evidence, Evidences
-from tati_re.evidence.work import Work
 from tati_re.options.make import Options, make_options
 
 __all__ = ["estimated", "log_evidence", "log_evidences", "sample_energies"]

@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import tuned
-from tati_re.evidence.kept import Kept
+from tati_re.evidence.parts import Kept
 from tati_re.evidence.quadratic import Springs
 from tati_re.posterior.priors import Box
 from tati_re.simulation.replica_starts import descended
@@ -19,7 +19,7 @@ def springs_at_minimum(work, kept: Kept) -> tuple[Springs, float]:
     """Springs at a minimum, as soft as the mean squares of the distances from it that a short run has.
 
     Args:
-        work: The simulation and its options (:class:`tati_re.evidence.work.Work`).
+        work: The simulation and its options (:class:`tati_re.evidence.estimation.Work`).
         kept: Where the minimum and the widths are kept.
 
     Returns:

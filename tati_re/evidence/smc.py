@@ -11,7 +11,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import Plan, ReferenceDraws, tuned
-from tati_re.evidence.kept import Kept
+from tati_re.evidence.parts import Kept
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.evidence.population import combined, effective_fraction, log_increments, next_point, systematic
 

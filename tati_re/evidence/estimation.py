@@ -19,8 +19,8 @@ from tati_re.evidence.checks import check
 from tati_re.evidence.energies import Energies, Plan, energies_along
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.grids import Grid, make_grid, spike_at_reference
-from tati_re.evidence.kept import Kept, opened
 from tati_re.evidence.minimum import springs_at_minimum
+from tati_re.evidence.parts import Kept, opened
 from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.result import Evidence, Evidences
 from tati_re.evidence.smc import cooled
