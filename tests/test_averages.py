@@ -10,10 +10,10 @@ import pytest
 from scipy.signal import lfilter
 
 from tati_re.analysis.averages import average, averages, parameter_averages, trajectory_averages
-from tati_re.analysis.modules import MODULES
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
 from tati_re.plotting.autocorrelation import autocorrelation_function, plot_autocorrelation
+from tati_re.report.modules import MODULES
 from tati_re.runs.positions import Positions
 from tati_re.runs.tables import CsvTable, H5Table
 from tests.made_runs import made_run
@@ -147,7 +147,7 @@ def test_positions_in_blocks(run, monkeypatch):
 
 
 def test_the_summary_counts_weights(tmp_path):
-    from tati_re.analysis.summary import summary_lines
+    from tati_re.report.summary import summary_lines
 
     draws = 1.0 + np.random.default_rng(4).standard_normal((4, 300))
     run = made_run(tmp_path / "run", {"potential": draws, "weight": np.exp(0.5 - draws)})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.analysis.ladder import ladder_lines, noise_of
+from tati_re.report.ladder import ladder_lines, noise_of
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import tati_re
-from tati_re.analysis.summary import summarize
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.differences import Difference
 from tati_re.exchange.swap_rules import Corrected, make_swap_rule
+from tati_re.report.summary import summarize
 from tests.scenarios import TOLERANCE
 from tests.test_examples import example
 

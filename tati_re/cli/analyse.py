@@ -14,7 +14,7 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.options.flags import flag
 
 if TYPE_CHECKING:
-    from tati_re.analysis.modules import Choices, Result
+    from tati_re.report.modules import Choices, Result
     from tati_re.runs.run import Run
 
 WHAT = {
@@ -84,7 +84,7 @@ def _one_of(name: str, value: str, known: Sequence[str]) -> str:
 
 
 def _choices(typed: dict[str, Any]) -> Choices:
-    from tati_re.analysis.modules import Choices
+    from tati_re.report.modules import Choices
 
     numbers: dict[str, Any] = {
         name: number_typed(name, typed[name], least=least) for name, (least, _) in NUMBERS.items() if name in typed
@@ -129,7 +129,7 @@ def _write(name: str, result: Result, folder: Path, to: str, figures: bool) -> l
 
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.analysis.export import write_arviz
-    from tati_re.analysis.modules import analyse, modules_of
+    from tati_re.report.modules import analyse, modules_of
 
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:

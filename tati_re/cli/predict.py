@@ -60,7 +60,7 @@ def _body(argv: list[str]) -> None:
     if typed.get("by_temperature"):
         from tati_re.prediction.temperature_study import report_temperatures as report
     else:
-        from tati_re.analysis.prediction_report import report_predictions as report
+        from tati_re.report.prediction import report_predictions as report
     text = report(runs, folder, typed)
     if not typed.get("quiet"):
         print(text)

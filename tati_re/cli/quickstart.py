@@ -115,7 +115,7 @@ def _report(
 ) -> str:
     from tati_re.analysis import chains_of, effective_sample_size, r_hat, temperatures
     from tati_re.analysis.format import table
-    from tati_re.analysis.summary import convergence_notes, temperature_note, temperature_text
+    from tati_re.report.summary import convergence_notes, temperature_note, temperature_text
 
     potential = chains_of(run.run_info, "potential", num_burnin_steps)
     hat, size = r_hat(potential), effective_sample_size(potential)

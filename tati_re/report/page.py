@@ -12,12 +12,12 @@ import numpy as np
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
-from tati_re.analysis.summary import summary_lines
 from tati_re.analysis.temperature import BAND_WIDTH
 from tati_re.core.errors import InputError
 from tati_re.report import html
+from tati_re.report.description import what_was_sampled
 from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
-from tati_re.report.words import what_was_sampled
+from tati_re.report.summary import summary_lines
 from tati_re.runs.kinds import at_target, is_optimization
 from tati_re.runs.selection import as_run, burnin_of, check_thin, keep, spacing
 from tati_re.runs.storage import storing, write_whole

@@ -197,7 +197,7 @@ class Run:
 
     def summary(self) -> Any:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
-        from tati_re.analysis.summary import summarize
+        from tati_re.report.summary import summarize
 
         return summarize(self)
 

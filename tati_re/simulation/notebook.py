@@ -45,7 +45,7 @@ def simulation_html(sim: Simulation) -> str:
 
 def run_html(run: Run) -> str:
     """What a run says of itself, as `run.summary()`."""
-    from tati_re.analysis.summary import summary_lines
+    from tati_re.report.summary import summary_lines
 
     notes, lines = summary_lines(run)
     return html_table(f"Run {run.folder.name}", lines, notes)

@@ -11,9 +11,9 @@ import numpy as np
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.format import WIDTH, table, with_error
-from tati_re.analysis.ladder import ladder_lines, noise_of
 from tati_re.analysis.temperature import Temperature, temperatures
 from tati_re.prediction.streamed import streamed_lines
+from tati_re.report.ladder import ladder_lines, noise_of
 from tati_re.runs.kinds import at_target, is_optimization
 from tati_re.runs.selection import burnin_of, check_thin, keep
 
