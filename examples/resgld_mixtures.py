@@ -145,7 +145,7 @@ class MixturePotential(FunctionPotential):
 
 
 class MixtureEvaluate(FunctionEvaluate):
-    """A :class:`MixturePotential` bound to a step."""
+    """A `MixturePotential` bound to a step."""
 
     num_examples = 10**9
 
@@ -235,7 +235,7 @@ def sample(
         step_size: Of both chains.
         variance_every: Steps from one estimate of the variance, of 10 energies, to the next.
         seed: Of all random numbers but those of the noise, which is one sequence for all seeds.
-        start: `(2 pairs, 1)`. Default: :func:`starts`.
+        start: `(2 pairs, 1)`. Default: `starts`.
     """
     swap_rule = {"SGLD": None, "naive": Naive(), "noise-free": Metropolis()}.get(rule)
     if rule.startswith("F = "):
@@ -362,7 +362,7 @@ class MeanRow(NamedTuple):
 
 
 def mean_row(run, refresh: int, num_pairs: int, every: int = 20) -> tuple[MeanRow, np.ndarray]:
-    """What a run of :func:`sample_mean` says, and the means μ of its cold chains, `(positions, pairs)`."""
+    """What a run of `sample_mean` says, and the means μ of its cold chains, `(positions, pairs)`."""
     table, swaps = run.trajectory, run.exchanges
     means = table[table.columns[table.columns.str.endswith("/mean")][0]].to_numpy().reshape(-1, num_pairs)
     right = means > CENTRE / 2

@@ -47,7 +47,7 @@ class Examples(FunctionPotential):
 
 
 class ExamplesEvaluate(FunctionEvaluate):
-    """:class:`Examples` bound to a step."""
+    """`Examples` bound to a step."""
 
     exact = False
 

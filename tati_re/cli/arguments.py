@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         """Adds the flags of TATi, which are not shown: `--step_width`, `--batch_size`, also with dashes.
 
         Args:
-            groups: The groups of options in TATi (:mod:`tati_re.options.tati_names`) that the command has.
+            groups: The groups of options in TATi (`tati_re.options.tati_names`) that the command has.
         """
         for name, alias in ALIASES.items():
             if alias.group not in groups:

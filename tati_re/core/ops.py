@@ -83,7 +83,7 @@ def cond(condition, true, false):
 def replaced_if(condition, new, old: tuple) -> tuple:
     """`new(*old)` where the condition, one bool for all walkers, holds, else `old`: arrays of the same shapes.
 
-    For large arrays that seldom change: :func:`cond` copies at every step what it leaves as it was, a loop of no round
+    For large arrays that seldom change: `cond` copies at every step what it leaves as it was, a loop of no round
     does not. Inside of the round it is a branch again, or XLA would do its work ahead of the loop, needed or not.
     """
     if _is_numpy(condition):

@@ -3,7 +3,7 @@
     init(position, evaluate, noise) -> State
     step(state, evaluate, noise) -> (State, Info)
 
-`State` is a NamedTuple that has at least the fields of :class:`State`; whatever else adapts or moves is a further field
+`State` is a NamedTuple that has at least the fields of `State`; whatever else adapts or moves is a further field
 of the
 sampler's own NamedTuple and is checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps) are
 attributes of
@@ -65,7 +65,7 @@ class Energy(NamedTuple):
 
 
 def with_energy(state, energy: Energy):
-    """The state, a NamedTuple with at least the fields of :class:`State`, with potential and gradient of an energy."""
+    """The state, a NamedTuple with at least the fields of `State`, with potential and gradient of an energy."""
     return state._replace(
         gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
     )

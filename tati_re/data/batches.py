@@ -48,7 +48,7 @@ class Batches:
     Raises:
         InputError: A batch larger than the data, or any other argument out of its range.
 
-    Example:
+    Examples:
         >>> batches = Batches(num_examples=6, batch_size=4, num_walkers=2, seed=0)
         >>> indices, sizes = batches.indices(first_step=0, num_steps=2)
         >>> indices.shape, sizes.tolist()

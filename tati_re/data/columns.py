@@ -41,7 +41,7 @@ class Columns:
         columns: The inputs, in order.
         names: Names of the columns of the data that it takes.
 
-    Example:
+    Examples:
         >>> columns = parse_columns(["x1^2", "cos(x2)"], ["x1", "x2"])
         >>> columns(np.array([[3.0, 0.0]])).tolist()
         [[9.0, 1.0]]

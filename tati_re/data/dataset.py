@@ -42,7 +42,7 @@ class Dataset:
         InputError: No examples, unequal lengths, test examples of another shape, an array that is not of numbers, NaN
             or infinity.
 
-    Example:
+    Examples:
         >>> Dataset.from_arrays([[0.0, 1.0], [2.0, 3.0]], [0, 1]).task
         'classification'
     """
@@ -121,7 +121,7 @@ class Dataset:
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
             weights: What each example counts in the loss, `(N,)`. Default: 1 for all.
             test_weights: Likewise for the test part.
-            layout: Names and shapes of several inputs that were packed (:mod:`tati_re.data.packing`).
+            layout: Names and shapes of several inputs that were packed (`tati_re.data.packing`).
 
         Returns:
             The data set.

@@ -26,7 +26,7 @@ class Store:
     Args:
         limit: Bytes; `None`: all in memory.
 
-    Example:
+    Examples:
         >>> store = Store(limit=10)
         >>> store.append(np.arange(6).reshape(3, 2))
         >>> rows = store.finished()

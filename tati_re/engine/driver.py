@@ -68,7 +68,7 @@ class Driver:
         loops: The compiled loops, one after the other, each from its `first_step` on; mostly there is one. They differ
             in step size and mini-batches.
         plan: Length and files.
-        progress: Where progress and sentences go (:mod:`tati_re.engine.progress`).
+        progress: Where progress and sentences go (`tati_re.engine.progress`).
         predictions: Averages of predictions to keep on the way. Default: none.
     """
 

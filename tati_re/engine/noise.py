@@ -78,10 +78,10 @@ def draw_bits(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_st
 
 
 def draw_blocks(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[list[tf.Tensor]]:
-    """The bits of :func:`draw_bits` as XLA makes them fastest: the four words of each Philox block apart.
+    """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart.
 
     Returns:
-        For each draw four uint32 tensors `(blocks,)`; :func:`bits_of_blocks` puts them in order.
+        For each draw four uint32 tensors `(blocks,)`; `bits_of_blocks` puts them in order.
     """
     first = tf.cast(first_step, tf.int64)
     return [
@@ -151,7 +151,7 @@ def numbers_of(draw: Draw, bits: tf.Tensor) -> tf.Tensor:
 
 
 def draw_numbers(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[tf.Tensor]:
-    """The numbers of all draws for `num_steps` steps: as :func:`draw_bits`, `(num_steps, *shape)` each."""
+    """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)` each."""
     bits = draw_bits(draws, seed, purpose, first_step, num_steps)
     return [numbers_of(*pair) for pair in zip(draws, bits, strict=True)]
 

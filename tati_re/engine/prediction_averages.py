@@ -21,7 +21,7 @@ class PredictionAverages:
     values the log of the mean density of the targets.
 
     Args:
-        outputs: The model (:class:`tati_re.posterior.outputs.Outputs`).
+        outputs: The model (`Outputs`).
         predictive: What its outputs predict.
         inputs: What is predicted, as the model takes it, `(n, ...)`.
         targets: Labels or values, `(n,)` or `(n, outputs)`, in the units of the data.

@@ -36,7 +36,7 @@ class Chains:
     """A sampler and a path, compiled for a number of walkers.
 
     Every call begins with fresh momenta from their law, which keeps the law of the positions. On a ladder
-    (:class:`tati_re.exchange.replicas.ReplicaExchange`) walkers are given and returned point by point.
+    (`tati_re.exchange.ReplicaExchange`) walkers are given and returned point by point.
 
     Args:
         potential: With `bind`, and E = `scale` times the loss.

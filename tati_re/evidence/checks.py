@@ -13,7 +13,7 @@ def check(sim, options: Options, potential) -> None:
     """Refuses what has no evidence, in a sentence.
 
     Raises:
-        InputError: See :func:`log_evidence`.
+        InputError: See `log_evidence`.
     """
     loss, prior = potential.loss, potential.prior
     if options.potential != "posterior":

@@ -63,7 +63,7 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
         num_nodes: Points, both ends among them, at least 2. Default: 16.
         power: p, at least 1; 1 is an even grid in λ. Default: 5.
         corrected: The rule is to be corrected by the variances at the points
-            (:func:`tati_re.evidence.estimators.thermodynamic_integration`). Default: no.
+            (`tati_re.evidence.estimators.thermodynamic_integration`). Default: no.
 
     Raises:
         InputError: A value out of range.

@@ -45,13 +45,13 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
             goes on with what is there, to the same numbers; `overwrite` removes the parts of another estimate.
 
     Returns:
-        `log_z`, `error`, `curve` and more (:class:`tati_re.evidence.Evidence`).
+        `log_z`, `error`, `curve` and more (`tati_re.evidence.Evidence`).
 
     Raises:
         InputError: The loss is no likelihood, the prior is improper, or an option does not fit.
         SamplingError: An energy is not finite.
 
-    Example:
+    Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1)
         >>> print(tati_re.evidence.log_evidence(sim).summary())
     """
@@ -63,9 +63,9 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
     """log Z of a simulation by several methods, side by side; those that start from the prior share their energies.
 
     Args:
-        sim: As for :func:`log_evidence`.
+        sim: As for `log_evidence`.
         methods: Names. Default: the option `method`.
-        **options: As for :func:`log_evidence`.
+        **options: As for `log_evidence`.
 
     Returns:
         The estimates, with `table`, `disagreements` and `summary()`.
@@ -74,22 +74,22 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
 
 
 def sample_energies(sim, **options: Any) -> Energies:
-    """Energies at the points of `evidence_grid` from the prior to the posterior, for :func:`estimated`.
+    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`.
 
     Args:
-        sim: As for :func:`log_evidence`.
-        **options: As for :func:`log_evidence`.
+        sim: As for `log_evidence`.
+        **options: As for `log_evidence`.
     """
     return prepared(sim, **options).from_prior()[0]
 
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Work:
-    """What :func:`log_evidences` would do, checked and not begun.
+    """What `log_evidences` would do, checked and not begun.
 
     Args:
-        sim: As for :func:`log_evidence`.
+        sim: As for `log_evidence`.
         methods: Names. Default: the option `method`.
-        **options: As for :func:`log_evidence`.
+        **options: As for `log_evidence`.
     """
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}

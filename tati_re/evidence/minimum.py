@@ -19,7 +19,7 @@ def springs_at_minimum(work, kept: Kept) -> tuple[Springs, float]:
     """Springs at a minimum, as soft as the mean squares of the distances from it that a short run has.
 
     Args:
-        work: The simulation and its options (:class:`tati_re.evidence.estimation.Work`).
+        work: The simulation and its options (`Work`).
         kept: Where the minimum and the widths are kept.
 
     Returns:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def energies_of_run(run: Run) -> Energies:
-    """Energies of all rungs of a run with `tempering` likelihood, after the burn-in, for :func:`estimated`.
+    """Energies of all rungs of a run with `tempering` likelihood, after the burn-in, for `estimated`.
 
     Its points are the run's own rungs; take stepping_stone or mbar, or the trapezoid over them.
 
@@ -25,7 +25,7 @@ def energies_of_run(run: Run) -> Energies:
     Raises:
         InputError: Another run, or one whose energies have no normalisation.
 
-    Example:
+    Examples:
         >>> run = sim.sample(sampler="HMC", tempering="likelihood", num_replicas=16, num_steps=2000)
         >>> tati_re.evidence.estimated(tati_re.evidence.energies_of_run(run), "mbar").log_z
     """

@@ -1,7 +1,7 @@
 """The path from a reference to the posterior, as potentials that the samplers take.
 
 Point λ samples exp(-u), u = (1 - λ) V_q + λ (L + V), with V_q = -log q of the reference. With the prior as the
-reference that is λ L + V, which every potential of a model is; :class:`SpringsPotential` is the path from springs at a
+reference that is λ L + V, which every potential of a model is; `SpringsPotential` is the path from springs at a
 minimum. In both, `Energy.loss` times `scale` is E = -log(f/q), and `drawn_from_prior` draws from the reference.
 """
 
@@ -20,7 +20,7 @@ class SpringsPotential:
     """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q.
 
     Args:
-        potential: Of the posterior (:class:`tati_re.posterior.potential.ModelPotential`), L + V.
+        potential: Of the posterior (`ModelPotential`), L + V.
         springs: The reference.
     """
 
@@ -52,7 +52,7 @@ class SpringsPotential:
 
 
 class SpringsEvaluate:
-    """A :class:`SpringsPotential` bound to the walkers' points of the path; always on all data."""
+    """A `SpringsPotential` bound to the walkers' points of the path; always on all data."""
 
     scale = 1.0
     exact = True

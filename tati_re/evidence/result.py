@@ -55,7 +55,7 @@ class Evidence:
         return "\n".join([*lines, *self.notes])
 
     def plot(self, path=None):
-        """Draws the curve; see :func:`tati_re.plotting.evidence.plot_evidence`."""
+        """Draws the curve; see `tati_re.plotting.plot_evidence`."""
         from tati_re.plotting.evidence import plot_evidence
 
         return plot_evidence([self], path)

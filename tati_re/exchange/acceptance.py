@@ -25,7 +25,7 @@ def mean_acceptance(
     Returns:
         Probabilities in the shape of `log_ratio`, to about 1e-6; an exact rule has ln A(D)/A(-D) = D.
 
-    Example:
+    Examples:
         >>> from tati_re.exchange.swap_rules import Penalty
         >>> float(mean_acceptance(Penalty(), 0.5, 1.0)).__round__(4)
         0.7616

@@ -61,7 +61,7 @@ def log_acceptance(distance):
 
 
 def expected_acceptance(distance):
-    """erfc(x/2) of :func:`distances`."""
+    """erfc(x/2) of `distances`."""
     return np.exp(log_acceptance(distance))
 
 
@@ -76,7 +76,7 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
 
 
 def log_harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
-    """ln of :func:`harmonic_acceptance`, where that is below the smallest double number too.
+    """ln of `harmonic_acceptance`, where that is below the smallest double number too.
 
     In t = ln y - ln(1 - y) the density of a Beta(b, b) number y is proportional to (2 cosh(t/2))^-2b; beyond t = ln R
     it is integrated by Gauss and Legendre's rule to where it has fallen by e^-45.

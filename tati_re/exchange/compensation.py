@@ -93,7 +93,7 @@ def logistic_derivative(order: int) -> list[int]:
     Args:
         order: 0 or more.
 
-    Example:
+    Examples:
         >>> logistic_derivative(3)
         [1, -7, 12, -6]
     """
@@ -254,7 +254,7 @@ def compensation_table(
     Raises:
         InputError: σ² not in (0, 1.05], no terms, a filter not above 0, or a series that is no density.
 
-    Example:
+    Examples:
         >>> table = compensation_table(0.2)
         >>> [round(float(quantile(table, u)), 4) for u in (0.5, 0.75, 0.99)]
         [0.0, 1.0466, 4.4969]

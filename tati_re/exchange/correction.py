@@ -103,7 +103,7 @@ class Correction:
         Args:
             state: Before the round.
             pairs: Which rungs.
-            difference: What was estimated: :class:`tati_re.exchange.differences.Difference`.
+            difference: What was estimated: `Difference`.
             slope: f of each pair, `(ladders, pairs)` or `(pairs,)`.
             num_examples: N.
 

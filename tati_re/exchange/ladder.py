@@ -58,7 +58,7 @@ class Ladder(NamedTuple):
         return Rung(*(take(values, rung) for values in self))
 
     def adapted(self, rejection) -> Ladder:
-        """The same ends with inner rungs at which neighbours would reject equally; see :func:`adapted`.
+        """The same ends with inner rungs at which neighbours would reject equally; see `adapted`.
 
         Args:
             rejection: Mean rejection of each pair of neighbours, `(rungs - 1,)`, of a ladder of NumPy arrays.

@@ -48,8 +48,8 @@ class Rungs(NamedTuple):
         tried: Attempts behind these.
         counts: What ladder.csv tells.
         events: The last round's rows of exchange.csv.
-        correction: What a rule averages from round to round (:mod:`tati_re.exchange.correction`); empty for others.
-        bias: A of all rungs (:class:`tati_re.exchange.well_tempered.Bias`); empty without.
+        correction: What a rule averages from round to round (`tati_re.exchange.correction`); empty for others.
+        bias: A of all rungs (`Bias`); empty without.
     """
 
     index: Any
@@ -89,12 +89,12 @@ class ReplicaExchange:
     Args:
         inner: The sampler of every replica.
         ladder: Temperatures, likelihood weights and step sizes of the rungs.
-        swap_rule: Decides (:mod:`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
-        swap_schedule: Chooses the pairs (:mod:`tati_re.exchange.schedule`).
+        swap_rule: Decides (`tati_re.exchange.swap_rules`); `None`: the replicas never swap.
+        swap_schedule: Chooses the pairs (`tati_re.exchange.schedule`).
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
-        bias: How a bias on the energies grows, at each round of the burn-in (:class:`WellTempered`); default: there is
+        bias: How a bias on the energies grows, at each round of the burn-in (`WellTempered`); default: there is
             none. It needs a swap rule for exact energies.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.

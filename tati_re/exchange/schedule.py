@@ -4,7 +4,7 @@ A schedule is a rule `pairs(round, uniforms, num_ladders) -> (low, high, valid)`
 pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product
 law of the rungs is kept whatever the schedule, as long as it does not look at the energies.
 
-:func:`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability.
+`gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class EvenOdd:
 
 
 class RandomNeighbours:
-    """As :class:`EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse.
+    """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse.
 
     Args:
         num_rungs: R, at least 2.
@@ -148,7 +148,7 @@ def make_swap_schedule(name: str, num_rungs: int):
 
 
 class Assignment(NamedTuple):
-    """What :func:`gibbs` draws.
+    """What `gibbs` draws.
 
     Attributes:
         replica: Which replica sits on each rung, int32 `(..., rungs)`.
@@ -186,7 +186,7 @@ def gibbs(reduced_potential, uniform) -> Assignment:
 
 
 def assignment_probabilities(reduced_potential):
-    """Probability of each row of :func:`all_assignments`, `(..., R!)`, float64; arguments as of :func:`gibbs`."""
+    """Probability of each row of `all_assignments`, `(..., R!)`, float64; arguments as of `gibbs`."""
     rungs = reduced_potential.shape[-1]
     table = all_assignments(rungs)
     energy = 0.0
@@ -208,12 +208,12 @@ def all_assignments(rungs: int) -> np.ndarray:
 def gibbs_pairs(log_ratio, valid, uniform):
     """Heat bath on each pair of a schedule: exchanged with probability 1/(1 + e^-D), Barker's rule.
 
-    It exchanges less often than Metropolis' min(1, e^D), but its probabilities are weights, as those of :func:`gibbs`:
+    It exchanges less often than Metropolis' min(1, e^D), but its probabilities are weights, as those of `gibbs`:
     the mean of an observable on the lower rung is that of (1 - w) f_low + w f_high.
 
     Args:
         log_ratio: D of each pair, float64.
-        valid: As of :class:`Pairs`.
+        valid: As of `Pairs`.
         uniform: In (0, 1), one for each pair.
 
     Returns:

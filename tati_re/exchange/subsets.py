@@ -36,7 +36,7 @@ def permuted(places, keys, count: int):
     Raises:
         InputError: `count` is out of its range, or there are fewer than 4 keys.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> keys = np.random.default_rng(0).random(NUM_KEYS)
         >>> sorted(permuted(np.arange(5, dtype=np.int32), keys, 5).tolist())

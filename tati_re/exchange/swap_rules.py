@@ -77,7 +77,7 @@ class Metropolis:
 
     Rule: accept with probability min(1, e^D). No exact rule on noise-free energies accepts more often (Peskun 1973).
 
-    Example:
+    Examples:
         >>> float(Metropolis().expected(-1.0, 0.0, 1.0)).__round__(4)
         0.3679
     """
@@ -141,7 +141,7 @@ class Penalty:
     Raises:
         InputError: A target that is not above 0.
 
-    Example:
+    Examples:
         >>> float(Penalty().expected(0.5, 1.0, 1e9)).__round__(4)
         1.0
     """
@@ -359,7 +359,7 @@ def make_swap_rule(
     Raises:
         InputError: An unknown name, a value out of its range, or one that the rule has no use for.
 
-    Example:
+    Examples:
         >>> make_swap_rule("penalty", swap_variance=2.0).get_config()
         {'swap_rule': 'penalty', 'barker': False, 'target_variance': 2.0}
     """

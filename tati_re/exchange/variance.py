@@ -85,7 +85,7 @@ def sample_size(target_variance, factor, num_examples, example_variance):
     Returns:
         n, not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
 
-    Example:
+    Examples:
         >>> float(sample_size(0.2, (1 - 1 / 1.2) * 50_000, 50_000, 0.01)).__round__(1)
         49290.2
     """
@@ -141,7 +141,7 @@ def delta_variance(slope_i, slope_j, variance_i, variance_j, covariance=0.0):
     """Variance of D to first order in the noise of U_i and U_j: g_i² v_i + g_j² v_j + 2 g_i g_j cov.
 
     Args:
-        slope_i: g_i, dD/dU_i (:func:`biased_slopes` with i's rung first).
+        slope_i: g_i, dD/dU_i (`biased_slopes` with i's rung first).
         slope_j: g_j, dD/dU_j (the same with j's rung first).
         variance_i: v_i of U_i.
         variance_j: v_j of U_j.

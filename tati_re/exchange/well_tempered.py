@@ -76,12 +76,12 @@ def value(bias: Bias, energy, rung):
 
 
 def slope(bias: Bias, energy, rung):
-    """A' = dA/dU, the exact derivative of :func:`value`; arguments as there."""
+    """A' = dA/dU, the exact derivative of `value`; arguments as there."""
     return _hermite(bias, energy, rung)[1]
 
 
 def force_factor(bias: Bias, energy, rung):
-    """1 + A'(U), what ∇U is multiplied with; arguments as of :func:`value`."""
+    """1 + A'(U), what ∇U is multiplied with; arguments as of `value`."""
     return 1.0 + slope(bias, energy, rung)
 
 
@@ -102,7 +102,7 @@ def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
 
 
 def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """(β_l - β_h)(U_l - U_h) and the :func:`swap_term`; arguments as there."""
+    """(β_l - β_h)(U_l - U_h) and the `swap_term`; arguments as there."""
     plain = (take(inverse_temperature, low) - take(inverse_temperature, high)) * (energy_low - energy_high)
     return plain + swap_term(bias, inverse_temperature, energy_low, energy_high, low, high)
 
@@ -135,7 +135,7 @@ class WellTempered:
         A_r(E) += h T_r (1 + n/n₀)^-κ exp(-A_r(U)/((γ - 1) T_r)) exp(-(E - U)²/(2w²))
     with n the number of energies seen; h is a height for each deposit, not a rate in time. The exponential lets heights
     fall as 1/n by itself. The kernel's width w is a part of the energies' running standard deviation, and no less than
-    two cells. Call :meth:`deposit` during the burn-in only, and use the bias frozen from there on.
+    two cells. Call `deposit` during the burn-in only, and use the bias frozen from there on.
 
     The grid has a fixed number of cells. Where an energy comes near its end, it is shifted, or the width of its cells
     is doubled, with A kept at the old cells; where cells have become coarse against the spread of the energies, after a

@@ -66,7 +66,7 @@ def descend(
     the last digits would take most of the time and change nothing.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         start: `(parameters,)`.
         max_steps: At most. Default: 5,000, three times; 2,000 beyond 300 parameters.
         temperature: T. Default: 1.
@@ -111,7 +111,7 @@ def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: 
     else the direction is flat to second order only, and the point a minimum.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         position: Where `descend` arrived.
         temperature: T, the unit of what counts as the same U. Default: 1.
         step: Length of that move. Default: 0.1.

@@ -55,7 +55,7 @@ class System:
     """A potential with the dynamics of its legs.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         legs: `(start, temperature, num_steps, seed) -> positions`.
         temperature: T of the target, for volumes.
     """

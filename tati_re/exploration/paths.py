@@ -49,7 +49,7 @@ def connect(
     Source: W. E, W. Ren, E. Vanden-Eijnden, J. Chem. Phys. 126, 164103 (2007).
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         first: `(parameters,)`.
         second: `(parameters,)`.
         num_images: Points of the path, ends included, odd: the middle is one. Default: 17.

@@ -24,7 +24,7 @@ class FunctionLegs:
     """Langevin dynamics by BAOAB on a surface, for potentials that are functions.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         step_size: h.
         friction: γ. Default: 1.
     """
@@ -59,7 +59,7 @@ class ModelLegs:
     """Legs of a simulation, by its own sampler on its own mini-batches.
 
     Args:
-        sim: A :class:`tati_re.Simulation` with one walker.
+        sim: A `tati_re.Simulation` with one walker.
     """
 
     def __init__(self, sim: Any) -> None:

@@ -1,6 +1,6 @@
 """Loss landscapes: directions, lines, planes, projections of trajectories, and the curvature at a point.
 
-A :class:`Surface` evaluates many points at once; `scan` walks over a grid of them and writes a table that goes on where
+A `Surface` evaluates many points at once; `scan` walks over a grid of them and writes a table that goes on where
 it was stopped. `hessian_eigenpairs`, `hessian_trace`, `hessian_density` and `hessian_matrix` look at the curvature.
 """
 

@@ -98,7 +98,7 @@ def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np
         source: A run or its folder, whose trajectory may be larger than memory, or positions `(n, parameters)`.
         numbers: Counted from 1, the largest eigenvalue first; at most the number of positions less 1.
         **choices: Of a run: `walker`, `burnin`, `thin`, `tolerance`, `max_passes`, as in
-            :func:`tati_re.analysis.covariance.covariance_eigenpairs`.
+            `tati_re.analysis.covariance_eigenpairs`.
 
     Returns:
         Orthonormal rows `(len(numbers), parameters)`, and their eigenvalues.

@@ -71,7 +71,7 @@ def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None
     """The Hessian of U at a point, from one Hessian-vector product a parameter.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         position: `(parameters,)`.
         free: A mask `(parameters,)`: rows and columns to compute. Default: all.
 
@@ -107,7 +107,7 @@ def hessian_eigenpairs(
     smallest are the most negative ones: below zero at a saddle. Errors are relative to the largest one.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         position: `(parameters,)`.
         num_largest: How many of the upper end. Default: 5.
         num_smallest: How many of the lower end. Default: 1.
@@ -175,7 +175,7 @@ def hessian_directions(
     """Eigenvectors of the Hessian by number: 1 is the stiffest, -1 the lowest (flat, or downhill at a saddle).
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         position: `(parameters,)`.
         numbers: Not 0.
         free: A mask `(parameters,)`. Default: all.
@@ -204,7 +204,7 @@ def hessian_trace(
     Source: M. Hutchinson, Communications in Statistics 19 (1990).
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         position: `(parameters,)`.
         num_probes: At least 2. Default: 64.
         free: A mask `(parameters,)`. Default: all.
@@ -236,7 +236,7 @@ def hessian_density(
     investigation into neural net optimization via Hessian eigenvalue density, ICML 2019, algorithm 1.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         position: `(parameters,)`.
         num_probes: Random vectors, at least 1. Default: 8.
         num_steps: Lanczos steps of each, at most the free parameters. Default: 60.

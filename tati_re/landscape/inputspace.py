@@ -27,7 +27,7 @@ class InputSpace(NamedTuple):
 
     Attributes:
         inputs: `(n, columns)`.
-        prediction: Of :func:`tati_re.prediction.predict.average`: probabilities of the classes or mean values, their
+        prediction: Of `tati_re.prediction.average`: probabilities of the classes or mean values, their
             spread over the parameters, intervals.
         names: Of the columns.
         axes: Of a grid, the first column slowest; none where the inputs were given.

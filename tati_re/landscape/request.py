@@ -35,7 +35,7 @@ def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
             `loss`, `prior`.
 
     Returns:
-        A :class:`tati_re.Simulation`, at the parameters of the run's model file.
+        A `tati_re.Simulation`, at the parameters of the run's model file.
 
     Raises:
         InputError: No run there, objects that are missing, or data that are not the same.
@@ -188,7 +188,7 @@ def directions_of(
 
     Args:
         words: `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file.
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         centre: `(parameters,)`.
         run: For `covariance`: the run.
         positions: For `trajectory`: `(n, parameters)`.

@@ -59,7 +59,7 @@ def scan(
     """Evaluates a line, a plane or a grid, and a trajectory's projection on it.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         centre: `(parameters,)`.
         directions: `(axes, parameters)`; coordinates count in their lengths.
         ranges: `-1:1:41` or an `Axis` for all axes, or one for each. Default: `-1:1:41`.
@@ -138,7 +138,7 @@ def along(
     """Loss, potential and accuracy at stored positions, on all data where the run saw mini-batches.
 
     Args:
-        surface: :class:`tati_re.landscape.Surface`.
+        surface: `tati_re.landscape.Surface`.
         trajectory: `Position`s, read once.
         output: As of `scan`. Default: none.
         overwrite: As of `scan`. Default: False.

@@ -27,7 +27,7 @@ class Surface:
     blocks: where the model is made of dense layers, all points of a block share one product a layer.
 
     Args:
-        system: A :class:`tati_re.Simulation`, or a :class:`~tati_re.posterior.function.FunctionPotential`.
+        system: A `tati_re.Simulation`, or a `tati_re.FunctionPotential`.
         batch_size: Examples of the fixed mini-batch, the first one of that size that the seed gives. Default: all.
         test: Whether `values` also has the loss and the accuracy on the test part. Default: False.
         points: Points of a block. Default: 64.
@@ -44,7 +44,7 @@ class Surface:
     Raises:
         InputError: No test part, or a batch larger than the data.
 
-    Example:
+    Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", seed=1)
         >>> Surface(sim).values(np.zeros((1, 3)))["loss"].round(2)
         array([4.92])

@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class DenseChain:
-    """A model as a row of layers, for several walkers at once; :func:`chain_of` makes one.
+    """A model as a row of layers, for several walkers at once; `chain_of` makes one.
 
     Args:
         model: The Keras model.

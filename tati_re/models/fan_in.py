@@ -32,7 +32,7 @@ def fan_in_plus_one(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> 
     Returns:
         `(parameters,)`, float64.
 
-    Example:
+    Examples:
         >>> fan_in_plus_one(["dense/kernel", "dense/bias"], [(3, 1), (1,)])
         array([4., 4., 4., 4.])
     """

@@ -33,7 +33,7 @@ def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
     Args:
         given: A text or several, each `pattern` or `pattern=values`, or several of these separated by `;`.
 
-    Example:
+    Examples:
         >>> items("dense/bias;output/*=0,0.5")
         [('dense/bias', None), ('output/*', '0,0.5')]
     """

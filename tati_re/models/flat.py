@@ -26,7 +26,7 @@ class FlatModel:
     Args:
         model: A built Keras model with one output, all trainable variables of one type, float32 or
             float64 (`tati_re.models.precision.in_precision`).
-        fix: Parameters that keep their values, as :func:`tati_re.models.fixed.fixed_parts` takes them. Default: none.
+        fix: Parameters that keep their values, as `fixed_parts` takes them. Default: none.
 
     Attributes:
         model: The model; `set` writes into it.
@@ -51,7 +51,7 @@ class FlatModel:
     Raises:
         InputError: The model is of a kind that cannot be sampled; the sentence says which.
 
-    Example:
+    Examples:
         >>> import keras
         >>> flat = FlatModel(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
         >>> flat.num_parameters, flat.tensor_names

@@ -1,4 +1,4 @@
-"""Models of several inputs, which get them side by side in one array (:mod:`tati_re.data.packing`)."""
+"""Models of several inputs, which get them side by side in one array (`tati_re.data.packing`)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Best(NamedTuple):
 
 
 class AnnealingState(NamedTuple):
-    """Fields as in :class:`tati_re.samplers.splitting.LangevinState`, and `(walkers,)` each: the temperature, the sum
+    """Fields as in `tati_re.samplers.LangevinState`, and `(walkers,)` each: the temperature, the sum
     of this stage's validation losses and the average of the last one's, float64; whether the walker stopped, bool."""
 
     position: Any
@@ -74,7 +74,7 @@ class Annealing:
     Raises:
         InputError: A value out of its range; a run on data without a test part.
 
-    Example:
+    Examples:
         >>> Annealing(cooling=0.5).temperature(3)
         0.25
     """

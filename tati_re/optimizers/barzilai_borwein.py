@@ -15,7 +15,7 @@ _BACK = 0.1
 
 
 class BarzilaiBorweinState(NamedTuple):
-    """Fields as in :class:`tati_re.core.protocol.State`; `step_size` `(walkers,)`, float64, is the learning rate of
+    """Fields as in `tati_re.samplers.State`; `step_size` `(walkers,)`, float64, is the learning rate of
     the next step."""
 
     position: Any
@@ -52,7 +52,7 @@ class BarzilaiBorwein:
     Raises:
         InputError: Neither of the two.
 
-    Example:
+    Examples:
         >>> BarzilaiBorwein("long").get_config()["barzilai_borwein_step"]
         'long'
     """

@@ -10,7 +10,7 @@ from tati_re.core.protocol import Info, Rung
 
 
 class FireState(NamedTuple):
-    """Fields as in :class:`tati_re.core.protocol.State`; `velocity` is `(walkers, parameters)`, `step_size`
+    """Fields as in `tati_re.samplers.State`; `velocity` is `(walkers, parameters)`, `step_size`
     `(walkers,)`, float64, the time step of the next step."""
 
     position: Any
@@ -50,7 +50,7 @@ class Fire:
     Raises:
         InputError: A value out of its range.
 
-    Example:
+    Examples:
         >>> Fire().get_config()["decrease"]
         0.95
     """

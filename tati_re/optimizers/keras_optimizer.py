@@ -16,7 +16,7 @@ from tati_re.core.protocol import Info, Rung
 
 
 class KerasOptimizerState(NamedTuple):
-    """Fields as in :class:`tati_re.core.protocol.State`; `slots` are the optimizer's own variables."""
+    """Fields as in `tati_re.samplers.State`; `slots` are the optimizer's own variables."""
 
     position: Any
     gradient: Any

@@ -65,7 +65,7 @@ def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> li
     Raises:
         InputError: A pattern matches no tensor.
 
-    Example:
+    Examples:
         >>> by_tensor("prior_std", {"bias": 10.0}, 1.0, ["dense/kernel", "dense/bias"])
         [1.0, 10.0]
     """

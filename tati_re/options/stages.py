@@ -31,7 +31,7 @@ class Stage(BaseModel):
     Raises:
         pydantic.ValidationError: A value out of its range, or another key.
 
-    Example:
+    Examples:
         >>> Stage.model_validate("3000:0.5:550").batch_size
         550
     """

@@ -29,7 +29,7 @@ def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = N
     most.
 
     Args:
-        found: Of :func:`tati_re.exploration.explore`.
+        found: Of `tati_re.exploration.explore`.
         path: PNG file to write. Default: none.
 
     Returns:

@@ -27,7 +27,7 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
     regression: mean and spread. One input: curves with bands of the central interval.
 
     Args:
-        space: Of :func:`tati_re.landscape.inputspace.input_space`.
+        space: Of `tati_re.landscape.input_space`.
         path: PNG file to write. Default: none.
 
     Returns:

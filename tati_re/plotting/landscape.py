@@ -189,7 +189,7 @@ def plot_spectrum_of_hessian(
     """Draws the spectral density of a Hessian on a logarithmic axis, with its extreme eigenvalues as ticks.
 
     Args:
-        density: Of :func:`tati_re.landscape.hessian_density`.
+        density: Of `tati_re.landscape.hessian_density`.
         path: PNG file to write. Default: none.
         extremes: Eigenvalues to mark. Default: none.
         width: Of the Gaussians that smooth the density. Default: 1/150 of the range.

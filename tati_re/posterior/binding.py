@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class ModelEvaluate:
-    """A :class:`ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
+    """A `ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
 
     After the step `auxiliary` holds the variables as the forward passes left them.
     """

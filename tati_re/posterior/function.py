@@ -22,7 +22,7 @@ class FunctionPotential:
         parameter_names: Default: `x[0]`, `x[1]`, ...
         validation: What stands for the mean loss on a test part, a function like the first. Default: there is none.
 
-    Example:
+    Examples:
         >>> well = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(x * x, -1), num_parameters=1)
         >>> well.num_parameters
         1
@@ -58,7 +58,7 @@ class FunctionPotential:
 
 
 class FunctionEvaluate:
-    """A :class:`FunctionPotential` bound to the walkers' rungs."""
+    """A `FunctionPotential` bound to the walkers' rungs."""
 
     auxiliary: tuple = ()
     scale = 1.0

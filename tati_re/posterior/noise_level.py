@@ -24,7 +24,7 @@ class NoisyModel:
     All that is not said here is the model's own.
 
     Args:
-        inside: The model (:class:`tati_re.models.flat.FlatModel`).
+        inside: The model (`FlatModel`).
         log_noise: Where s starts. Default: 0.
 
     Attributes:
@@ -92,7 +92,7 @@ class NoisePrior:
         scale: A typical noise, above 0, in the units of the targets as the network sees them.
         shape: a of inverse_gamma, the deviation of log_normal, above 0. Default: 1.
 
-    Example:
+    Examples:
         >>> str(NoisePrior("half_normal", 2.0))
         'of the noise σ a half normal law of scale 2'
     """

@@ -18,7 +18,7 @@ class Outputs:
     """A model without a state: compiled once, for any number of vectors and inputs; layers act as in prediction.
 
     Args:
-        flat: The model (:class:`tati_re.models.flat.FlatModel`).
+        flat: The model (`FlatModel`).
     """
 
     def __init__(self, flat: Any) -> None:

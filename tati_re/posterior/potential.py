@@ -38,11 +38,11 @@ class ModelPotential:
     """The potential that a model, a loss, a prior and a data set make.
 
     Args:
-        flat: The model as a function of a flat vector (:class:`tati_re.models.flat.FlatModel`).
+        flat: The model as a function of a flat vector (`FlatModel`).
         loss: One value an example.
         prior: V.
-        dataset: Inputs and labels (:class:`tati_re.data.Dataset`).
-        batches: The mini-batches (:class:`tati_re.data.Batches`).
+        dataset: Inputs and labels (`tati_re.data.Dataset`).
+        batches: The mini-batches (`tati_re.data.Batches`).
         num_walkers: W.
         convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
         walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
@@ -56,7 +56,7 @@ class ModelPotential:
         scale: L over the mean loss: N, or 1.
         counted: The loss, times the weight of each example where the data have weights.
         auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
-        chain: The model as a chain of dense layers (:func:`tati_re.models.chain.chain_of`), `None` where it is none.
+        chain: The model as a chain of dense layers (`chain_of`), `None` where it is none.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class ModelPotential:
 
         A batch of n examples drawn without replacement from N has the variance (scale²/n) (1 - n/N) Var(∇ loss of an
         example); drawn with replacement the factor (1 - n/N) is absent. Costs a gradient and a half where the model is
-        a :class:`~tati_re.models.chain.DenseChain`, else n gradients of single examples.
+        a `DenseChain`, else n gradients of single examples.
 
         Returns:
             `(walkers, parameters)`, in the type of the parameters.

@@ -15,7 +15,7 @@ class WeightedLoss:
     All that is not said here is the loss' own.
 
     Args:
-        loss: The loss (:class:`tati_re.posterior.losses.Loss`).
+        loss: The loss (`Loss`).
         labels: Labels of some examples as the loss takes them: of this type and number of dimensions it gets them back.
     """
 

@@ -76,7 +76,7 @@ def temperature_study(
     Raises:
         InputError: Temperatures out of range, no test part, or options that do not fit.
 
-    Example:
+    Examples:
         >>> study = temperature_study(sim, [0.1, 0.3, 1.0], step_size=0.01, num_steps=2000, num_burnin_steps=500)
         >>> study.frame[["temperature", "validation_loss", "test_loss"]]
     """

@@ -34,7 +34,7 @@ class CsvTable(Rows):
     Raises:
         StorageError: The file cannot be written.
 
-    Example:
+    Examples:
         >>> table = CsvTable("run.csv", ["step", "walker", "loss"])
         >>> table.append(np.array([[10, 0, 0.25]]))
         >>> table.flush()

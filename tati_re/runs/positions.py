@@ -58,7 +58,7 @@ class Positions:
     Raises:
         InputError: The run stored no trajectory, or a number is out of range.
 
-    Example:
+    Examples:
         >>> sum(len(block.values) for block in Positions("runs/a").blocks())
     """
 

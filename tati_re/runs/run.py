@@ -54,7 +54,7 @@ class Run:
     Args:
         folder: The run folder. `tati_re.load` checks it first.
 
-    Example:
+    Examples:
         >>> run = tati_re.load("runs/a")
         >>> run.averages.groupby("walker").last()
     """
@@ -182,11 +182,11 @@ class Run:
         Args:
             inputs: `(n, ...)`, as in the data set. Default: the test part of the run's data.
             labels: Right labels or values. Default: none; of the test part its own.
-            **options: `interval`, `rung`, `burnin`, `thin`, `model`, as :func:`tati_re.predict` has them.
+            **options: `interval`, `rung`, `burnin`, `thin`, `model`, as `tati_re.predict` has them.
 
         Returns:
-            A :class:`~tati_re.prediction.results.ClassPrediction` or
-            :class:`~tati_re.prediction.results.RegressionPrediction`.
+            A `tati_re.prediction.ClassPrediction` or
+            `tati_re.prediction.RegressionPrediction`.
 
         Raises:
             InputError: The run stored no draws, or inputs or labels that do not fit.

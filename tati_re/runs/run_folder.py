@@ -72,7 +72,7 @@ def load(path: str | os.PathLike[str]) -> Run:
     Raises:
         InputError: There is no such folder, or it is not the folder of a run.
 
-    Example:
+    Examples:
         >>> run = load("runs/a")
         >>> run.run_info["potential"].mean()
     """

@@ -87,7 +87,7 @@ def make_sampler(name: str, options) -> Sampler:
 
     Args:
         name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `FAMILIES`, in any case; or `my_module:MySampler`,
-            see :mod:`tati_re.samplers.importing`.
+            see `tati_re.samplers.importing`.
         options: Where the options of the sampler are looked up.
 
     Raises:

@@ -41,7 +41,7 @@ class CCAdL:
     Raises:
         InputError: A value out of its range.
 
-    Example:
+    Examples:
         >>> CCAdL(covariance_window=1).get_config()
         {'sampler': 'CCAdL', 'friction': 1.0, 'thermal_mass': None, 'covariance_window': 1}
     """

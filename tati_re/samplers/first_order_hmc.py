@@ -37,7 +37,7 @@ class FirstOrderHMC:
     Raises:
         InputError: A value out of its range.
 
-    Example:
+    Examples:
         >>> FirstOrderHMC(3, 0.0).gradients_per_step
         3.0
     """

@@ -38,7 +38,7 @@ class GeneralizedHMC:
     Raises:
         InputError: A value out of its range.
 
-    Example:
+    Examples:
         >>> GeneralizedHMC(friction=2.0, num_leapfrog_steps=3).gradients_per_step
         3.0
     """

@@ -37,7 +37,7 @@ class HamiltonianMonteCarlo:
     Raises:
         InputError: A value out of its range.
 
-    Example:
+    Examples:
         >>> HamiltonianMonteCarlo(10, 0.5).lengths
         (5, 15)
     """
@@ -100,7 +100,7 @@ def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[int, int], 
         evaluate: The potential.
         noise: Draws the momenta, one uniform number for the length, and one a walker for the test.
         lengths: Least and largest number of leapfrog steps.
-        **split: `before` and `reflect` of :func:`leapfrog`.
+        **split: `before` and `reflect` of `leapfrog`.
     """
     low, high = lengths
     momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)

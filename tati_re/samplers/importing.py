@@ -20,7 +20,7 @@ ATTRIBUTES = (
     "current",
     "gradients_per_step",
 )
-"""What a sampler has, see :class:`tati_re.core.protocol.Sampler`."""
+"""What a sampler has, see `tati_re.samplers.Sampler`."""
 
 
 def imported(name: str, options):
@@ -30,7 +30,7 @@ def imported(name: str, options):
 
     Args:
         name: Module or file, a colon, and the name of a class (or of a function that makes a sampler).
-        options: Where the parameters of the constructor are looked up, see :func:`made`.
+        options: Where the parameters of the constructor are looked up, see `made`.
 
     Raises:
         InputError: No such module or class, the module cannot be imported, the class cannot be made, or what it makes
@@ -47,7 +47,7 @@ def made(factory: Any, options):
     """Calls a class of samplers, or a function that makes one, with those options that its signature names.
 
     Args:
-        factory: The class or function; :func:`tati_re.options.user_code.called` says what its parameters get.
+        factory: The class or function; `called` says what its parameters get.
         options: Attributes by the name of the option.
 
     Raises:

@@ -22,7 +22,7 @@ class LeimkuhlerMatthews:
 
     Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56, section 4.
 
-    Example:
+    Examples:
         >>> LeimkuhlerMatthews().gradients_per_step
         1.0
     """

@@ -26,7 +26,7 @@ class MALA:
     Source: Rossky, Doll and Friedman, J. Chem. Phys. 69, 4628 (1978); Roberts and Tweedie, Bernoulli 2, 341 (1996);
     acceptance: Roberts and Rosenthal, J. R. Statist. Soc. B 60, 255 (1998).
 
-    Example:
+    Examples:
         >>> MALA().gradients_per_step
         1.0
     """

@@ -16,7 +16,7 @@ def accept_or_keep(proposal, kept, change, noise):
         noise: One uniform number a walker is drawn.
 
     Returns:
-        The state and :class:`Info`.
+        The state and `Info`.
     """
     # A comparison with nan is false, so that a trajectory that blew up is rejected.
     accepted = log(noise.uniform(kept.potential.shape)) < -kept.rung.inverse_temperature * change

@@ -47,7 +47,7 @@ class PreconditionedSGLD:
     Raises:
         InputError: A value out of its range.
 
-    Example:
+    Examples:
         >>> PreconditionedSGLD(preconditioner_decay=0.9).gradients_per_step
         1.0
     """

@@ -26,7 +26,7 @@ class RandomWalkMetropolis:
     Source: Metropolis et al., J. Chem. Phys. 21, 1087 (1953); best step: Roberts, Gelman and Gilks, Annals of Applied
     Probability 7, 110 (1997).
 
-    Example:
+    Examples:
         >>> RandomWalkMetropolis().metropolis
         True
     """

@@ -38,7 +38,7 @@ class SGHMC:
     Raises:
         InputError: The friction is not above 0, or the noise negative.
 
-    Example:
+    Examples:
         >>> SGHMC(friction=1.0, gradient_noise=4.0).get_config()
         {'sampler': 'SGHMC', 'friction': 1.0, 'gradient_noise': 4.0}
     """

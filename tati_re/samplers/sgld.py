@@ -20,7 +20,7 @@ class SGLD:
 
     Source: Welling and Teh, ICML 2011, eq. (4).
 
-    Example:
+    Examples:
         >>> SGLD().gradients_per_step
         1.0
     """

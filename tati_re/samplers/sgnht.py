@@ -35,7 +35,7 @@ class SGNHT:
     Raises:
         InputError: Friction or thermal mass is not above 0.
 
-    Example:
+    Examples:
         >>> SGNHT(friction=0.5).get_config()
         {'sampler': 'SGNHT', 'friction': 0.5, 'thermal_mass': None}
     """

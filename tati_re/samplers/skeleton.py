@@ -43,7 +43,7 @@ class Skeleton:
     Raises:
         InputError: The mobility is not above 0.
 
-    Example:
+    Examples:
         >>> Skeleton(mobility=0.5).get_config()
         {'sampler': 'Skeleton', 'mobility': 0.5}
     """

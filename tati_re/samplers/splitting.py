@@ -11,7 +11,7 @@ Matthews, 2013):
     B(t)  kick     p <- p - t ∇U(θ)
     O(t)  bath     p <- c p + sqrt((1 - c²) T) R,   c = exp(-γ t),  R ~ N(0, 1)
 
-Two more are for the noise of mini-batches; :mod:`tati_re.samplers.thermostat` has their equations:
+Two more are for the noise of mini-batches; `tati_re.samplers.thermostat` has their equations:
 
     D(t)  thermostat   a friction ξ in place of γ that adapts to the kinetic energy
     C(t)  damping      friction of the strength at which the gradient's noise heats
@@ -43,7 +43,7 @@ _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 
 class LangevinState(NamedTuple):
-    """Walkers with momenta; fields as in :class:`tati_re.core.protocol.State`, and `momentum` `(walkers,
+    """Walkers with momenta; fields as in `tati_re.samplers.State`, and `momentum` `(walkers,
     parameters)`."""
 
     position: Any
@@ -134,7 +134,7 @@ class Splitting:
     Raises:
         InputError: The word is no method, the friction or thermal mass is not above 0, or a mass without D.
 
-    Example:
+    Examples:
         >>> Splitting("obabo", friction=2.0).word
         'OBABO'
     """

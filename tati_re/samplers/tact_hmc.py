@@ -80,7 +80,7 @@ class TactHMC:
     Raises:
         InputError: A value out of its range.
 
-    Example:
+    Examples:
         >>> TactHMC(max_temperature=10.0, tempering_steps=50).get_config()["max_temperature"]
         10.0
     """

@@ -23,7 +23,7 @@ class Evaluations:
     """Loss, potential, slopes and curvatures; all of one mini-batch until one of them is asked a second time or the
     parameters change (TATi's rule).
 
-    The part of :class:`tati_re.Simulation` that evaluates; what it is made of is there.
+    The part of `tati_re.Simulation` that evaluates; what it is made of is there.
     """
 
     options: Options

@@ -78,11 +78,11 @@ def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
 def made_starts(system, options: Options, objects, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
     """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`.
 
-    The descent is :class:`tati_re.optimizers.fire.Fire` on U with all data, `descent_steps` steps with 0.1 as the first
+    The descent is `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first
     time step, for each replica from its own initialisation.
 
     Args:
-        system: The model and its data (:class:`tati_re.simulation.system.System`).
+        system: The model and its data (`System`).
         options: `replica_start`, `descent_steps`, `seed`, and those of the potential.
         objects: Loss and prior where they were given as objects.
         like: Positions of all replicas, for shape and type.

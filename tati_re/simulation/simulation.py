@@ -40,14 +40,14 @@ class Simulation(Evaluations):
         data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
             `.npz` file.
         loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
-        prior: "gaussian", "box", "none", or an object of :mod:`tati_re.posterior.priors`. Default: gaussian with
+        prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with
             `prior_std`.
         **options: Every other option, see `Simulation.help()`.
 
     Raises:
         InputError: An option, the data or the model is not right; nothing was computed yet.
 
-    Example:
+    Examples:
         >>> sim = Simulation(data="two_clusters", hidden=[4], seed=1)
         >>> run = sim.sample(num_steps=100, step_size=0.01)
         >>> run.run_info.columns[0]
@@ -267,7 +267,7 @@ class Simulation(Evaluations):
 
         Args:
             **overrides: Options for this call; `sampler` may be an object that follows
-                :class:`tati_re.samplers.Sampler`; `observables={"name": function}`: functions of the parameters
+                `tati_re.samplers.Sampler`; `observables={"name": function}`: functions of the parameters
                 `(walkers, parameters)` that give `(walkers,)`, a column of run.csv each;
                 `callbacks=[function(folder, step)]`, called at each flush; `starts`: where each replica starts,
                 `(rungs, walkers, parameters)`, for one walker also `(rungs, parameters)`, in place of where the

@@ -21,7 +21,7 @@ def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str
 
     Args:
         options: `parameters`, `parameters_step`, `walker_start`, `walker_jitter`, `num_walkers`, `seed`.
-        flat: The model as a function of its parameters (:class:`tati_re.models.flat.FlatModel`).
+        flat: The model as a function of its parameters (`FlatModel`).
 
     Returns:
         `(walkers, parameters)`, a tuple of `(walkers, ...)`, and what the start of a run says of them, or `None`.

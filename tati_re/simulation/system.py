@@ -131,7 +131,7 @@ class System:
 
         Args:
             options: Loss, prior, convention, batches.
-            objects: `loss` (a Keras loss) and `prior` (of :mod:`tati_re.posterior.priors`) where they were given as
+            objects: `loss` (a Keras loss) and `prior` (of `tati_re.priors`) where they were given as
                 objects.
             training: With Keras' training behaviour of the layers on the examples of a step.
             copies: How many walkers there are in all. Default: those of the options.

@@ -58,11 +58,11 @@ def run_ladder(
     execution: str = "xla",
     trajectory_every: int = 0,
 ) -> LadderRun:
-    """A run of a :class:`~tati_re.exchange.replicas.ReplicaExchange` in the engine.
+    """A run of a `tati_re.exchange.ReplicaExchange` in the engine.
 
     Args:
         method: The sampler on its ladder.
-        potential: Such as a :class:`~tati_re.posterior.function.FunctionPotential`.
+        potential: Such as a `tati_re.FunctionPotential`.
         start: Where the replicas start, rung by rung, `(rungs * ladders, parameters)`.
         num_steps: Burn-in included.
         record_every: A row each so many steps, those of the burn-in included.
@@ -131,7 +131,7 @@ class NoisyPotential(FunctionPotential):
 
 
 class NoisyEvaluate(FunctionEvaluate):
-    """A :class:`NoisyPotential` bound to the walkers' rungs and to the step of its clock."""
+    """A `NoisyPotential` bound to the walkers' rungs and to the step of its clock."""
 
     def __call__(self, position) -> Energy:
         energy, potential = super().__call__(position), self.potential
@@ -169,7 +169,7 @@ class NoisyEnergies(NoisyPotential):
 
 
 class _NoisyEnergiesEvaluate(NoisyEvaluate):
-    """:class:`NoisyEnergies` bound to a step."""
+    """`NoisyEnergies` bound to a step."""
 
     exact = False
     num_examples = 10**9

@@ -27,7 +27,7 @@ def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
 
 
 class NumpyEvaluate:
-    """:func:`quartic`, or another potential, in plain numpy; counts how often a step asks.
+    """`quartic`, or another potential, in plain numpy; counts how often a step asks.
 
     Args:
         rung: Temperature and step size of each walker.

@@ -24,10 +24,10 @@ def check_sampler(
 ) -> None:
     """Tries everything that the engine relies on, and whether the sampler has the right law on a harmonic well.
 
-    The rules are those of :mod:`tati_re.core.protocol`: attributes; shapes and types, with parameters in float32
+    The rules are those of `tati_re.core.protocol`: attributes; shapes and types, with parameters in float32
     and float64; steps that are pure, ask for the same random numbers each time, count their gradients and stay inside
     the walls of a prior; the same numbers in numpy and TensorFlow, eagerly, as a graph and under XLA, and after a
-    checkpoint. The law is described at :func:`tati_re.testing.check_law`.
+    checkpoint. The law is described at `tati_re.testing.check_law`.
 
     Args:
         sampler: An object, or a class that is made without arguments.
@@ -41,7 +41,7 @@ def check_sampler(
     Raises:
         AssertionError: The first rule that is broken, in one sentence.
 
-    Example:
+    Examples:
         >>> from tati_re.samplers import SGLD
         >>> check_sampler(SGLD, expected_variance=lambda h: 1 / (1 - h / 2))
     """
@@ -88,4 +88,4 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "eager, graph and XLA": engine.check_execution,
     "checkpoint": engine.check_checkpoint,
 }
-"""What :func:`check_sampler` tries before the law, by what it is about."""
+"""What `check_sampler` tries before the law, by what it is about."""

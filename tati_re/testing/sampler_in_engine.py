@@ -136,7 +136,7 @@ def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop)
 
     Args:
         sampler: The sampler.
-        run: :func:`run_loop`, or something that remembers what it gave.
+        run: `run_loop`, or something that remembers what it gave.
     """
     eager = run(sampler, "eager")
     require(eager.traces == 0 and len(eager.rows) == 5, "25 eager steps do not give 5 rows.")

@@ -23,7 +23,7 @@ class Gaussian(ScaleFamily):
     Raises:
         InputError: A standard deviation is not above 0.
 
-    Example:
+    Examples:
         >>> str(Gaussian(2.0))
         'a Gaussian of standard deviation 2'
     """
@@ -71,7 +71,7 @@ class Laplace(ScaleFamily):
     Raises:
         InputError: A scale is not above 0.
 
-    Example:
+    Examples:
         >>> str(Laplace(0.5))
         'a Laplace law of scale 0.5'
     """
@@ -123,7 +123,7 @@ class StudentT(ScaleFamily):
     Raises:
         InputError: A scale or ν is not above 0.
 
-    Example:
+    Examples:
         >>> str(StudentT(0.5, 4.0))
         'a Student-t law of 4 degrees of freedom and scale 0.5'
     """
@@ -173,7 +173,7 @@ class StudentT(ScaleFamily):
 class Flat:
     """No prior: V = 0. Improper, so that directions in which the loss is flat have no equilibrium.
 
-    Example:
+    Examples:
         >>> Flat().proper
         False
     """

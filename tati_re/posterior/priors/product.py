@@ -19,7 +19,7 @@ class Product:
         sizes: How many parameters each run has.
         names: What each run is called, names of tensors. Default: none.
 
-    Example:
+    Examples:
         >>> str(Product([Gaussian(1.0), Flat()], [2, 1], [["dense/kernel"], ["dense/bias"]]))
         'a Gaussian of standard deviation 1 (dense/kernel); none (dense/bias)'
     """

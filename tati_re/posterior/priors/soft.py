@@ -41,7 +41,7 @@ class SoftWalls:
     Raises:
         InputError: The lower wall is above the upper one, or a factor or power is below 0.
 
-    Example:
+    Examples:
         >>> str(SoftWalls(Flat(), lower=-1.0, upper=1.0))
         'none, with soft walls between -1 and 1 (factor 1, power 1)'
     """

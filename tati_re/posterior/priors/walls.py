@@ -69,7 +69,7 @@ class Box(ScaleFamily):
     Raises:
         InputError: A bound is not above 0.
 
-    Example:
+    Examples:
         >>> str(Box(3.0))
         'uniform between -3 and 3'
     """
@@ -118,14 +118,14 @@ class HardWalls:
     Metropolis methods reject what is outside; Langevin methods are reflected, position and momentum, where they drift.
 
     Args:
-        inside: :class:`Gaussian`, :class:`Laplace`, :class:`StudentT` or :class:`Flat`.
+        inside: `Gaussian`, `Laplace`, `StudentT` or `Flat`.
         lower: A number, or one for each parameter; -inf where there is no wall. Default: none.
         upper: Likewise, inf where there is none. Default: none.
 
     Raises:
         InputError: A lower wall is not below the upper one, or the prior has walls of its own.
 
-    Example:
+    Examples:
         >>> str(HardWalls(Gaussian(1.0), lower=0.0))
         'a Gaussian of standard deviation 1, with hard walls above 0'
     """

@@ -31,7 +31,7 @@ class ControlVariate:
     Raises:
         InputError: The sampler inside needs the full batch, where there is no noise to reduce.
 
-    Example:
+    Examples:
         >>> ControlVariate(Splitting("BAOAB"), refresh_every=100).get_config()["control_variate_every"]
         100
     """

@@ -126,7 +126,7 @@ class EnsembleQuasiNewton:
     Raises:
         InputError: A value out of its range, or a sampler that cannot be preconditioned by a full matrix.
 
-    Example:
+    Examples:
         >>> EnsembleQuasiNewton(Splitting("BAOAB"), covariance_blending=10.0).groups
         2
     """

@@ -58,7 +58,7 @@ class Massive:
     Raises:
         InputError: The sampler has no momenta, or a mass is not above 0.
 
-    Example:
+    Examples:
         >>> Massive(Splitting("BAOAB"), [1.0, 4.0]).name
         'BAOAB'
     """

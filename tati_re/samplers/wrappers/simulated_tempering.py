@@ -61,13 +61,13 @@ class SimulatedTempering:
             1/2, 1/4.
         likelihood_weights: λ of the rungs in units of the run's, at least 0; the first is 1. Default: all 1.
         move_every: Steps between two moves, at least 1. Default: 10.
-        log_weights: g where it starts, one a rung, such as from :func:`log_weights_of`. Default: from the start.
+        log_weights: g where it starts, one a rung, such as from `log_weights_of`. Default: from the start.
 
     Raises:
         InputError: Numbers out of their range or of different lengths, or a sampler that tempers itself or moves groups
             of walkers in turn.
 
-    Example:
+    Examples:
         >>> SimulatedTempering(Splitting("BAOAB"), [1.0, 0.6, 0.4], move_every=20).num_rungs
         3
     """

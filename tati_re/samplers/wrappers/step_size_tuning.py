@@ -71,7 +71,7 @@ class StepSizeTuning:
 
     Rule: the step size is h f, h that of the rung. f starts at 1 and follows the acceptance probability, averaged over
     all walkers of the same rung (the same temperature, likelihood weight and step size), which share it:
-    "dual_averaging" (:class:`DualAveraging`) or "baldock" (:class:`Windowed`).
+    "dual_averaging" (`DualAveraging`) or "baldock" (`Windowed`).
 
     f is the field `step_factor` of the state; it belongs to the rung. With random trajectory lengths, those of HMC, the
     acceptance is the mean over the lengths.
@@ -90,7 +90,7 @@ class StepSizeTuning:
     Raises:
         InputError: The sampler has no Metropolis test, no such rule, or a value out of its range.
 
-    Example:
+    Examples:
         >>> StepSizeTuning(HamiltonianMonteCarlo(5), target_acceptance=0.65, step_size_tuning="baldock").name
         'HMC'
     """
