@@ -17,11 +17,11 @@ GRID = grids.gauss_legendre(16)
 Z = 5.5
 
 
-def means(grid: grids.Grid) -> np.ndarray:
+def means(grid: grids.Quadrature) -> np.ndarray:
     return np.array([known.mean_energy(weight) for weight in grid.path])
 
 
-def constant(grid: grids.Grid, variances: bool = False) -> np.ndarray:
+def constant(grid: grids.Quadrature, variances: bool = False) -> np.ndarray:
     """Energies of two draws, with the exact mean at each point and, if asked for, the exact variance."""
     spread = np.sqrt([known.variance_of_energy(weight) / 2 if variances else 0.0 for weight in grid.path])
     return np.stack([means(grid) - spread, means(grid) + spread], -1)[:, None, :]

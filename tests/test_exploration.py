@@ -7,7 +7,7 @@ import tati_re
 from tati_re.cli import explore as command
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.exploration import System, characterise, connect, descend, explore, lowest_below
+from tati_re.exploration import ExploredSystem, characterise, connect, descend, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
 from tati_re.exploration.trajectories import FunctionLegs, candidates, num_kept
 from tati_re.plotting.exploration import plot_exploration
@@ -68,7 +68,7 @@ def perceptron(prior=0.0):
 
 
 def system(surface, temperature=1.0, step_size=0.05):
-    return System(surface, FunctionLegs(surface, step_size), temperature)
+    return ExploredSystem(surface, FunctionLegs(surface, step_size), temperature)
 
 
 def double_well():
@@ -227,7 +227,7 @@ def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
     arguments = {"num_steps": 60, "max_rounds": 3, "num_legs": 2, "num_connected": 3}
     start = np.array([0.3, 0.1])
     whole = explore(system(five_wells()), start, **arguments, output=tmp_path / "whole")
-    run, done = System.run, []
+    run, done = ExploredSystem.run, []
 
     def stops(self, job, seed):
         if len(done) == 3:
@@ -235,12 +235,12 @@ def test_an_exploration_goes_on_after_a_kill(tmp_path, monkeypatch):
         done.append(job.number)
         return run(self, job, seed)
 
-    monkeypatch.setattr(System, "run", stops)
+    monkeypatch.setattr(ExploredSystem, "run", stops)
     with pytest.raises(KeyboardInterrupt):
         explore(system(five_wells()), start, **arguments, output=tmp_path / "a")
     assert len(list((tmp_path / "a" / "jobs").glob("*.npz"))) == 3
     left = []
-    monkeypatch.setattr(System, "run", lambda self, job, seed: left.append(job.number) or run(self, job, seed))
+    monkeypatch.setattr(ExploredSystem, "run", lambda self, job, seed: left.append(job.number) or run(self, job, seed))
     found = explore(system(five_wells()), start, **arguments, output=tmp_path / "a")
     assert left == [4, 5] and found.minima.equals(whole.minima)
     for name in ("minima.csv", "barriers.csv", "paths.csv"):

@@ -15,7 +15,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.engine.loop import Loop
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, counted, ladder_table, no_counts
-from tati_re.exchange.differences import Pairs, Table
+from tati_re.exchange.differences import Pairs, RungTargets
 from tati_re.exchange.ladder import Ladder, make_ladder
 from tati_re.exchange.swap_rules import Barker, Metropolis, Naive, Penalty
 from tati_re.posterior.priors import Gaussian
@@ -184,7 +184,7 @@ def test_round_trips_of_a_path_by_hand():
     for rung in path:
         quiet = go(quiet, rung, counting=False)
     assert all((values.numpy() == 0).all() for values in quiet)
-    energies = ladder_table(Table(np.array([1.0, 0.5, 0.25]), np.ones(3)), np.ones(3), counts)["mean_potential"]
+    energies = ladder_table(RungTargets(np.array([1.0, 0.5, 0.25]), np.ones(3)), np.ones(3), counts)["mean_potential"]
     np.testing.assert_allclose(energies, [1.0, 2.0, 3.0])
 
 

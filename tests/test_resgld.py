@@ -16,7 +16,7 @@ import tati_re
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exchange.correction import Correction
-from tati_re.exchange.differences import Difference
+from tati_re.exchange.differences import LogRatioEstimate
 from tati_re.exchange.swap_rules import Corrected, make_swap_rule
 from tati_re.report.summary import summarize
 from tests.scenarios import TOLERANCE
@@ -37,7 +37,7 @@ def averaged(correction: Correction, values, pairs=PAIRS):
 
 def difference(variance, example_variance, count=10.0):
     filled = np.full((1, 2), count)
-    return Difference(np.zeros((1, 2)), np.array([variance]), filled, count, np.array([example_variance]))
+    return LogRatioEstimate(np.zeros((1, 2)), np.array([variance]), filled, count, np.array([example_variance]))
 
 
 def test_default_gain_gives_the_mean_of_all_estimates():
@@ -93,7 +93,7 @@ def test_tensorflow_computes_the_same():
 
     def both(state, low, high, valid, found, accepted):
         pairs = SimpleNamespace(low=low, high=high, valid=valid)
-        given = Difference(found, found, 0.0 * found + 10.0, 10.0, found)
+        given = LogRatioEstimate(found, found, 0.0 * found + 10.0, 10.0, found)
         state, told = correction.applied(state, pairs, given, 0.0 * found + 0.5, 40)
         state = correction.counted(state, accepted)
         return state, told.variance, correction.factor(state, np.int64(500))

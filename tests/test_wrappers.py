@@ -18,7 +18,7 @@ from tati_re.core.errors import InputError
 from tati_re.posterior.binding import Batch
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
-from tati_re.samplers.wrappers.control_variate import ControlVariate, Corrected
+from tati_re.samplers.wrappers.control_variate import ControlVariate, ControlVariateEvaluate
 from tati_re.samplers.wrappers.mass import Diagonal, Massive
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, rung_of
 
@@ -169,7 +169,7 @@ def every_batch(potential, position, centre):
     found = []
     for pair in itertools.combinations(range(6), 2):
         evaluate = potential.bind(rung, Batch(tf.constant([pair], tf.int32), tf.constant(2)))
-        found.append(Corrected(evaluate, fields)(tf.constant(position)))
+        found.append(ControlVariateEvaluate(evaluate, fields)(tf.constant(position)))
     return found
 
 
@@ -202,7 +202,10 @@ def test_a_centre_from_the_batch_is_caught(regression):
     zero |= {name: tf.zeros(1, tf.float64) for name in ("centre_potential", "centre_loss")}
     pairs = list(itertools.combinations(range(6), 2))
     batches = [Batch(tf.constant([pair], tf.int32), tf.constant(2)) for pair in pairs]
-    values = [Corrected(potential.bind(rung, batch), zero)(tf.constant(position)).gradient.numpy() for batch in batches]
+    values = [
+        ControlVariateEvaluate(potential.bind(rung, batch), zero)(tf.constant(position)).gradient.numpy()
+        for batch in batches
+    ]
     full = potential.bind(rung).full(tf.constant(position)).gradient.numpy()
     assert np.abs(np.mean(values, axis=0) - full).max() > 0.1
 

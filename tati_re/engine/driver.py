@@ -18,7 +18,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
 from tati_re.engine.loop import Carry, Chunk, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
-from tati_re.engine.recording import Moments
+from tati_re.engine.recording import RunningMoments
 from tati_re.runs import checkpoint
 from tati_re.runs.storage import write_whole
 from tati_re.runs.tables import CsvTable, H5Table, csv_text
@@ -373,7 +373,9 @@ class Driver:
                 fields[name] = tf.nest.pack_sequence_as(value, leaves)
         state = state._replace(**fields)
         self.loop.prepare(state)
-        moments = Moments(*(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in Moments._fields))
+        moments = RunningMoments(
+            *(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in RunningMoments._fields)
+        )
         return Carry(state, tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary))), moments)
 
     def _check_finite(self, carry: Carry, step: int) -> None:

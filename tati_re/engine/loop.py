@@ -24,7 +24,7 @@ from tati_re.engine.noise import (
     numbers_of,
 )
 from tati_re.engine.observables import Observables
-from tati_re.engine.recording import Moments, Recorder, event_every
+from tati_re.engine.recording import Recorder, RunningMoments, event_every
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Due, Factor, Timeline
 from tati_re.posterior.binding import Batch
@@ -45,7 +45,7 @@ class Carry(NamedTuple):
 
     state: Any
     auxiliary: tuple
-    moments: Moments
+    moments: RunningMoments
 
 
 class Chunk(NamedTuple):
@@ -160,7 +160,7 @@ class Loop:
             position, auxiliary
         )
         zeros = tf.zeros((self.kept, *position.shape[1:]), tf.float64)
-        carry = Carry(state, tuple(auxiliary), Moments(zeros[:, 0], zeros, zeros))
+        carry = Carry(state, tuple(auxiliary), RunningMoments(zeros[:, 0], zeros, zeros))
         self.prepare(state)
         return carry
 

@@ -11,7 +11,7 @@ from tati_re.engine.observables import Observables
 from tati_re.engine.timeline import Due, Timeline
 
 
-class Moments(NamedTuple):
+class RunningMoments(NamedTuple):
     """Streaming mean and sum of squared deviations of the parameters (Welford), per walker.
 
     Attributes:
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
         num_events: Events so far.
     """
 
-    moments: Moments
+    moments: RunningMoments
     rows: Any
     num_rows: Any
     positions: Any
@@ -89,7 +89,7 @@ class Recorder:
         self._of_position, self._of_beside = (kept, width), (kept, 2 + len(self.labels))
         self._of_event = (event_rows, len(getattr(method, "event_columns", ())))
 
-    def empty(self, moments: Moments) -> Stored:
+    def empty(self, moments: RunningMoments) -> Stored:
         """The buffers at the start of a chunk."""
 
         def array(dtype, most: int, shape: tuple[int, int]):
@@ -193,11 +193,11 @@ def event_every(method) -> int:
     return method.event_every if getattr(method, "event_columns", ()) else 0
 
 
-def update_moments(moments: Moments, position, weight=None) -> Moments:
+def update_moments(moments: RunningMoments, position, weight=None) -> RunningMoments:
     """Welford's update with one more position of every walker, counted with its weight, `(walkers,)`; default: 1."""
     values = tf.cast(position, tf.float64)
     counted = tf.ones_like(moments.count) if weight is None else weight
     count = moments.count + counted
     deviation = (values - moments.mean) * counted[:, None]
     mean = moments.mean + deviation / tf.where(count > 0.0, count, 1.0)[:, None]
-    return Moments(count, mean, moments.m2 + deviation * (values - mean))
+    return RunningMoments(count, mean, moments.m2 + deviation * (values - mean))

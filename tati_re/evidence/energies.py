@@ -43,7 +43,7 @@ class Energies(NamedTuple):
     position: np.ndarray
 
 
-class Plan(NamedTuple):
+class SamplingPlan(NamedTuple):
     """How long and how energies are taken.
 
     Attributes:
@@ -93,7 +93,7 @@ def energies_along(
     path,
     potential_of: Callable[[int], Any],
     sampler,
-    plan: Plan,
+    plan: SamplingPlan,
     say: Callable[[str], None],
     kept: Kept | None = None,
 ) -> Energies:
@@ -181,7 +181,13 @@ def energies_along(
 
 
 def tuned(
-    chains: Chains, position, weight: float, step_size: float, plan: Plan, round_steps: int = _ROUND, times: int = 2
+    chains: Chains,
+    position,
+    weight: float,
+    step_size: float,
+    plan: SamplingPlan,
+    round_steps: int = _ROUND,
+    times: int = 2,
 ) -> tuple[np.ndarray, float]:
     """Walkers moved until the acceptance is near the wanted one, and the step size that gives it.
 

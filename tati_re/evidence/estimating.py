@@ -6,11 +6,11 @@ import numpy as np
 
 from tati_re.evidence import estimators
 from tati_re.evidence.energies import Energies
-from tati_re.evidence.grids import Grid, trapezoid_weights
+from tati_re.evidence.grids import Quadrature, trapezoid_weights
 from tati_re.evidence.result import NAMES, Evidence
 
 
-def estimated(energies: Energies, method: str, grid: Grid | None = None) -> Evidence:
+def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -> Evidence:
     """An estimate from energies along a path that was sampled already.
 
     Args:
@@ -22,7 +22,7 @@ def estimated(energies: Energies, method: str, grid: Grid | None = None) -> Evid
     import pandas as pd
 
     if grid is None:
-        grid = Grid(energies.path, trapezoid_weights(energies.path), "corrected_trapezoid")
+        grid = Quadrature(energies.path, trapezoid_weights(energies.path), "corrected_trapezoid")
     if method == "stepping_stone":
         found = estimators.stepping_stone(energies.path, energies.values)
     elif method == "mbar":

@@ -16,9 +16,9 @@ from tati_re.core.protocol import groups_of
 from tati_re.engine.progress import make_progress
 from tati_re.evidence import estimators
 from tati_re.evidence.checks import check
-from tati_re.evidence.energies import Energies, Plan, energies_along
+from tati_re.evidence.energies import Energies, SamplingPlan, energies_along
 from tati_re.evidence.estimating import estimated
-from tati_re.evidence.grids import Grid, make_grid, spike_at_reference
+from tati_re.evidence.grids import Quadrature, make_grid, spike_at_reference
 from tati_re.evidence.minimum import springs_at_minimum
 from tati_re.evidence.parts import Kept, opened
 from tati_re.evidence.path import SpringsPotential
@@ -126,7 +126,7 @@ class Work:
             )
         return sampler
 
-    def plan(self, widths: np.ndarray) -> Plan:
+    def plan(self, widths: np.ndarray) -> SamplingPlan:
         """How long, and step sizes for parameters as wide as the reference."""
         options = self.options
         mass, inner = 1.0, self.sampler
@@ -140,7 +140,7 @@ class Work:
         burnin = options.num_burnin_steps if "num_burnin_steps" in options.explicit else options.num_steps // 5
         if options.num_steps - burnin < 8:
             raise InputError("num_steps: too few draws.", options.num_steps, f"at least {burnin + 8}")
-        return Plan(
+        return SamplingPlan(
             self.walkers,
             options.num_steps - burnin,
             burnin,
@@ -159,7 +159,7 @@ class Work:
         low, high = np.quantile(drawn, (0.16, 0.84), axis=0)
         return 0.5 * (high - low)
 
-    def grid(self) -> Grid:
+    def grid(self) -> Quadrature:
         options = self.options
         return make_grid(options.evidence_grid, options.evidence_nodes, options.evidence_power)
 

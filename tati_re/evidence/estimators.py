@@ -18,7 +18,7 @@ import numpy as np
 from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error
 from tati_re.analysis.mbar import _quiet, load_pymbar
 from tati_re.core.errors import InputError
-from tati_re.evidence.grids import Grid
+from tati_re.evidence.grids import Quadrature
 
 _MOST_FOR_MBAR = 5_000_000
 """Numbers in the table of all draws at all points, of which pymbar has some ten copies."""
@@ -88,7 +88,7 @@ def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def thermodynamic_integration(grid: Grid, energies) -> Estimate:
+def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
     """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid.
 
     The corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q), which is the slope

@@ -16,7 +16,7 @@ POWER = 5.0
 """λ = t⁵ with t even or at Gauss-Legendre nodes, the spacing of Friel and Pettitt (2008)."""
 
 
-class Grid(NamedTuple):
+class Quadrature(NamedTuple):
     """Points of the path and the weights of a quadrature rule.
 
     Attributes:
@@ -30,7 +30,7 @@ class Grid(NamedTuple):
     rule: str
 
 
-def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Grid:
+def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
     """Gauss-Legendre nodes in t, λ = t^p.
 
     Neither end has a weight: at λ = 0 the energies of draws from the reference may be huge. Of smooth integrands it is
@@ -51,12 +51,12 @@ def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Grid:
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
     t = (nodes + 1) / 2
     inner, slopes = t**power, power * t ** (power - 1)
-    return Grid(
+    return Quadrature(
         np.concatenate([[0.0], inner, [1.0]]), np.concatenate([[0.0], slopes * weights / 2, [0.0]]), "gauss_legendre"
     )
 
 
-def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Grid:
+def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Quadrature:
     """Even points in t, λ = t^p, joined by straight lines.
 
     Args:
@@ -70,7 +70,7 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
     """
     _check(num_nodes, power)
     path = np.linspace(0.0, 1.0, num_nodes) ** power
-    return Grid(path, trapezoid_weights(path), "corrected_trapezoid" if corrected else "trapezoid")
+    return Quadrature(path, trapezoid_weights(path), "corrected_trapezoid" if corrected else "trapezoid")
 
 
 def trapezoid_weights(path) -> np.ndarray:
@@ -79,7 +79,7 @@ def trapezoid_weights(path) -> np.ndarray:
     return 0.5 * (np.concatenate([gaps, [0.0]]) + np.concatenate([[0.0], gaps]))
 
 
-def simpson(num_nodes: int = 21) -> Grid:
+def simpson(num_nodes: int = 21) -> Quadrature:
     """Simpson's rule on an even grid in λ, as published for Frenkel-Ladd integration.
 
     The end λ = 0 counts, where draws from the reference meet energies that they were not made for: the integrand has a
@@ -96,10 +96,10 @@ def simpson(num_nodes: int = 21) -> Grid:
         raise InputError("evidence_nodes: Simpson's rule has an odd number of points.", num_nodes, num_nodes + 1)
     weights = np.ones(num_nodes)
     weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
-    return Grid(np.linspace(0.0, 1.0, num_nodes), weights / (3 * (num_nodes - 1)), "simpson")
+    return Quadrature(np.linspace(0.0, 1.0, num_nodes), weights / (3 * (num_nodes - 1)), "simpson")
 
 
-def spike_at_reference(grid: Grid, means) -> float | None:
+def spike_at_reference(grid: Quadrature, means) -> float | None:
     """How far the integrand at λ = 0 leaves a line through the next two points, where that point counts and is farther
     off than all the others are from each other; else `None`.
 
@@ -115,7 +115,7 @@ def spike_at_reference(grid: Grid, means) -> float | None:
     return float(height) if abs(height) > np.ptp(means[1:]) else None
 
 
-def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Grid:
+def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
     """The grid that options name.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
 from tati_re.evidence.chains import Chains
-from tati_re.evidence.energies import Plan, ReferenceDraws, tuned
+from tati_re.evidence.energies import ReferenceDraws, SamplingPlan, tuned
 from tati_re.evidence.parts import Kept
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.evidence.population import combined, effective_fraction, log_increments, next_point, systematic
@@ -42,7 +42,7 @@ class Cooling(NamedTuple):
 def cooled(
     potential_of: Callable[[int], Any],
     sampler,
-    plan: Plan,
+    plan: SamplingPlan,
     num_populations: int,
     num_particles: int,
     num_moves: int,

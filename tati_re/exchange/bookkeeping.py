@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tati_re.core.backend import tf
-from tati_re.exchange.differences import Difference, Pairs, Table
+from tati_re.exchange.differences import LogRatioEstimate, Pairs, RungTargets
 
 EVENT_COLUMNS = (
     "step",
@@ -103,7 +103,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     )
 
 
-def events_of(step, pairs: Pairs, difference: Difference, accepted, replica_at, num_examples: int):
+def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at, num_examples: int):
     """A row of exchange.csv for each pair, `(ladders * pairs, columns)`; those that are no pair have a step of -1."""
     shape = tf.shape(difference.log_ratio)
 
@@ -127,7 +127,7 @@ def events_of(step, pairs: Pairs, difference: Difference, accepted, replica_at, 
     return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
 
 
-def ladder_table(table: Table, step_size, counts: Counts) -> dict:
+def ladder_table(table: RungTargets, step_size, counts: Counts) -> dict:
     """The columns of ladder.csv, one row a rung, from what was counted, as NumPy arrays; nan where nothing was.
 
     Acceptance and expected acceptance stand at the lower rung of a pair. The predicted one is erfc(x/2) with x² the

@@ -103,7 +103,7 @@ class Correction:
         Args:
             state: Before the round.
             pairs: Which rungs.
-            difference: What was estimated: `Difference`.
+            difference: The estimate: `LogRatioEstimate`.
             slope: f of each pair, `(ladders, pairs)` or `(pairs,)`.
             num_examples: N.
 

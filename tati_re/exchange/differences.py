@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from tati_re.core.backend import tf
 from tati_re.exchange.schedule import Pairs
 from tati_re.exchange.subsets import permuted
-from tati_re.exchange.variance import Moments, estimate_variance, merged, moments, sample_size
+from tati_re.exchange.variance import DifferenceMoments, estimate_variance, merged, moments, sample_size
 
 KNOWN = 1e15
 """Stands for the number of examples behind a variance that is known."""
 
 
-class Table(NamedTuple):
-    """What belongs to the rungs, `(rungs,)`, float64.
+class RungTargets(NamedTuple):
+    """The target of each rung, `(rungs,)`, float64.
 
     Attributes:
         inverse_temperature: β.
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     likelihood_weight: Any
 
 
-class Difference(NamedTuple):
+class LogRatioEstimate(NamedTuple):
     """ln of the Metropolis ratio of each swap, `(ladders, pairs)`, float64.
 
     Attributes:
@@ -59,7 +59,7 @@ def gap(pairs: Pairs, values):
     return tf.gather(values, pairs.low, batch_dims=1) - tf.gather(values, pairs.high, batch_dims=1)
 
 
-def slopes(table: Table, pairs: Pairs):
+def slopes(table: RungTargets, pairs: Pairs):
     """What L_i - L_j and V_i - V_j are multiplied with in D, `(ladders, pairs)` each."""
     beta, weight = table
 
@@ -69,7 +69,7 @@ def slopes(table: Table, pairs: Pairs):
     return between(beta * weight), between(beta)
 
 
-def exact_difference(table: Table, pairs: Pairs, loss, penalty, num_examples: int) -> Difference:
+def exact_difference(table: RungTargets, pairs: Pairs, loss, penalty, num_examples: int) -> LogRatioEstimate:
     """D from exact energies.
 
     Args:
@@ -82,11 +82,11 @@ def exact_difference(table: Table, pairs: Pairs, loss, penalty, num_examples: in
     on_loss, on_penalty = slopes(table, pairs)
     log_ratio = on_loss * gap(pairs, loss) + on_penalty * gap(pairs, penalty)
     zeros = tf.zeros_like(log_ratio)
-    return Difference(log_ratio, zeros, zeros + KNOWN, tf.constant(float(num_examples), tf.float64))
+    return LogRatioEstimate(log_ratio, zeros, zeros + KNOWN, tf.constant(float(num_examples), tf.float64))
 
 
 def estimated_difference(
-    table: Table,
+    table: RungTargets,
     pairs: Pairs,
     evaluate,
     position,
@@ -97,7 +97,7 @@ def estimated_difference(
     target_variance: float | None = None,
     centre=None,
     centre_loss=None,
-) -> Difference:
+) -> LogRatioEstimate:
     """D estimated on examples drawn without replacement, the same for all replicas.
 
     The variance is that of the mean over n of N examples, (N s)² (1 - n/N) / n with s the standard deviation of the
@@ -121,7 +121,7 @@ def estimated_difference(
     on_loss, on_penalty = slopes(table, pairs)
     factor = on_loss * evaluate.scale
 
-    def grown(number) -> Moments:
+    def grown(number) -> DifferenceMoments:
         places = number * batch_size + tf.range(batch_size)
         indices = permuted(tf.minimum(places, count - 1), keys, count)
         losses = evaluate.examples(position, indices)
@@ -129,7 +129,7 @@ def estimated_difference(
             losses = losses - evaluate.examples(centre, indices)
         return moments(gap(pairs, tf.gather(losses, at_rung)), places < count)
 
-    def variance(seen: Moments):
+    def variance(seen: DifferenceMoments):
         # A pair that is none must not ask for more examples.
         return tf.where(pairs.valid, estimate_variance(seen, factor, count), 0.0)
 
@@ -142,16 +142,16 @@ def estimated_difference(
         needed = tf.cast(tf.reduce_max(each), tf.int32)
 
         def wanting(number, *values):
-            above = tf.reduce_any(variance(Moments(*values)) > target_variance)
+            above = tf.reduce_any(variance(DifferenceMoments(*values)) > target_variance)
             return tf.logical_and(tf.logical_or(above, number * batch_size < needed), number * batch_size < count)
 
         def more(number, *values):
-            return number + 1, *merged(Moments(*values), grown(number))
+            return number + 1, *merged(DifferenceMoments(*values), grown(number))
 
-        seen = Moments(*tf.while_loop(wanting, more, (tf.constant(1), *seen))[1:])
+        seen = DifferenceMoments(*tf.while_loop(wanting, more, (tf.constant(1), *seen))[1:])
     mean = seen.mean
     if centre_loss is not None:
         mean = mean + gap(pairs, tf.gather(centre_loss, at_rung))
     log_ratio = factor * mean + on_penalty * gap(pairs, penalty)
     each = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
-    return Difference(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count), each)
+    return LogRatioEstimate(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count), each)

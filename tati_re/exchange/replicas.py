@@ -20,9 +20,9 @@ from tati_re.exchange.bookkeeping import (
     no_counts,
 )
 from tati_re.exchange.differences import (
-    Difference,
+    LogRatioEstimate,
     Pairs,
-    Table,
+    RungTargets,
     estimated_difference,
     exact_difference,
     slopes,
@@ -53,7 +53,7 @@ class Rungs(NamedTuple):
     """
 
     index: Any
-    table: Table
+    table: RungTargets
     rounds: Any
     rejected: Any
     tried: Any
@@ -151,7 +151,7 @@ class ReplicaExchange:
         self.current = self.knows_energies and bias is None
         self.reevaluates = self.tempers_likelihood or bias is not None
         self.of_rung = rung_fields(inner)
-        self.target = Table(
+        self.target = RungTargets(
             *(np.asarray(values, np.float64) for values in (ladder.inverse_temperature, ladder.likelihood_weight))
         )
 
@@ -204,7 +204,7 @@ class ReplicaExchange:
     def init(self, position, evaluate, noise):
         """Replica r starts at rung r."""
         index = tf.range(self.num_replicas) // self.num_ladders
-        table = Table(*(tf.constant(values) for values in self.target))
+        table = RungTargets(*(tf.constant(values) for values in self.target))
         pairs = tf.zeros((self.num_rungs - 1,), tf.float64)
         events = tf.zeros((self.num_ladders * self._pairs_each(), len(EVENT_COLUMNS)), tf.float64)
         rungs = Rungs(
@@ -309,7 +309,7 @@ class ReplicaExchange:
         pairs = self._pairs(rungs, uniforms)
         loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
         factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
-        table = Table(rungs.table.inverse_temperature * factor, rungs.table.likelihood_weight)
+        table = RungTargets(rungs.table.inverse_temperature * factor, rungs.table.likelihood_weight)
         if self.swap_rule.exact or evaluate.exact:
             difference = exact_difference(table, pairs, loss_at, penalty_at, evaluate.num_examples)
             if self.bias is not None:
@@ -353,7 +353,7 @@ class ReplicaExchange:
         rule = getattr(self.swap_rule, "correction", None)
         return () if rule is None else tf.nest.map_structure(tf.constant, rule.start(self.num_ladders, self.num_rungs))
 
-    def _corrected(self, rungs: Rungs, pairs: Pairs, table: Table, difference: Difference, evaluate):
+    def _corrected(self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate):
         """What a rule remembers of the noise, the difference with that, and the variance that the rule is told."""
         state = rungs.correction
         if not state or difference.example_variance is None:
@@ -383,7 +383,7 @@ class ReplicaExchange:
         loss = evaluate.mean_loss(position) if exact else evaluate(position).loss
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
-    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys) -> Difference:
+    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys) -> LogRatioEstimate:
         size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
         return estimated_difference(
             table,
@@ -409,13 +409,15 @@ class ReplicaExchange:
         )
         return rungs._replace(bias=grown)
 
-    def _with_bias(self, difference: Difference, bias: Bias, table: Table, pairs: Pairs, energy) -> Difference:
+    def _with_bias(
+        self, difference: LogRatioEstimate, bias: Bias, table: RungTargets, pairs: Pairs, energy
+    ) -> LogRatioEstimate:
         """D with the biases of both rungs."""
         low, high = (tf.gather(energy, part, batch_dims=1) for part in (pairs.low, pairs.high))
         term = swap_term(bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
         return difference._replace(log_ratio=difference.log_ratio + term)
 
-    def _reduced(self, table: Table, loss, penalty, rungs: Rungs):
+    def _reduced(self, table: RungTargets, loss, penalty, rungs: Rungs):
         """u of every replica at every rung, `(ladders, rungs, replicas)`."""
         beta, weight = (column[None, :, None] for column in table)
         energy = weight * loss[:, None, :] + penalty[:, None, :]
@@ -436,12 +438,12 @@ class ReplicaExchange:
         table = self._moved(rungs.table, rejection)
         zeros = tf.zeros_like(rungs.tried)
         return rungs._replace(
-            table=Table(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True))),
+            table=RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True))),
             rejected=tf.where(due, zeros, rungs.rejected),
             tried=tf.where(due, zeros, rungs.tried),
         )
 
-    def _moved(self, table: Table, rejection) -> Table:
+    def _moved(self, table: RungTargets, rejection) -> RungTargets:
         """The table with inner rungs where every pair would reject alike."""
         if self.tempers_likelihood:
             return table._replace(likelihood_weight=adapted(table.likelihood_weight, rejection, "power"))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tati_re.core.ops import as_float64, maximum, sum_over
 
 
-class Moments(NamedTuple):
+class DifferenceMoments(NamedTuple):
     """Of the paired differences seen so far, `(pairs,)` each, float64.
 
     Attributes:
@@ -30,7 +30,7 @@ class Moments(NamedTuple):
     squares: Any
 
 
-def moments(differences, inside=None) -> Moments:
+def moments(differences, inside=None) -> DifferenceMoments:
     """Count, mean and squared deviations.
 
     Args:
@@ -43,10 +43,10 @@ def moments(differences, inside=None) -> Moments:
     count = sum_over(weights, -1)
     mean = sum_over(weights * differences, -1) / count
     squares = sum_over(weights * (differences - mean) ** 2, -1)
-    return Moments(count[..., 0], mean[..., 0], squares[..., 0])
+    return DifferenceMoments(count[..., 0], mean[..., 0], squares[..., 0])
 
 
-def merged(first: Moments, second: Moments) -> Moments:
+def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMoments:
     """Of two parts of a batch together, without the loss of digits of sums of squares.
 
     Source: Chan, Golub and LeVeque 1983.
@@ -54,10 +54,12 @@ def merged(first: Moments, second: Moments) -> Moments:
     count = first.count + second.count
     step = second.mean - first.mean
     mean = first.mean + step * (second.count / count)
-    return Moments(count, mean, first.squares + second.squares + step**2 * (first.count * second.count / count))
+    return DifferenceMoments(
+        count, mean, first.squares + second.squares + step**2 * (first.count * second.count / count)
+    )
 
 
-def estimate_variance(found: Moments, factor, num_examples):
+def estimate_variance(found: DifferenceMoments, factor, num_examples):
     """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1).
 
     Args:

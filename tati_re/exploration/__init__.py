@@ -2,14 +2,14 @@
 
 from tati_re.exploration.descent import Stationary, characterise, descend, lowest_below
 from tati_re.exploration.explorer import Exploration, explore
-from tati_re.exploration.jobs import System
+from tati_re.exploration.jobs import ExploredSystem
 from tati_re.exploration.paths import Path, connect
 
 __all__ = [
     "Exploration",
+    "ExploredSystem",
     "Path",
     "Stationary",
-    "System",
     "characterise",
     "connect",
     "descend",

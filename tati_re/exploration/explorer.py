@@ -85,7 +85,7 @@ def explore(
 
     Args:
         source: A Simulation of one walker, a FunctionPotential, a dict of options, with `run` for a run folder, or a
-            `System`.
+            `ExploredSystem`.
         start: `(parameters,)`. Default: where the simulation is.
         path: Positions `(n, parameters)` of a trajectory that is there already: the first leg. Default: none.
         num_steps: Of a leg. Default: 2,000.

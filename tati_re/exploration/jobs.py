@@ -51,7 +51,7 @@ class Done(NamedTuple):
     found: list[Stationary]
 
 
-class System:
+class ExploredSystem:
     """A potential with the dynamics of its legs.
 
     Args:
@@ -74,17 +74,17 @@ class System:
         return Done(positions, chosen.places, found)
 
 
-def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> System:
+def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
     """The system of a simulation, of a function potential, or of the description of one in words.
 
     Args:
-        source: A Simulation, a FunctionPotential, `{"run": folder, options}`, or a System, which is returned.
+        source: A Simulation, a FunctionPotential, `{"run": folder, options}`, or an ExploredSystem, which is returned.
         step_size: Of a function's legs. Default: 0.05.
         friction: Of a function's legs. Default: 1.
     """
     from tati_re.posterior.function import FunctionPotential
 
-    if isinstance(source, System):
+    if isinstance(source, ExploredSystem):
         return source
     if isinstance(source, dict):
         from tati_re.landscape.request import simulation_of
@@ -95,8 +95,10 @@ def system_of(source: Any, step_size: float | None = None, friction: float | Non
         source = Simulation(**given) if run is None else simulation_of(run, **given)
     if isinstance(source, FunctionPotential):
         surface = Surface(source)
-        return System(surface, FunctionLegs(surface, step_size or 0.05, 1.0 if friction is None else friction), 1.0)
-    return System(Surface(source), ModelLegs(source), source.options.kT)
+        return ExploredSystem(
+            surface, FunctionLegs(surface, step_size or 0.05, 1.0 if friction is None else friction), 1.0
+        )
+    return ExploredSystem(Surface(source), ModelLegs(source), source.options.kT)
 
 
 def path_of_job(folder: Path, number: int) -> Path:
@@ -140,7 +142,7 @@ class Pool:
     """
 
     def __init__(
-        self, system: System, folder: Path | None, seed: int, num_processes: int = 0, source: dict | None = None
+        self, system: ExploredSystem, folder: Path | None, seed: int, num_processes: int = 0, source: dict | None = None
     ) -> None:
         self.system, self.folder, self.seed = system, folder, seed
         self._executor: ProcessPoolExecutor | None = None

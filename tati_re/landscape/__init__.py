@@ -15,7 +15,7 @@ from tati_re.landscape.directions import (
 from tati_re.landscape.grid import Axis, Grid, parse_axis, parse_scales, project
 from tati_re.landscape.hessian import (
     Density,
-    Eigenpairs,
+    HessianEigenpairs,
     Trace,
     hessian_density,
     hessian_directions,
@@ -30,8 +30,8 @@ from tati_re.landscape.surface import Surface
 __all__ = [
     "Axis",
     "Density",
-    "Eigenpairs",
     "Grid",
+    "HessianEigenpairs",
     "InputSpace",
     "Landscape",
     "Surface",

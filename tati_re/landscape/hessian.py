@@ -13,7 +13,7 @@ MOST_PARAMETERS = 5_000
 """Of a whole Hessian: 200 MB of float64."""
 
 
-class Eigenpairs(NamedTuple):
+class HessianEigenpairs(NamedTuple):
     """Some eigenvalues of the Hessian with their eigenvectors.
 
     Attributes:
@@ -100,7 +100,7 @@ def hessian_eigenpairs(
     num_smallest: int = 1,
     free: np.ndarray | None = None,
     seed: int = 0,
-) -> Eigenpairs:
+) -> HessianEigenpairs:
     """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products.
 
     Implicitly restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the whole matrix. The
@@ -166,7 +166,7 @@ def hessian_eigenpairs(
     rows = np.zeros((len(values), surface.num_parameters))
     rows[:, chosen] = vectors.T
     residuals = np.linalg.norm(product(vectors) - vectors * values, axis=0)
-    return Eigenpairs(values, rows, residuals)
+    return HessianEigenpairs(values, rows, residuals)
 
 
 def hessian_directions(

@@ -71,7 +71,7 @@ class ControlVariate:
             due = (evaluate.clock.step - 1) % self.refresh_every == 0
             centre = replaced_if(due, lambda *_: _centre(evaluate.full(state.position), state.position), centre)
         fields = dict(zip(_FIELDS, centre, strict=True))
-        new, info = self.inner.step(inner_of(state), Corrected(evaluate, fields), noise)
+        new, info = self.inner.step(inner_of(state), ControlVariateEvaluate(evaluate, fields), noise)
         return type(state)(**new._asdict(), **fields), info
 
     def get_config(self) -> dict:
@@ -85,7 +85,7 @@ def _centre(energy: Energy, position) -> tuple:
     return position, energy.gradient, energy.potential, energy.loss
 
 
-class Corrected:
+class ControlVariateEvaluate:
     """The potential with the control variate of a centre.
 
     Args:
@@ -115,10 +115,10 @@ class Corrected:
             expected="a sampler that does not, such as BAOAB or BADODAB",
         )
 
-    def at(self, rung) -> Corrected:
-        return Corrected(self.evaluate.at(rung), self.centre)
+    def at(self, rung) -> ControlVariateEvaluate:
+        return ControlVariateEvaluate(self.evaluate.at(rung), self.centre)
 
-    def part(self, first, count: int) -> Corrected:
-        return Corrected(
+    def part(self, first, count: int) -> ControlVariateEvaluate:
+        return ControlVariateEvaluate(
             self.evaluate.part(first, count), {name: rows(value, first, count) for name, value in self.centre.items()}
         )
