@@ -32,7 +32,7 @@ from tati_re.prediction.inputs import noise_like
 from tati_re.prediction.predict import average, source_of
 from tati_re.prediction.results import ClassPrediction
 from tati_re.prediction.scores import auroc
-from tati_re.runs.run import Run
+from tati_re.simulation.run import Run
 
 OPTIMUM, ENSEMBLE = "optimum", "ensemble"
 SHORT, LONG, COLD = "posterior, same cost", "posterior, longer", "posterior at T = 0.1"

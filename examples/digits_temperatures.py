@@ -22,7 +22,6 @@ import numpy as np
 
 import tati_re
 from tati_re.data import load_data
-from tati_re.plotting import plot_temperatures
 
 TEMPERATURES = tuple(10.0 ** np.linspace(-2.5, 1, 8))
 
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         trajectory_every=max(1, typed.num_steps // 200),
     )
     study.frame.to_csv(typed.output / "temperatures.csv", index=False)
-    plot_temperatures(study.frame, typed.output / "figure.png")
+    study.plot(typed.output / "figure.png")
     print(study.frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
     rose = "never rises" if study.stopped_at is None else f"has risen at T = {study.stopped_at:.3g}"
     print(f"cooling down, the validation loss is lowest at T = {study.best_temperature:.3g}, and {rose}")

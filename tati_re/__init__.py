@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tati_re.posterior import priors
     from tati_re.prediction.predict import predict
     from tati_re.prediction.temperature_study import temperature_study
-    from tati_re.runs.run_folder import load
+    from tati_re.simulation.run import load
     from tati_re.simulation.simulation import Simulation
 
 __all__ = [
@@ -44,7 +44,7 @@ _LAZY = {
     "analysis": ("tati_re.analysis", None),
     "evidence": ("tati_re.evidence", None),
     "exploration": ("tati_re.exploration", None),
-    "load": ("tati_re.runs.run_folder", "load"),
+    "load": ("tati_re.simulation.run", "load"),
     "predict": ("tati_re.prediction.predict", "predict"),
     "landscape": ("tati_re.landscape", None),
     "priors": ("tati_re.posterior.priors", None),

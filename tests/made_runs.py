@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.runs import manifest
-from tati_re.runs.run import Run
-from tati_re.runs.run_folder import load
 from tati_re.runs.tables import CsvTable, H5Table
+from tati_re.simulation.run import Run, load
 
 
 def write_rows(folder: Path, name: str, columns: dict[str, np.ndarray]) -> None:

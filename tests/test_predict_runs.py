@@ -165,7 +165,7 @@ def test_draws_of_a_rung_with_their_weights(tmp_path, table, name):
     file.append(rows)
     file.close()
     (tmp_path / "run.csv").write_text("step,walker,loss,rung,weight\n")
-    run = tati_re.runs.run.Run(tmp_path)
+    run = tati_re.runs.run.RunFiles(tmp_path)
     run._read = {"manifest.toml": ((-1, -1), {"kind": "sample", "options": {}, "parameters": {"num": 2}})}
     for rung in (0, 1):
         chosen = rows[(rows[:, 6] == rung) & (rows[:, 7] > 0)]

@@ -8,9 +8,10 @@ import pytest
 
 from tati_re.core.errors import InputError
 from tati_re.runs import checkpoint, manifest, run_folder
-from tati_re.runs.run import Moments, Run
+from tati_re.runs.run import Moments
 from tati_re.runs.storage import StorageError
 from tati_re.runs.tables import CsvTable, H5Table
+from tati_re.simulation.run import Run, load
 
 STEPS, WALKERS, PARAMETERS = [0, 10, 20], 2, 3
 NAMES = ["step", "walker", "potential", "loss", "dense/kernel[0,0]", "dense/kernel[0,1]", "dense/bias[0]"]
@@ -126,16 +127,16 @@ def test_manifest_errors(tmp_path):
 def test_load_refuses_other_folders(tmp_path):
     make_run(tmp_path / "digits")
     with pytest.raises(InputError, match=r"There is no run folder .* Did you mean 'digits'"):
-        run_folder.load(tmp_path / "digit")
+        load(tmp_path / "digit")
     with pytest.raises(InputError, match="not the folder of a run"):
-        run_folder.load(tmp_path)
+        load(tmp_path)
     with pytest.raises(InputError, match="not the folder of a run"):
-        run_folder.load(tmp_path / "digits" / "run.csv")
+        load(tmp_path / "digits" / "run.csv")
 
 
 @pytest.mark.parametrize("form", ["csv", "h5"])
 def test_run_as_tables(tmp_path, form):
-    run = run_folder.load(make_run(tmp_path / "a", form))
+    run = load(make_run(tmp_path / "a", form))
     assert isinstance(run, Run)
     assert run.folder == tmp_path / "a"
     assert run.manifest["options"] == {"dtype": "float32"}
@@ -151,7 +152,7 @@ def test_run_as_tables(tmp_path, form):
 
 def test_tables_follow_a_run_that_goes_on(tmp_path):
     folder = make_run(tmp_path / "a")
-    run = run_folder.load(folder)
+    run = load(folder)
     assert len(run.run_info) == 2
     with open(folder / "run.csv", "a") as file:
         file.write("10,0,3.5\n10,1,4.")
@@ -160,7 +161,7 @@ def test_tables_follow_a_run_that_goes_on(tmp_path):
 
 @pytest.mark.parametrize("form", ["csv", "h5"])
 def test_parameters_of_a_step(tmp_path, form):
-    run = run_folder.load(make_run(tmp_path / "a", form))
+    run = load(make_run(tmp_path / "a", form))
     expected = trajectory_rows()[:, 4:].astype(np.float32)
     found = run.parameters(10, walker=1)
     assert found.dtype == np.float32 and found.shape == (PARAMETERS,)
@@ -177,7 +178,7 @@ def test_parameters_of_a_step(tmp_path, form):
 
 
 def test_mean_parameters(tmp_path):
-    run = run_folder.load(make_run(tmp_path / "a"))
+    run = load(make_run(tmp_path / "a"))
     values = trajectory_rows()[:, 4:].reshape(len(STEPS), WALKERS, PARAMETERS)
     assert np.allclose(run.parameters(), values.mean(axis=(0, 1)), rtol=1e-6)
     assert np.allclose(run.parameters("mean", walker=1), values[:, 1].mean(axis=0), rtol=1e-6)
@@ -205,20 +206,20 @@ def test_moments_say_what_is_missing(tmp_path):
     folder = make_run(tmp_path / "a")
     checkpoint.save(folder, {"moments/mean": np.zeros((2, 3)), "moments/count": np.array(0)}, {"step": 5})
     with pytest.raises(InputError, match="no averaged parameters"):
-        _ = run_folder.load(folder).moments
+        _ = load(folder).moments
     path = folder / "checkpoint" / "current.npz"
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.warns(UserWarning, match="is damaged .* of step 20, is used"):
-        moments = run_folder.load(folder).moments
+        moments = load(folder).moments
     assert moments.count.tolist() == [3, 3]
 
 
 def test_projections_and_missing_trajectories(tmp_path):
-    run = run_folder.load(make_run(tmp_path / "a"))
+    run = load(make_run(tmp_path / "a"))
     np.save(tmp_path / "a" / "directions.npy", np.eye(PARAMETERS))
     with pytest.raises(InputError, match="stored projections"):
         run.parameters(10, 0)
-    run = run_folder.load(make_run(tmp_path / "b", form=None))
+    run = load(make_run(tmp_path / "b", form=None))
     with pytest.raises(InputError, match="has no trajectory"):
         _ = run.trajectory
     with pytest.raises(InputError, match="has no trajectory"):
@@ -226,7 +227,7 @@ def test_projections_and_missing_trajectories(tmp_path):
 
 
 def test_save_model_checks_before_any_work(tmp_path):
-    run = run_folder.load(make_run(tmp_path / "a"))
+    run = load(make_run(tmp_path / "a"))
     with pytest.raises(InputError, match=r"must end in \.keras"):
         run.save_model("mean", tmp_path / "model.h5")
     with pytest.raises(InputError, match="not stored"):
@@ -238,7 +239,7 @@ def test_save_model_writes_what_plain_keras_opens(tmp_path):
 
     folder = make_run(tmp_path / "a")
     build_network((2,), 1, [], "relu", "linear", "float32", 0).save(folder / "model.keras")
-    run = run_folder.load(folder)
+    run = load(folder)
     import keras
 
     for which, walker in (("mean", 0), (20, 0), (20, 1)):

@@ -22,7 +22,7 @@ from tati_re.runs.selection import as_run, burnin_of, kept_rows, spacing
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 LABELS = ("step", "walker", "rung", "replica", "weight")
 """Columns of run.csv that say where a row belongs and are no observables."""
@@ -33,7 +33,7 @@ By = Literal["all", "walker", "rung"]
 
 
 def averages(
-    run: Run | str | os.PathLike[str],
+    run: RunFiles | str | os.PathLike[str],
     observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,
     by: By = "all",
     burnin: int | None = None,
@@ -149,7 +149,10 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
 
 
 def parameter_averages(
-    run: Run | str | os.PathLike[str], burnin: int | None = None, thin: int | None = None, walker: int | None = None
+    run: RunFiles | str | os.PathLike[str],
+    burnin: int | None = None,
+    thin: int | None = None,
+    walker: int | None = None,
 ) -> pd.DataFrame:
     """Mean and standard deviation of each parameter.
 
@@ -191,7 +194,7 @@ def parameter_averages(
 
 
 def trajectory_averages(
-    run: Run | str | os.PathLike[str],
+    run: RunFiles | str | os.PathLike[str],
     functions: Mapping[str, Callable[[np.ndarray], Any]],
     burnin: int | None = None,
     thin: int = 1,

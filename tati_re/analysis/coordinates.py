@@ -15,7 +15,7 @@ from tati_re.runs.positions import Block, Positions
 from tati_re.runs.selection import as_run, kept_rows
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1 or diffusion:1"
 
@@ -33,7 +33,7 @@ class Coordinate(NamedTuple):
 
 
 def coordinate_of(
-    run: Run | str | os.PathLike[str], name: str, burnin: int | None = None, thin: int = 1, **map_options: Any
+    run: RunFiles | str | os.PathLike[str], name: str, burnin: int | None = None, thin: int = 1, **map_options: Any
 ) -> Coordinate:
     """Takes a coordinate out of a run.
 
@@ -69,7 +69,7 @@ def coordinate_of(
 
 
 def diffusion_map_of(
-    run: Run | str | os.PathLike[str],
+    run: RunFiles | str | os.PathLike[str],
     num_eigenvectors: int = 4,
     burnin: int | None = None,
     thin: int = 1,
@@ -106,7 +106,9 @@ def diffusion_map_of(
     return diffusion_map(block.values, num_eigenvectors, bandwidth, alpha, log_target), block
 
 
-def _along(run: Run, kind: str, number: int, burnin: int | None, thin: int, map_options: dict[str, Any]) -> Coordinate:
+def _along(
+    run: RunFiles, kind: str, number: int, burnin: int | None, thin: int, map_options: dict[str, Any]
+) -> Coordinate:
     if kind == "diffusion":
         found, block = diffusion_map_of(run, number, burnin, thin, **map_options)
         return _by_walker([block], lambda _: found.vectors[:, number - 1])

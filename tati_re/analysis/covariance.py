@@ -16,7 +16,7 @@ from tati_re.runs.selection import as_run
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 DENSE_LIMIT = 1024
 """Up to so many parameters the matrix is formed, and all its eigenpairs are exact."""
@@ -122,7 +122,7 @@ def leading_eigenpairs(
 
 
 def covariance_eigenpairs(
-    run: Run | str | os.PathLike[str],
+    run: RunFiles | str | os.PathLike[str],
     num_eigenpairs: int = 16,
     walker: int | None = None,
     burnin: int | None = None,
@@ -154,7 +154,7 @@ def covariance_eigenpairs(
 
 
 def covariance_table(
-    run: Run | str | os.PathLike[str],
+    run: RunFiles | str | os.PathLike[str],
     eigenpairs: Eigenpairs,
     walker: int | None = None,
     burnin: int | None = None,

@@ -16,7 +16,7 @@ from tati_re.runs.selection import as_run, kept_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 _NAMES = {"acceptance": "acceptance_rate", "potential": "energy"}
 """ArviZ' own names of sample statistics, beside which ours stand too."""
@@ -51,7 +51,7 @@ def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "cs
     return path
 
 
-def to_arviz(run: Run | str | os.PathLike[str], burnin: int | None = None, thin: int = 1) -> Any:
+def to_arviz(run: RunFiles | str | os.PathLike[str], burnin: int | None = None, thin: int = 1) -> Any:
     """Returns a run as ArviZ has it: an `xarray.DataTree` with walkers as chains (InferenceData).
 
     `posterior` holds the stored positions, each tensor of the model in its shape (or the projections that were
@@ -106,7 +106,7 @@ def to_arviz(run: Run | str | os.PathLike[str], burnin: int | None = None, thin:
 
 
 def write_arviz(
-    run: Run | str | os.PathLike[str], path: str | os.PathLike[str], burnin: int | None = None, thin: int = 1
+    run: RunFiles | str | os.PathLike[str], path: str | os.PathLike[str], burnin: int | None = None, thin: int = 1
 ) -> Path:
     """Writes a run as a NetCDF file that `xarray.open_datatree` opens, and ArviZ' functions take.
 
@@ -143,7 +143,7 @@ def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndar
     return steps[chosen[0]], chosen
 
 
-def _tensors(run: Run, positions: Positions, values: np.ndarray) -> dict[str, Any]:
+def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:
     described = run.manifest.get("parameters", {})
     if positions.projected or positions.num_parameters != described.get("num"):
         return {"projection": (("chain", "draw", "direction"), values)}

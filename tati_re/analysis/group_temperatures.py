@@ -16,7 +16,7 @@ from tati_re.runs.selection import as_run, kept_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 TAIL = 5e-5
 """Probability of a value beyond each end of a band: those of `BAND_WIDTH` standard errors of a normal law."""
@@ -28,7 +28,7 @@ By = Literal["tensor", "layer", "kind"]
 
 
 def group_temperatures(
-    run: Run | str | os.PathLike[str], by: By = "tensor", burnin: int | None = None, thin: int = 1
+    run: RunFiles | str | os.PathLike[str], by: By = "tensor", burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
     """Kinetic and configurational temperature of each group of parameters, and the band where it should lie.
 
@@ -150,7 +150,7 @@ def group_sentences(table: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _sizes(run: Run) -> dict[str, int]:
+def _sizes(run: RunFiles) -> dict[str, int]:
     described = run.manifest.get("parameters", {})
     shapes = described.get("shapes", [])
     return {

@@ -18,7 +18,7 @@ from tati_re.runs.selection import as_run, kept_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 BLOCKS = 20
 """Parts of the run that are left out in turn for the errors."""
@@ -43,7 +43,7 @@ class Sampled(NamedTuple):
 
 
 def reweight(
-    run: Run | str | os.PathLike[str],
+    run: RunFiles | str | os.PathLike[str],
     temperatures: Sequence[float] | None = None,
     observables: Iterable[str] = ("potential", "loss"),
     burnin: int | None = None,
@@ -98,7 +98,7 @@ def reweight(
     return pd.DataFrame(lines)
 
 
-def sampled_energies(run: Run, rows: pd.DataFrame) -> Sampled:
+def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> Sampled:
     """The energies of the rows of a run, taken apart into likelihood and prior."""
     penalty = -_by_rung(rows, "log_prior")
     potential = _by_rung(rows, "potential")
@@ -200,7 +200,7 @@ def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
     return np.stack([part[:, :shortest] for part in parts])
 
 
-def _exact(run: Run, rows: pd.DataFrame) -> pd.DataFrame:
+def _exact(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with energies on all data; refuses those of mini-batches, whose noise enters the weights exponentially."""
     if "weight" in rows.columns:
         raise InputError(

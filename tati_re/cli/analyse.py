@@ -15,7 +15,7 @@ from tati_re.options.flags import flag
 
 if TYPE_CHECKING:
     from tati_re.report.modules import Choices, Result
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
 
 WHAT = {
     "averages": "means with errors, sample sizes, R-hat, autocorrelation times",
@@ -179,7 +179,7 @@ def _body(argv: list[str]) -> None:
     for name in typed.get("what", []):
         _one_of("what", name, list(WHAT))
     _one_of("to", typed.get("to", "csv"), TO)
-    from tati_re.runs.run_folder import load
+    from tati_re.simulation.run import load
 
     choices = _choices(typed)
     runs = [load(folder) for folder in typed["runs"]]

@@ -88,7 +88,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
     from tati_re.landscape.request import centre_of
     from tati_re.landscape.scan import path_of
     from tati_re.plotting.exploration import plot_exploration
-    from tati_re.runs.run_folder import load
+    from tati_re.simulation.run import load
 
     quiet, choices = "quiet" in typed, _choices(typed)
     own = {*INTEGERS, *OTHERS, "run"}

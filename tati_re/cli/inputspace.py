@@ -55,8 +55,8 @@ def _which(words: Sequence[str]) -> str | list[int]:
 
 def _predict(typed: dict[str, Any], folder: Path) -> None:
     from tati_re.landscape.inputspace import input_space, read_inputs
-    from tati_re.runs.run_folder import load
     from tati_re.runs.storage import storing, write_whole
+    from tati_re.simulation.run import load
 
     run, parameters = load(typed["run"]), None
     if "parameters" in typed:

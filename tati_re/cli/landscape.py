@@ -212,8 +212,8 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     from tati_re import landscape as module
     from tati_re.landscape.request import applied, directions_of, fixed, named_axes
     from tati_re.landscape.tables import digest, prepare
-    from tati_re.runs import run_folder
     from tati_re.runs.parameters import read_parameters
+    from tati_re.simulation.run import load
 
     sim, quiet = _system(typed, flags), "quiet" in typed
     walker = integer_of(typed, "walker")
@@ -246,7 +246,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             directions, ranges, names = named_axes(surface.parameter_names, typed["grid"])
             said = [f"parameter {name}" for name in names]
         else:
-            run = run_folder.load(typed.get("trajectory", typed.get("run"))) if _has_run(typed) else None
+            run = load(typed.get("trajectory", typed.get("run"))) if _has_run(typed) else None
             positions = None if not trajectory else np.stack([one.parameters for one in trajectory])
             others = [read_parameters(each, names=sim.parameter_names()).positions[0] for each in typed.get("to", ())]
             directions, said = directions_of(
@@ -286,11 +286,11 @@ def _has_run(typed: dict[str, Any]) -> bool:
 def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
     """Stored positions of the run; none where it has none and nobody asked."""
     from tati_re.landscape import path_of
-    from tati_re.runs import run_folder
+    from tati_re.simulation.run import load
 
     if not _has_run(typed) or (typed.get("grid") and "trajectory" not in typed) or typed.get("hessian"):
         return []
-    run = run_folder.load(typed.get("trajectory", typed.get("run")))
+    run = load(typed.get("trajectory", typed.get("run")))
     try:
         return path_of(run, integer_of(typed, "trajectory_points", 500, 1), walker)
     except InputError:

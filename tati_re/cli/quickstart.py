@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tati_re.analysis import PosteriorAverage
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
     from tati_re.simulation.simulation import Simulation
 
 NUM_STEPS = 60_000

@@ -11,7 +11,7 @@ from tati_re.evidence.energies import Energies
 from tati_re.posterior.losses import CLASSIFICATION
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
 
 
 def energies_of_run(run: Run) -> Energies:

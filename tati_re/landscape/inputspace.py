@@ -89,7 +89,7 @@ def input_space(
     from tati_re.prediction.draws import Members
     from tati_re.prediction.network import Network
     from tati_re.prediction.predict import average, source_of
-    from tati_re.runs.run_folder import load
+    from tati_re.simulation.run import load
 
     run = load(run) if isinstance(run, str | os.PathLike) else run
     examples, names = _examples(run)

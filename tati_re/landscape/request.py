@@ -20,7 +20,8 @@ from tati_re.landscape.directions import (
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
 from tati_re.options.make import make_options
-from tati_re.runs import manifest, run_folder
+from tati_re.runs import manifest
+from tati_re.simulation.run import load
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
 DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"
@@ -85,7 +86,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
     Raises:
         InputError: The run has no such point.
     """
-    run = run_folder.load(folder)
+    run = load(folder)
     if which == "auto":
         which = "last" if run.manifest.get("kind") == "fit" else "mean"
     if which == "mean":

@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.runs.positions import Positions
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 
 class Draws:
@@ -34,7 +34,7 @@ class Draws:
         InputError: The run stored no trajectory, projections instead of parameters, or no draw of this rung.
     """
 
-    def __init__(self, run: Run, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
+    def __init__(self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
         if run.manifest.get("kind") == "fit":
             raise InputError(f"{run.folder} is the run of an optimizer.", expected="a run that sampled")
         if rung and not _has_rungs(run):
@@ -93,6 +93,6 @@ class Members:
             yield first, self.vectors[first : first + most]
 
 
-def _has_rungs(run: Run) -> bool:
+def _has_rungs(run: RunFiles) -> bool:
     with (run.folder / "run.csv").open(encoding="utf-8") as file:
         return "rung" in file.readline().rstrip().split(",")

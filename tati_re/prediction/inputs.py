@@ -14,13 +14,13 @@ from tati_re.data.sources import TABLES, Reading, read_source
 from tati_re.data.tables import Choice
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 NOISE = "noise"
 """In place of a file of other inputs: uniform random numbers, each input within the range that it has."""
 
 
-def read_inputs(source: str, run: Run) -> tuple[np.ndarray, np.ndarray | None]:
+def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     """Reads inputs as those that a run was trained on, and their labels where the file has them.
 
     Of a table the columns are taken that the run's inputs have by name; labels are the run's `label_columns`, else all
@@ -79,7 +79,7 @@ def _array(path: Path) -> np.ndarray:
         raise InputError(f"{path} cannot be read as an array of numbers.", str(error).split("\n")[0]) from None
 
 
-def _from_table(path: Path, run: Run) -> tuple[np.ndarray, np.ndarray | None]:
+def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     header, read = TABLES[path.suffix]
     names = list(header(path))
     wanted = run.manifest["dataset"].get("feature_names") or names[: _num_columns(run)]
@@ -97,6 +97,6 @@ def _from_table(path: Path, run: Run) -> tuple[np.ndarray, np.ndarray | None]:
     return contents.inputs, targets[:, 0] if targets.shape[1] == 1 else targets
 
 
-def _num_columns(run: Run) -> int:
+def _num_columns(run: RunFiles) -> int:
     shapes = run.manifest["parameters"]["shapes"]
     return int(shapes[0][0]) if shapes and len(shapes[0]) > 1 else 1

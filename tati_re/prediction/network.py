@@ -14,7 +14,7 @@ from tati_re.posterior.predictive import Predictive
 from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 
 class Network:
@@ -32,7 +32,7 @@ class Network:
         InputError: The folder has no model or checkpoint, or was written before runs recorded how data are prepared.
     """
 
-    def __init__(self, run: Run, model: Any = None) -> None:
+    def __init__(self, run: RunFiles, model: Any = None) -> None:
         from tati_re.models.build import load_model
         from tati_re.models.flat import FlatModel
         from tati_re.models.precision import in_precision

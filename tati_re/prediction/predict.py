@@ -15,7 +15,7 @@ from tati_re.prediction.results import ClassPrediction, Prediction, RegressionPr
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 MEMORY_VALUES = 32_000_000
 """Predictions (draws times inputs times columns) that are in memory at once; more inputs are predicted part by part,
@@ -25,7 +25,7 @@ _BLOCK_DRAWS = 512
 
 
 def predict(
-    runs: Run | Sequence[Run],
+    runs: RunFiles | Sequence[RunFiles],
     inputs: Any = None,
     labels: Any = None,
     *,
@@ -79,7 +79,7 @@ def predict(
 
 
 def source_of(
-    run: Run, rung: int = 0, burnin: int | None = None, thin: int = 1, model: Any = None
+    run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1, model: Any = None
 ) -> tuple[Network, Draws | Members]:
     """The network of a run and the parameters to predict with: its draws, or where an optimizer arrived."""
     network = Network(run, model)
@@ -88,7 +88,7 @@ def source_of(
     return network, Draws(run, rung, burnin, thin)
 
 
-def test_part(run: Run) -> tuple[np.ndarray, np.ndarray]:
+def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and labels of the test part of a run's data, read again as the run read them.
 
     Raises:
@@ -239,11 +239,11 @@ def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | No
     return None if values[0] is None else np.sum(values, axis=0) / count
 
 
-def _data_at_hand(run: Run) -> bool:
+def _data_at_hand(run: RunFiles) -> bool:
     return not {"data", "test_data"} & set(run.manifest.get("objects", []))
 
 
-def _stored(run: Run) -> bool:
+def _stored(run: RunFiles) -> bool:
     return any((run.folder / f"trajectory.{end}").exists() for end in ("csv", "h5"))
 
 

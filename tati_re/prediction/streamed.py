@@ -12,10 +12,10 @@ from tati_re.prediction.results import ClassPrediction, RegressionPrediction, la
 from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 
-def streamed_prediction(run: Run, interval: float = 0.9) -> ClassPrediction | RegressionPrediction:
+def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction | RegressionPrediction:
     """What a run with `stream_predictions` says about the test part of its data, up to its last checkpoint.
 
     Of the draws only averages are left: class probabilities have no intervals, those of values are the normal ones, and
@@ -76,7 +76,7 @@ def streamed_prediction(run: Run, interval: float = 0.9) -> ClassPrediction | Re
     )
 
 
-def streamed_lines(run: Run) -> list[tuple[str, str]]:
+def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:
     """Lines of a summary: the scores of the averages that the run keeps; none where it keeps none."""
     try:
         found = streamed_prediction(run)

@@ -19,8 +19,9 @@ from tati_re.prediction.predict import average, test_part
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 RISE = 2.0
 """Standard errors by which the validation loss must have risen for cooling to stop."""
@@ -40,7 +41,13 @@ class TemperatureStudy:
     frame: pd.DataFrame
     best_temperature: float
     stopped_at: float | None
-    runs: dict[float, Run]
+    runs: dict[float, RunFiles]
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws losses and accuracies against temperature: see `tati_re.plotting.plot_temperatures`."""
+        from tati_re.plotting.temperatures import plot_temperatures
+
+        return plot_temperatures(self.frame, path)
 
 
 def temperature_study(
@@ -103,7 +110,7 @@ def temperature_study(
 
 
 def temperature_curve(
-    runs: Run | Sequence[Run], inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
+    runs: RunFiles | Sequence[RunFiles], inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
 ) -> pd.DataFrame:
     """Loss and accuracy at the temperature of each run, or of each rung of one ladder.
 
@@ -169,45 +176,6 @@ def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
         if row[column] < best[column]:
             best = row
     return float(best["temperature"]), None
-
-
-def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and says what they show.
-
-    Args:
-        runs: The runs.
-        folder: Made if it is not there.
-        typed: `data`, which may be absent.
-
-    Returns:
-        A table in plain text.
-    """
-    from tati_re.analysis.format import table, with_error
-    from tati_re.plotting.temperatures import plot_temperatures
-    from tati_re.prediction.inputs import read_inputs
-    from tati_re.runs.storage import storing, write_whole
-
-    for name in ("optimum", "ensemble", "ood", "rung"):
-        if name in typed:
-            raise InputError(f"--{name} does not belong to --by-temperature.")
-    frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()))
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "temperatures.csv", frame.to_csv(index=False, lineterminator="\n").encode())
-    plot_temperatures(frame, folder / "temperatures.png")
-    best, rose = stopping(frame)
-    lines = []
-    for row in frame.to_dict("records"):
-        shown = [f"{name.replace('_', ' ')} {with_error(row[name], row[f'{name}_error'])}" for name in _shown(frame)]
-        lines.append((f"T = {row['temperature']:g}", "  ".join(shown)))
-    risen = "never rises" if rose is None else f"has risen at T = {rose:.3g}"
-    lines.append(("cooling down", f"the validation loss is lowest at T = {best:.3g}, and {risen}"))
-    return table([*lines, ("folder", str(folder)), ("files", "temperatures.csv, temperatures.png")])
-
-
-def _shown(frame: pd.DataFrame) -> list[str]:
-    names = ("train_loss", "validation_loss", "test_loss", "test_accuracy")
-    return [name for name in names if name in frame and frame[name].notna().any()]
 
 
 def _parts(inputs: np.ndarray, labels: np.ndarray, fraction: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
 
 _FEW = 0.01
 _MOST_ROWS = 40

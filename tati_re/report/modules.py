@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")

@@ -25,7 +25,7 @@ from tati_re.runs.storage import storing, write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
 
 NAME = "report.html"
 _WIDTH = 4.6

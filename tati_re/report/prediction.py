@@ -15,13 +15,13 @@ from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import average, predict, source_of, test_part
 from tati_re.prediction.results import ClassPrediction, Prediction, score_table
 from tati_re.prediction.scores import auroc
-from tati_re.runs.run_folder import load
 from tati_re.runs.storage import storing, write_whole
+from tati_re.simulation.run import load
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
 
 AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
 

@@ -20,7 +20,7 @@ from tati_re.runs.selection import burnin_of, check_thin, keep
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
 
 LARGEST_R_HAT = 1.05
 SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0

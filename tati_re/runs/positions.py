@@ -15,7 +15,7 @@ from tati_re.runs import reading
 from tati_re.runs.selection import as_run, burnin_of, check_thin
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 BLOCK_BYTES = 1 << 27
 """Bytes of the float64 values of a block."""
@@ -64,7 +64,7 @@ class Positions:
 
     def __init__(
         self,
-        run: Run | str | os.PathLike[str],
+        run: RunFiles | str | os.PathLike[str],
         burnin: int | None = None,
         thin: int = 1,
         walker: int | None = None,
@@ -202,7 +202,7 @@ class Positions:
         return Block(step, walker, potential, loss, rows[:, self._values], weight), rung
 
 
-def stores_projections(run: Run) -> bool:
+def stores_projections(run: RunFiles) -> bool:
     """Whether a run was told to store projections on directions instead of parameters."""
     options = run.manifest.get("options", {})
     return bool(options.get("directions")) or "directions" in run.manifest.get("objects", [])

@@ -7,13 +7,12 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, nearest
 from tati_re.runs import checkpoint, manifest, reading
-from tati_re.runs.storage import storing
 
 if TYPE_CHECKING:
     import pandas
@@ -48,11 +47,13 @@ class Moments(NamedTuple):
         return mean, (within + between) / (total - 1) if total > 1 else np.full_like(mean, np.nan)
 
 
-class Run:
+class RunFiles:
     """A run as tables and parameters; a file is read when it is asked for, and again only after it changed.
 
+    Users get a `tati_re.simulation.run.Run`, which also predicts and describes itself.
+
     Args:
-        folder: The run folder. `tati_re.load` checks it first.
+        folder: The run folder; `open` checks it first.
 
     Examples:
         >>> run = tati_re.load("runs/a")
@@ -63,13 +64,23 @@ class Run:
         self.folder = Path(folder)
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Opens the folder of a run; nothing but its manifest is read yet.
+
+        Raises:
+            InputError: There is no such folder, or it is not the folder of a run.
+        """
+        run = cls(path)
+        if not run.folder.exists():
+            above = run.folder.parent
+            beside = [entry.name for entry in above.iterdir()] if above.is_dir() else []
+            raise InputError(f"There is no run folder {run.folder}.{nearest(run.folder.name, beside)}")
+        manifest.read(run.folder)
+        return run
+
     def __repr__(self) -> str:
-        return f"Run({os.fspath(self.folder)!r})"
-
-    def _repr_html_(self) -> str:
-        from tati_re.simulation.notebook import run_html
-
-        return run_html(self)
+        return f"{type(self).__name__}({os.fspath(self.folder)!r})"
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -144,62 +155,6 @@ class Run:
         if len(vector) != num_parameters:
             raise InputError("The run's files do not fit its manifest.", f"{len(vector)} parameters", num_parameters)
         return np.asarray(vector, dtype=self.manifest.get("options", {}).get("dtype", "float32"))
-
-    def save_model(self, which: str | int, path: str | os.PathLike[str], walker: int = 0) -> None:
-        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens.
-
-        Args:
-            which: `"mean"`, over all walkers and steps after burn-in, or a stored step.
-            path: The file, ending in `.keras`; its folder exists.
-            walker: Whose position at that step; the mean does not use it. Default: 0.
-
-        Raises:
-            InputError: The step is not stored, or the path does not end in `.keras`.
-            StorageError: The file cannot be written.
-        """
-        path = Path(path)
-        if path.suffix != ".keras":
-            raise InputError("The path of a saved model must end in .keras.", received=path)
-        vector = self.parameters(which, None if which == "mean" else walker)
-        from tati_re.models.build import load_model
-        from tati_re.models.flat import FlatModel
-        from tati_re.posterior.noise_level import with_noise
-
-        model = load_model(self.folder / "model.keras")
-        options = self.manifest["options"]
-        flat = with_noise(FlatModel(model, options.get("fix_parameters")), options)
-        flat.set(vector)
-        # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
-        statistics, _, _ = checkpoint.load(self.folder)
-        row = 0 if which == "mean" else walker
-        flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
-        with storing(path):
-            model.save(path)
-
-    def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
-        """Predicts with the average over the posterior draws that the run stored.
-
-        Args:
-            inputs: `(n, ...)`, as in the data set. Default: the test part of the run's data.
-            labels: Right labels or values. Default: none; of the test part its own.
-            **options: `interval`, `rung`, `burnin`, `thin`, `model`, as `tati_re.predict` has them.
-
-        Returns:
-            A `tati_re.prediction.ClassPrediction` or
-            `tati_re.prediction.RegressionPrediction`.
-
-        Raises:
-            InputError: The run stored no draws, or inputs or labels that do not fit.
-        """
-        from tati_re.prediction.predict import predict
-
-        return predict(self, inputs, labels, **options)
-
-    def summary(self) -> Any:
-        """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
-        from tati_re.report.summary import summarize
-
-        return summarize(self)
 
     def _cached(self, name: str, read: Callable[[Path], Any]) -> Any:
         path = self.folder / name

@@ -1,13 +1,13 @@
-"""The folder of a run: made or emptied before it, opened after it."""
+"""The folder of a run, made or emptied before it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError
 from tati_re.runs import checkpoint, manifest
-from tati_re.runs.run import DIRECTIONS, Run
+from tati_re.runs.run import DIRECTIONS
 from tati_re.runs.storage import PARTIAL, storing
 
 FILES = (
@@ -58,28 +58,3 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         if checkpoints.is_dir() and not any(checkpoints.iterdir()):
             checkpoints.rmdir()
     return folder
-
-
-def load(path: str | os.PathLike[str]) -> Run:
-    """Opens the folder of a run; nothing but its manifest is read yet.
-
-    Args:
-        path: The folder, of a run that ended, goes on, or was killed.
-
-    Returns:
-        The run, with its tables as pandas DataFrames.
-
-    Raises:
-        InputError: There is no such folder, or it is not the folder of a run.
-
-    Examples:
-        >>> run = load("runs/a")
-        >>> run.run_info["potential"].mean()
-    """
-    folder = Path(path)
-    if not folder.exists():
-        beside = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise InputError(f"There is no run folder {folder}.{nearest(folder.name, beside)}")
-    run = Run(folder)
-    manifest.read(folder)
-    return run

@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.runs.run import RunFiles
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.runs.run import Run
 
-
-def as_run(run: Run | str | os.PathLike[str]) -> Run:
+def as_run(run: RunFiles | str | os.PathLike[str]) -> RunFiles:
     """Returns a run, opened where its folder is given."""
-    from tati_re.runs.run_folder import load
-
-    return run if hasattr(run, "manifest") else load(run)
+    return RunFiles.open(run) if isinstance(run, str | os.PathLike) else run
 
 
-def burnin_of(run: Run, burnin: int | None) -> int:
+def burnin_of(run: RunFiles, burnin: int | None) -> int:
     """Returns the steps to leave out: those asked for, else those of the run's own burn-in (none for a fit).
 
     Raises:
@@ -37,7 +34,7 @@ def burnin_of(run: Run, burnin: int | None) -> int:
 
 
 def kept_rows(
-    run: Run | str | os.PathLike[str], burnin: int | None = None, thin: int = 1, rung: int | None = 0
+    run: RunFiles | str | os.PathLike[str], burnin: int | None = None, thin: int = 1, rung: int | None = 0
 ) -> pd.DataFrame:
     """Takes the rows of `run.csv` that count: after the burn-in, every k-th of each walker.
 

@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.runs.positions import Positions, stores_projections
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.runs.run import RunFiles
 
 
 class Position(NamedTuple):
@@ -28,7 +28,7 @@ class Position(NamedTuple):
     parameters: np.ndarray
 
 
-def stored_positions(run: Run) -> Iterator[Position]:
+def stored_positions(run: RunFiles) -> Iterator[Position]:
     """Yields the rows of a run's trajectory as they were written, a block of them in memory at a time.
 
     That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.

@@ -27,7 +27,6 @@ from tati_re.options.stages import Planned, check_num_steps, check_stages, plann
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import manifest, run_folder
-from tati_re.runs.run import Run
 from tati_re.runs.storage import storing, write_whole
 from tati_re.runs.tables import csv_text
 from tati_re.samplers import Rung, make_sampler, tuned
@@ -36,6 +35,7 @@ from tati_re.samplers.importing import checked, made
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES, Factor, step_factor, temperature_factor
 from tati_re.simulation import batch_norm
 from tati_re.simulation.replica_starts import check_starts, given_starts, made_starts
+from tati_re.simulation.run import Run
 from tati_re.simulation.saved_model import read_directions, save_model
 from tati_re.simulation.streaming import check_stream, prediction_averages
 from tati_re.simulation.system import OBJECTS
@@ -421,7 +421,7 @@ class Running:
                 save_model(sim, self.folder / "model.keras")
         if self.options.save_model is not None and outcome is Outcome.FINISHED:
             self._save_model(Path(self.options.save_model))
-        run = run_folder.load(self.folder)
+        run = Run(self.folder)
         run._holder = holder
         return run
 

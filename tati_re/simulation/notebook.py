@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tati_re.runs.run import Run
+    from tati_re.simulation.run import Run
     from tati_re.simulation.simulation import Simulation
 
 

@@ -15,8 +15,8 @@ from tati_re.engine.progress import make_progress
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.runs import manifest
-from tati_re.runs.run import Run
 from tati_re.simulation.launch import Running, exchanging, optimizer_of, potential_of, sampler_of
+from tati_re.simulation.run import Run
 from tati_re.simulation.saved_model import stored_model
 from tati_re.simulation.system import OBJECTS
 

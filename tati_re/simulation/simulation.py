@@ -18,7 +18,6 @@ from tati_re.options import tati_names as aliases
 from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
-from tati_re.runs.run import Run
 from tati_re.samplers import make_sampler
 from tati_re.samplers.importing import checked, made
 from tati_re.simulation.current_batch import CurrentDataset
@@ -26,6 +25,7 @@ from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.launch import start_fit, start_sampling
 from tati_re.simulation.notebook import simulation_html
 from tati_re.simulation.resume import resume_run
+from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_values
 from tati_re.simulation.system import FIXED, OBJECTS, assemble
 

@@ -1,0 +1,53 @@
+"""Loss and accuracy of runs against temperature, as a table, a figure and text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tati_re.analysis.format import table, with_error
+from tati_re.core.errors import InputError
+from tati_re.plotting.temperatures import plot_temperatures
+from tati_re.prediction.inputs import read_inputs
+from tati_re.prediction.temperature_study import stopping, temperature_curve
+from tati_re.runs.storage import storing, write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.simulation.run import Run
+
+
+def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
+    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and says what they show.
+
+    Args:
+        runs: The runs.
+        folder: Made if it is not there.
+        typed: `data`, which may be absent.
+
+    Returns:
+        A table in plain text.
+    """
+    for name in ("optimum", "ensemble", "ood", "rung"):
+        if name in typed:
+            raise InputError(f"--{name} does not belong to --by-temperature.")
+    frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()))
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "temperatures.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+    plot_temperatures(frame, folder / "temperatures.png")
+    best, rose = stopping(frame)
+    lines = []
+    for row in frame.to_dict("records"):
+        shown = [f"{name.replace('_', ' ')} {with_error(row[name], row[f'{name}_error'])}" for name in _shown(frame)]
+        lines.append((f"T = {row['temperature']:g}", "  ".join(shown)))
+    risen = "never rises" if rose is None else f"has risen at T = {rose:.3g}"
+    lines.append(("cooling down", f"the validation loss is lowest at T = {best:.3g}, and {risen}"))
+    return table([*lines, ("folder", str(folder)), ("files", "temperatures.csv, temperatures.png")])
+
+
+def _shown(frame: pd.DataFrame) -> list[str]:
+    names = ("train_loss", "validation_loss", "test_loss", "test_accuracy")
+    return [name for name in names if name in frame and frame[name].notna().any()]

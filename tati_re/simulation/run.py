@@ -1,0 +1,103 @@
+"""A run as users get it: its files, and what needs the model or describes the run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tati_re.core.errors import InputError
+from tati_re.runs import checkpoint
+from tati_re.runs.run import RunFiles
+from tati_re.runs.storage import storing
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Opens the folder of a run; nothing but its manifest is read yet.
+
+    Args:
+        path: The folder, of a run that ended, goes on, or was killed.
+
+    Returns:
+        The run, with its tables as pandas DataFrames.
+
+    Raises:
+        InputError: There is no such folder, or it is not the folder of a run.
+
+    Examples:
+        >>> run = load("runs/a")
+        >>> run.run_info["potential"].mean()
+    """
+    return Run.open(path)
+
+
+class Run(RunFiles):
+    """A finished, running or stopped run: its tables and parameters, its predictions, and what it says of itself.
+
+    Args:
+        folder: The run folder; `tati_re.load` checks it first.
+
+    Examples:
+        >>> run = tati_re.load("runs/a")
+        >>> run.averages.groupby("walker").last()
+    """
+
+    def _repr_html_(self) -> str:
+        from tati_re.simulation.notebook import run_html
+
+        return run_html(self)
+
+    def save_model(self, which: str | int, path: str | os.PathLike[str], walker: int = 0) -> None:
+        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens.
+
+        Args:
+            which: `"mean"`, over all walkers and steps after burn-in, or a stored step.
+            path: The file, ending in `.keras`; its folder exists.
+            walker: Whose position at that step; the mean does not use it. Default: 0.
+
+        Raises:
+            InputError: The step is not stored, or the path does not end in `.keras`.
+            StorageError: The file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix != ".keras":
+            raise InputError("The path of a saved model must end in .keras.", received=path)
+        vector = self.parameters(which, None if which == "mean" else walker)
+        from tati_re.models.build import load_model
+        from tati_re.models.flat import FlatModel
+        from tati_re.posterior.noise_level import with_noise
+
+        model = load_model(self.folder / "model.keras")
+        options = self.manifest["options"]
+        flat = with_noise(FlatModel(model, options.get("fix_parameters")), options)
+        flat.set(vector)
+        # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
+        statistics, _, _ = checkpoint.load(self.folder)
+        row = 0 if which == "mean" else walker
+        flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
+        with storing(path):
+            model.save(path)
+
+    def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
+        """Predicts with the average over the posterior draws that the run stored.
+
+        Args:
+            inputs: `(n, ...)`, as in the data set. Default: the test part of the run's data.
+            labels: Right labels or values. Default: none; of the test part its own.
+            **options: `interval`, `rung`, `burnin`, `thin`, `model`, as `tati_re.predict` has them.
+
+        Returns:
+            A `tati_re.prediction.ClassPrediction` or `tati_re.prediction.RegressionPrediction`.
+
+        Raises:
+            InputError: The run stored no draws, or inputs or labels that do not fit.
+        """
+        from tati_re.prediction.predict import predict
+
+        return predict(self, inputs, labels, **options)
+
+    def summary(self) -> Any:
+        """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
+        from tati_re.report.summary import summarize
+
+        return summarize(self)
