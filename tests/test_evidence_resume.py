@@ -11,7 +11,7 @@ from tati_re.cli import evidence
 from tati_re.evidence import log_evidence
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.methods import prepared
-from tati_re.evidence.parts import Kept, opened
+from tati_re.evidence.parts import PartFiles, opened
 from tests.test_evidence import regression
 from tests.test_evidence_command import models  # noqa: F401 - a fixture
 
@@ -38,7 +38,7 @@ def steps(monkeypatch):
 
 def stopping(monkeypatch, after: int, error: type[BaseException]) -> None:
     """Raises an error once so many parts are kept."""
-    save, saved = Kept.save, []
+    save, saved = PartFiles.save, []
 
     def counting(self, *values, **more):
         save(self, *values, **more)
@@ -46,7 +46,7 @@ def stopping(monkeypatch, after: int, error: type[BaseException]) -> None:
         if len(saved) == after:
             raise error
 
-    monkeypatch.setattr(Kept, "save", counting)
+    monkeypatch.setattr(PartFiles, "save", counting)
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_parts_are_computed_once(tmp_path):
         chain.calls, chain.gradients = chain.calls + 1, chain.gradients + 2.5
         return {"values": np.arange(3.0), "size": 0.5}
 
-    chain, kept = Chain(), Kept(tmp_path, "a-")
+    chain, kept = Chain(), PartFiles(tmp_path, "a-")
     kept.part("first", compute, chain)
     assert chain.calls == 1
     chain = Chain()
-    found = Kept(tmp_path, "a-").part("first", compute, chain)
+    found = PartFiles(tmp_path, "a-").part("first", compute, chain)
     assert (chain.calls, chain.gradients) == (1, 2.5) and found["values"].tolist() == [0, 1, 2]
     assert kept.named("b-").load("first", chain) is None
-    assert Kept().part("first", compute, chain)["size"] == 0.5 and chain.calls == 2
+    assert PartFiles().part("first", compute, chain)["size"] == 0.5 and chain.calls == 2
     (tmp_path / "a-first.npz").write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match="damaged"):
         kept.load("first", chain)
@@ -116,7 +116,7 @@ def test_parts_are_computed_once(tmp_path):
 def test_parts_of_another_estimate_are_refused(tmp_path):
     folder, words = opened(tmp_path / "a", {"seed": "1"}, False)
     assert not words
-    Kept(folder).save("one", {"x": 1.0})
+    PartFiles(folder).save("one", {"x": 1.0})
     assert "1 parts are kept" in opened(folder, {"seed": "1"}, False)[1][0]
     with pytest.raises(InputError, match=r"another evidence\. Received: seed 1"):
         opened(folder, {"seed": "2"}, False)

@@ -9,7 +9,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exploration import ExploredSystem, characterise, connect, descend, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
-from tati_re.exploration.trajectories import FunctionLegs, candidates, num_kept
+from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_kept
 from tati_re.plotting.exploration import plot_exploration
 from tati_re.posterior.function import FunctionPotential
 
@@ -68,7 +68,7 @@ def perceptron(prior=0.0):
 
 
 def system(surface, temperature=1.0, step_size=0.05):
-    return ExploredSystem(surface, FunctionLegs(surface, step_size), temperature)
+    return ExploredSystem(surface, FunctionTrajectories(surface, step_size), temperature)
 
 
 def double_well():

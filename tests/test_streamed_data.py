@@ -9,7 +9,7 @@ from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
 from tati_re.data import load_data
 from tati_re.data.on_disk import Store, on_disk
-from tati_re.posterior.examples import Streamed
+from tati_re.posterior.examples import StreamedInputs
 from tati_re.simulation import batch_norm
 
 GENERATOR = np.random.default_rng(3)
@@ -77,12 +77,12 @@ def test_rows_in_another_order_are_caught(images, monkeypatch):
     """A reader that loses which label belongs to which image."""
     data = str(images / "images.npz")
     right = simulation(data, LOW).loss()
-    read = Streamed._read
+    read = StreamedInputs._read
 
     def sorted_rows(self, indices):
         return read(self, np.sort(indices, axis=None).reshape(indices.shape))
 
-    monkeypatch.setattr(Streamed, "_read", sorted_rows)
+    monkeypatch.setattr(StreamedInputs, "_read", sorted_rows)
     assert not np.allclose(simulation(data, LOW).loss(), right, rtol=1e-3)
 
 

@@ -26,7 +26,7 @@ BLOCKS = 20
 _MOST = 60_000
 
 
-class Sampled(NamedTuple):
+class LadderDraws(NamedTuple):
     """Draws at the rungs of a ladder, or at the one temperature of a run.
 
     Attributes:
@@ -98,7 +98,7 @@ def reweight(
     return pd.DataFrame(lines)
 
 
-def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> Sampled:
+def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
     """The energies of the rows of a run, taken apart into likelihood and prior."""
     penalty = -_by_rung(rows, "log_prior")
     potential = _by_rung(rows, "potential")
@@ -116,7 +116,7 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> Sampled:
         loss = _by_rung(rows, "loss")
         scale = np.nanmedian(likelihood / loss)
         likelihood = np.where(tempered > 0, likelihood, scale * loss)
-    return Sampled(likelihood, penalty, beta, weight)
+    return LadderDraws(likelihood, penalty, beta, weight)
 
 
 def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
@@ -149,7 +149,7 @@ def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarra
     return free - free[0]
 
 
-def _jackknife(sampled: Sampled, temperatures: np.ndarray, own: dict[str, np.ndarray]):
+def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray]):
     """For each temperature the estimates of all draws, their errors, and the effective number of rows."""
     rungs, walkers, draws = sampled.likelihood.shape
     stride = max(1, -(-rungs * walkers * draws // _MOST))
@@ -166,7 +166,7 @@ def _jackknife(sampled: Sampled, temperatures: np.ndarray, own: dict[str, np.nda
     return zip(whole, errors, effective, strict=True)
 
 
-def _estimates(sampled: Sampled, temperatures: np.ndarray, own: dict[str, np.ndarray], chosen, start):
+def _estimates(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray], chosen, start):
     likelihood, penalty = sampled.likelihood[:, :, chosen], sampled.penalty[:, :, chosen]
     counts = np.full(len(likelihood), likelihood[0].size)
     flat, prior = likelihood.ravel(), penalty.ravel()
@@ -219,7 +219,7 @@ def _exact(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def _temperatures(sampled: Sampled) -> np.ndarray:
+def _temperatures(sampled: LadderDraws) -> np.ndarray:
     own = 1.0 / sampled.inverse_temperatures
     if len(own) == 1 or np.ptp(own) == 0:
         return own[0] * np.geomspace(0.8, 1.25, 5)

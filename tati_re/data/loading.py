@@ -13,7 +13,7 @@ from tati_re.data.dataset import Dataset
 from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import kind_of
 from tati_re.data.preparation import prepare
-from tati_re.data.sources import FILES, Reading, by_name, derived, is_table, read_source, read_test_part, shown
+from tati_re.data.sources import FILES, ReadOptions, by_name, derived, is_table, read_source, read_test_part, shown
 from tati_re.data.weights import with_weights
 
 DEFAULT_TEST_FRACTION = 0.2
@@ -68,7 +68,7 @@ def load_data(
     """
     named = sample_weights if isinstance(sample_weights, str) else None
     limit = None if memory_limit is None else 1e6 * memory_limit
-    reading = Reading(label_columns, input_columns, data_keys, named, limit)
+    reading = ReadOptions(label_columns, input_columns, data_keys, named, limit)
     if named is not None and (not by_name(source) or (isinstance(source, str) and source in (*GENERATORS, *KERAS))):
         raise InputError("sample_weights: only columns of files have names.", named, "numbers, one an example")
     if label_columns is not None and not is_table(source):
@@ -153,14 +153,14 @@ def _columns(texts: Sequence[str] | None, data: Dataset):
     if texts is None:
         return None
     contents = Contents(data.inputs, data.targets, names=data.feature_names)
-    return derived(contents, Reading(input_columns=texts))
+    return derived(contents, ReadOptions(input_columns=texts))
 
 
 def _with_test(data: Dataset, test_data: object) -> Dataset:
     if test_data is None:
         return data
     contents = Contents(data.inputs, data.targets, names=data.feature_names, input_scale=data.input_scale)
-    inputs, targets = read_test_part(test_data, None, Reading(), contents)
+    inputs, targets = read_test_part(test_data, None, ReadOptions(), contents)
     if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:
         targets = targets[:, 0]
     kind_of(data.targets, targets, True, data.num_classes or 0)

@@ -34,7 +34,7 @@ FORMS = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How files are read.
 
     Attributes:
@@ -52,7 +52,7 @@ class Reading:
     limit: float | None = None
 
 
-def read_source(source: object, reading: Reading) -> tuple[Contents, Columns | None]:
+def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     """Returns what a source holds, and the columns derived from it."""
     if isinstance(source, str) and source in KERAS:
         contents = load_keras(source)
@@ -65,7 +65,7 @@ def read_source(source: object, reading: Reading) -> tuple[Contents, Columns | N
     return contents, derived(contents, reading)
 
 
-def derived(contents: Contents, reading: Reading) -> Columns | None:
+def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
     """Returns the columns that are to be derived from inputs `(N, columns)`, or None."""
     if reading.input_columns is None:
         return None
@@ -75,7 +75,7 @@ def derived(contents: Contents, reading: Reading) -> Columns | None:
     return parse_columns(reading.input_columns, flat_names(contents))
 
 
-def _from_files(source: object, reading: Reading) -> tuple[Contents, Columns | None]:
+def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     paths = [_existing(path) for path in _listed(source)]
     kinds = sorted({_suffix(path) for path in paths})
     if not paths:
@@ -96,7 +96,7 @@ def _from_files(source: object, reading: Reading) -> tuple[Contents, Columns | N
     return contents, derived(contents, reading)
 
 
-def _from_tables(paths: Sequence[Path], reading: Reading) -> tuple[Contents, Columns | None]:
+def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents, Columns | None]:
     names = _table_names(paths[0])
     for path in paths[1:]:
         if _table_names(path) != names:
@@ -107,7 +107,9 @@ def _from_tables(paths: Sequence[Path], reading: Reading) -> tuple[Contents, Col
     return joined(parts), choice.derived
 
 
-def read_test_part(source: object, training: object, reading: Reading, contents: Contents) -> tuple[np.ndarray, ...]:
+def read_test_part(
+    source: object, training: object, reading: ReadOptions, contents: Contents
+) -> tuple[np.ndarray, ...]:
     """Returns inputs and targets of test data, read as the training data were."""
     try:
         if by_name(source):
@@ -118,7 +120,8 @@ def read_test_part(source: object, training: object, reading: Reading, contents:
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None
-            test = _from_files(source, Reading(reading.label_columns, derived_from, keys, weights, reading.limit))[0]
+            given = ReadOptions(reading.label_columns, derived_from, keys, weights, reading.limit)
+            test = _from_files(source, given)[0]
         elif is_tf_dataset(source):
             test = read_tf_dataset(source, reading.limit)
         else:

@@ -26,7 +26,7 @@ from tati_re.engine.noise import (
 from tati_re.engine.observables import Observables
 from tati_re.engine.recording import Recorder, RunningMoments, event_every
 from tati_re.engine.silent import SilentEvaluate
-from tati_re.engine.timeline import Due, Factor, Timeline
+from tati_re.engine.timeline import Factor, Moves, Timeline
 from tati_re.posterior.binding import Batch
 
 _BUFFER_BYTES = 16 * 2**20
@@ -258,7 +258,7 @@ class Loop:
             count: How many, at most `chunk_steps`.
         """
         indices, sizes = self.batches(first_move, self.chunk_steps)
-        due = Due(*map(tf.constant, self.timeline.due(first_move, self.chunk_steps, count)))
+        due = Moves(*map(tf.constant, self.timeline.due(first_move, self.chunk_steps, count)))
         following = first_move + count
         ready, bits = self._ahead
         if ready != first_move:
@@ -299,7 +299,7 @@ class Loop:
         beta, weight, step_size = self.rung
         return Rung(beta / temperature_factor[i], weight, step_size * step_factor[i])
 
-    def _evaluate(self, due: Due, i, indices, sizes, auxiliary):
+    def _evaluate(self, due: Moves, i, indices, sizes, auxiliary):
         rung = self._rung_at(due.step_factor, due.temperature_factor, i)
         clock = Clock(due.step[i], due.adapting[i], due.group[i])
         return self.potential.bind(rung, self._batch(indices, sizes, i), auxiliary, clock)
@@ -315,7 +315,7 @@ class Loop:
         with compiled_by_xla():
             return self._steps(*arguments)
 
-    def _steps(self, carry: Carry, due: Due, count, bits, indices, sizes) -> Chunk:
+    def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes) -> Chunk:
         # In bulk: inside of the steps XLA evaluates them once for each use.
         numbers = self._numbers(bits)
         in_turns = hasattr(self.method, "begin_turn")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tati_re.core.backend import tf
 from tati_re.core.protocol import with_energy
 from tati_re.engine.observables import Observables
-from tati_re.engine.timeline import Due, Timeline
+from tati_re.engine.timeline import Moves, Timeline
 
 
 class RunningMoments(NamedTuple):
@@ -25,7 +25,7 @@ class RunningMoments(NamedTuple):
     m2: Any
 
 
-class Stored(NamedTuple):
+class Buffers(NamedTuple):
     """The buffers, tensor arrays, and how much of each is filled.
 
     Attributes:
@@ -89,13 +89,13 @@ class Recorder:
         self._of_position, self._of_beside = (kept, width), (kept, 2 + len(self.labels))
         self._of_event = (event_rows, len(getattr(method, "event_columns", ())))
 
-    def empty(self, moments: RunningMoments) -> Stored:
+    def empty(self, moments: RunningMoments) -> Buffers:
         """The buffers at the start of a chunk."""
 
         def array(dtype, most: int, shape: tuple[int, int]):
             return tf.TensorArray(dtype, most, element_shape=shape)
 
-        return Stored(
+        return Buffers(
             moments,
             array(tf.float64, self._most_rows, self._of_row),
             tf.constant(0),
@@ -106,7 +106,7 @@ class Recorder:
             tf.constant(0),
         )
 
-    def stacked(self, stored: Stored) -> tuple:
+    def stacked(self, stored: Buffers) -> tuple:
         """Rows, positions, what is beside them, and events, as tensors, each but the second two with its number."""
         where, also = tf.zeros((0, self.kept, 0), self.dtype), tf.zeros((0, *self._of_beside), tf.float64)
         if self._most_positions:
@@ -122,7 +122,7 @@ class Recorder:
             stored.num_events,
         )
 
-    def after(self, due: Due, i, now: Callable[[], tuple], acceptance, alive, stored: Stored) -> Stored:
+    def after(self, due: Moves, i, now: Callable[[], tuple], acceptance, alive, stored: Buffers) -> Buffers:
         """The buffers after move `i`.
 
         Args:
@@ -145,9 +145,9 @@ class Recorder:
                 return stored.events.write(stored.num_events, self.method.events(now()[0])), stored.num_events + 1
 
             events = tf.cond(tf.logical_and(alive, due.event[i]), told, lambda: events)
-        return Stored(*recorded, *events)
+        return Buffers(*recorded, *events)
 
-    def _recorded(self, due: Due, i, state, evaluate, acceptance, stored: Stored) -> tuple:
+    def _recorded(self, due: Moves, i, state, evaluate, acceptance, stored: Buffers) -> tuple:
         """The first six buffers with a row, a position and the moments that are due."""
         moments, rows, num_rows, positions, energies, num_positions = stored[:6]
         line, order, labels = self.timeline, None, []

@@ -15,7 +15,7 @@ import numpy as np
 Factor = Callable[[np.ndarray], np.ndarray]
 
 
-class Due(NamedTuple):
+class Moves(NamedTuple):
     """The moves of a chunk, `(chunk_steps,)` each.
 
     Attributes:
@@ -110,7 +110,7 @@ class Timeline:
         given = [ones if factor is None else factor(steps) for factor in (self.step_factor, self.temperature_factor)]
         return given[0], given[1]
 
-    def due(self, first_move: int, capacity: int, count: int) -> Due:
+    def due(self, first_move: int, capacity: int, count: int) -> Moves:
         """What is due after each of `capacity` moves, of which `count` will be made."""
         steps, group = self.steps(first_move, capacity)
         row, position, event = self.rows_due(steps), self.positions_due(steps), self.events_due(steps)
@@ -120,7 +120,7 @@ class Timeline:
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
         adapting = steps <= self.num_burnin_steps
         moments = row & self.counted(steps)
-        return Due(
+        return Moves(
             stop.astype(np.int32),
             row,
             moments,

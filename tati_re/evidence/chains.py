@@ -16,7 +16,7 @@ _BYTES = 16 * 2**20
 _MOST_STEPS = 64
 
 
-class Moved(NamedTuple):
+class Segment(NamedTuple):
     """What some steps left.
 
     Attributes:
@@ -59,7 +59,7 @@ class Chains:
         self._steps = None
         self._draws: list = []
 
-    def run(self, position, weight, step_size, num_steps: int) -> Moved:
+    def run(self, position, weight, step_size, num_steps: int) -> Segment:
         """Takes steps.
 
         Args:
@@ -90,7 +90,7 @@ class Chains:
             walker = int(np.flatnonzero(~np.isfinite(energies).all(axis=1))[0])
             raise SamplingError("The energy is not finite on the way from the reference.", num_steps, walker)
         self.gradients += num_steps * self.sampler.gradients_per_step * self.walkers
-        return Moved(position.numpy(), energies, acceptance / num_steps, np.array(visited) if visited else None)
+        return Segment(position.numpy(), energies, acceptance / num_steps, np.array(visited) if visited else None)
 
     def _call(self, position, rung: Rung, count: int):
         purpose = f"evidence/{self.calls}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.evidence.chains import Chains
-from tati_re.evidence.parts import Kept
+from tati_re.evidence.parts import PartFiles
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.replicas import ReplicaExchange
@@ -95,7 +95,7 @@ def energies_along(
     sampler,
     plan: SamplingPlan,
     say: Callable[[str], None],
-    kept: Kept | None = None,
+    kept: PartFiles | None = None,
 ) -> Energies:
     """Energies at all points of a path.
 
@@ -112,7 +112,7 @@ def energies_along(
         say: Takes sentences on the progress.
         kept: Where each point, and each tenth of the draws of all points at once, is kept. Default: nowhere.
     """
-    kept = Kept() if kept is None else kept
+    kept = PartFiles() if kept is None else kept
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"
     single = potential_of(plan.walkers)

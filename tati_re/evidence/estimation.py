@@ -20,7 +20,7 @@ from tati_re.evidence.energies import Energies, SamplingPlan, energies_along
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.grids import Quadrature, make_grid, spike_at_reference
 from tati_re.evidence.minimum import springs_at_minimum
-from tati_re.evidence.parts import Kept, opened
+from tati_re.evidence.parts import PartFiles, opened
 from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.result import Evidence, Evidences
 from tati_re.evidence.smc import cooled
@@ -43,7 +43,7 @@ _NO_MATTER = {"method", "output", "overwrite", "verbose", "threads", "execution"
 """Options that change nothing in the parts that are kept."""
 
 
-class Work:
+class Estimation:
     """One simulation under one set of options; energies from the prior are sampled once.
 
     Args:
@@ -166,11 +166,11 @@ class Work:
     def by(self, method: str) -> Evidence:
         start = time.monotonic()
         if method == "smc":
-            kept = Kept(self.folder, "smc-")
+            kept = PartFiles(self.folder, "smc-")
             found = self._smc(kept)
             start -= kept.spared
         elif method == "frenkel_ladd":
-            kept = Kept(self.folder, "springs-")
+            kept = PartFiles(self.folder, "springs-")
             found = self._frenkel_ladd(kept)
             start -= kept.spared
         else:
@@ -186,12 +186,12 @@ class Work:
         if self._from_prior is None:
             start = time.monotonic()
             grid, plan = self.grid(), self.plan(self.prior_widths())
-            kept = Kept(self.folder, "prior-")
+            kept = PartFiles(self.folder, "prior-")
             energies = energies_along(grid.path, self.potential, self.sampler, plan, self.progress.message, kept)
             self._from_prior = energies, time.monotonic() - start + kept.spared
         return self._from_prior
 
-    def _smc(self, kept: Kept) -> Evidence:
+    def _smc(self, kept: PartFiles) -> Evidence:
         import pandas as pd
 
         options = self.options
@@ -221,7 +221,7 @@ class Work:
             found.log_z, found.error, "smc", pd.DataFrame(found.curve), found.repeats, tuple(notes), settings
         )
 
-    def _frenkel_ladd(self, kept: Kept) -> Evidence:
+    def _frenkel_ladd(self, kept: PartFiles) -> Evidence:
         springs, gradients = springs_at_minimum(self, kept)
         self.progress.message(f"Reference: {springs}.")
 

@@ -8,7 +8,7 @@ from typing import Any
 from tati_re.core.errors import InputError, nearest
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.estimating import estimated
-from tati_re.evidence.estimation import Work
+from tati_re.evidence.estimation import Estimation
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.options.make import Options, make_options
 
@@ -83,7 +83,7 @@ def sample_energies(sim, **options: Any) -> Energies:
     return prepared(sim, **options).from_prior()[0]
 
 
-def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Work:
+def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:
     """What `log_evidences` would do, checked and not begun.
 
     Args:
@@ -93,7 +93,7 @@ def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Work:
     """
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
-    work = Work(sim, chosen, {**sim._objects, **given})
+    work = Estimation(sim, chosen, {**sim._objects, **given})
     if options.get("output") is not None:
         work.keep(options["output"], options.get("overwrite", False))
     return work

@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import tuned
-from tati_re.evidence.parts import Kept
+from tati_re.evidence.parts import PartFiles
 from tati_re.evidence.quadratic import Springs
 from tati_re.posterior.priors import Box
 from tati_re.simulation.replica_starts import descended
@@ -15,11 +15,11 @@ from tati_re.simulation.replica_starts import descended
 _EVERY = 4
 
 
-def springs_at_minimum(work, kept: Kept) -> tuple[Springs, float]:
+def springs_at_minimum(work, kept: PartFiles) -> tuple[Springs, float]:
     """Springs at a minimum, as soft as the mean squares of the distances from it that a short run has.
 
     Args:
-        work: The simulation and its options (`Work`).
+        work: The simulation and its options (`Estimation`).
         kept: Where the minimum and the widths are kept.
 
     Returns:

@@ -21,7 +21,7 @@ SPECIFICATION = "evidence.toml"
 _OF_CHAINS = ("calls", "gradients")
 
 
-class Kept:
+class PartFiles:
     """Parts by name, each an `.npz` file that is written whole; without a folder nothing is kept.
 
     A part is what some function computed from earlier parts and the random numbers of its chains, whose place in their
@@ -37,9 +37,9 @@ class Kept:
         self.spared = 0.0
         self._since = time.monotonic()
 
-    def named(self, prefix: str) -> Kept:
+    def named(self, prefix: str) -> PartFiles:
         """The parts of this prefix."""
-        return Kept(self.folder, prefix)
+        return PartFiles(self.folder, prefix)
 
     def load(self, name: str, *chains) -> dict[str, np.ndarray] | None:
         """What was kept under a name, or `None`; chains go on where they were then.

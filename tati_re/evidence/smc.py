@@ -11,7 +11,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.energies import ReferenceDraws, SamplingPlan, tuned
-from tati_re.evidence.parts import Kept
+from tati_re.evidence.parts import PartFiles
 from tati_re.evidence.path import drawn_from_reference
 from tati_re.evidence.population import combined, effective_fraction, log_increments, next_point, systematic
 
@@ -48,7 +48,7 @@ def cooled(
     num_moves: int,
     fraction: float,
     say: Callable[[str], None],
-    kept: Kept | None = None,
+    kept: PartFiles | None = None,
 ) -> Cooling:
     """Adaptive sequential Monte Carlo along a path.
 
@@ -78,7 +78,7 @@ def cooled(
     counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
     start = Chains(potential, ReferenceDraws(), plan.seed + 1, plan.execution, max(2, num_moves), counted)
-    kept = Kept() if kept is None else kept
+    kept = PartFiles() if kept is None else kept
     state = kept.load("populations", chains, start)
     if state is None:
         moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)

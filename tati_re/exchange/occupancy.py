@@ -7,7 +7,7 @@ from tati_re.exchange.differences import Pairs
 from tati_re.exchange.schedule import gibbs
 
 
-class Places:
+class Occupancy:
     """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders.
 
     `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders.

@@ -28,7 +28,7 @@ from tati_re.exchange.differences import (
     slopes,
 )
 from tati_re.exchange.ladder import Ladder, adapted
-from tati_re.exchange.occupancy import Places
+from tati_re.exchange.occupancy import Occupancy
 from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.subsets import NUM_KEYS
 from tati_re.exchange.well_tempered import Bias, WellTempered, log_weight, swap_term, value
@@ -136,7 +136,7 @@ class ReplicaExchange:
         if infinite:
             all_assignments(ladder.num_rungs)
         self.num_rungs = ladder.num_rungs
-        self.places = Places(self.num_rungs, self.num_ladders)
+        self.places = Occupancy(self.num_rungs, self.num_ladders)
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = f"{inner.name}, {self.num_rungs} replicas"
         for name in FORWARDED:

@@ -1,6 +1,6 @@
 """Exploration: runs that start runs, the minima and valleys that they find, and the barriers between these."""
 
-from tati_re.exploration.descent import Stationary, characterise, descend, lowest_below
+from tati_re.exploration.descent import StationaryPoint, characterise, descend, lowest_below
 from tati_re.exploration.explorer import Exploration, explore
 from tati_re.exploration.jobs import ExploredSystem
 from tati_re.exploration.paths import Path, connect
@@ -9,7 +9,7 @@ __all__ = [
     "Exploration",
     "ExploredSystem",
     "Path",
-    "Stationary",
+    "StationaryPoint",
     "characterise",
     "connect",
     "descend",

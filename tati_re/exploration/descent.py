@@ -27,7 +27,7 @@ SAME = 1e-3
 """Temperatures by which U may rise along a flat direction."""
 
 
-class Stationary(NamedTuple):
+class StationaryPoint(NamedTuple):
     """A point where the force vanishes.
 
     Attributes:
@@ -103,7 +103,7 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
     return found.x, float(found.fun), float(np.linalg.norm(found.jac)), found.status != 1
 
 
-def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> Stationary:
+def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> StationaryPoint:
     """Says what kind of point one without a force is.
 
     A negative eigenvalue makes a saddle. Where the lowest eigenvalue counts as 0 the point is moved by `step` along its
@@ -132,7 +132,7 @@ def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: 
         kind = "valley"
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
     volume = 0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
-    return Stationary(
+    return StationaryPoint(
         position, value, loss, float(np.linalg.norm(slope)), kind, index, num_flat, smallest, largest, volume
     )
 
@@ -170,7 +170,7 @@ def _stays(surface, position, direction, value: float, temperature: float, step:
     return abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step
 
 
-def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> Stationary:
+def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> StationaryPoint:
     """Descends, and where it ended on a saddle, from both sides of it again; the lowest point found."""
     if surface.num_parameters > WHOLE:
         found = _lowest_of_many(surface, np.asarray(start, np.float64), temperature)
@@ -193,7 +193,7 @@ def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> Statio
     return min([found, *both], key=lambda one: one.potential)
 
 
-def _lowest_of_many(surface, start: np.ndarray, temperature: float) -> Stationary:
+def _lowest_of_many(surface, start: np.ndarray, temperature: float) -> StationaryPoint:
     """Descends with many parameters, and says what is there; no saddle is told from a slope that goes on."""
     position, _, _, over = _long_way_down(surface, start, LARGE_STEPS, temperature)
     found = characterise(surface, position, temperature)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.exploration.descent import WHOLE, Stationary
-from tati_re.exploration.jobs import Done, Job, Pool, system_of
+from tati_re.exploration.descent import WHOLE, StationaryPoint
+from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.landscape.tables import digest
 from tati_re.runs.storage import write_whole
@@ -138,10 +138,10 @@ def explore(
         }  # fmt: skip
         _prepare(folder, said)
     pool = Pool(system, folder, seed, num_processes, source if isinstance(source, dict) else None)
-    book = _Book(surface, system.temperature)
+    book = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
 
-    def told(job: Job, done: Done, seconds: float) -> None:
+    def report(job: Job, done: JobResult, seconds: float) -> None:
         ends = [one.potential for one in done.found]
         left = most - job.number
         say(
@@ -159,7 +159,7 @@ def explore(
                 heat = heats[(turn - 1 + k) % len(heats)] * 2.0**quiet
                 given = np.asarray(path, np.float64) if path is not None and turn == 1 and k == 0 else None
                 jobs.append(Job(number, begin, heat * system.temperature, num_steps, num_candidates, given))
-            results = pool.run(jobs, began + 0.8 * limit, told if surface.num_parameters > WHOLE else None)
+            results = pool.run(jobs, began + 0.8 * limit, report if surface.num_parameters > WHOLE else None)
             rounds, before = turn, len(book.found)
             for done in results:
                 legs.append(done.positions)
@@ -186,17 +186,17 @@ def explore(
     return result
 
 
-class _Book:
-    """Bottoms found so far."""
+class _StationaryPoints:
+    """The bottoms found so far."""
 
     def __init__(self, surface, temperature: float) -> None:
         self.surface, self.temperature = surface, temperature
-        self.found: list[Stationary] = []
+        self.found: list[StationaryPoint] = []
         self.times: list[int] = []
         self.rounds: list[int] = []
         self.ends: list[np.ndarray] = []
 
-    def add(self, done: Done, turn: int) -> None:
+    def add(self, done: JobResult, turn: int) -> None:
         for point in done.found:
             self.ends.append(point.position)
             if point.kind == "saddle" or not np.isfinite(point.potential):
@@ -211,7 +211,7 @@ class _Book:
             if point.potential < self.found[place].potential:
                 self.found[place] = point
 
-    def _known(self, point: Stationary) -> int | None:
+    def _known(self, point: StationaryPoint) -> int | None:
         for place, other in enumerate(self.found):
             if abs(point.potential - other.potential) > MERGE * self.temperature:
                 continue
@@ -228,7 +228,7 @@ class _Book:
 
 
 def _next_starts(
-    book: _Book, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
+    book: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
 ) -> list[np.ndarray]:
     """Half bottoms, the least visited first; half sampled points that are farthest from all that is known."""
     seldom = np.argsort(book.times, kind="stable")[: max(1, count // 2)]
@@ -270,7 +270,7 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
     return away @ vectors[:count][kept].T
 
 
-def _connect(surface, points: list[Stationary], until: float, say: Callable[[str], None]):
+def _connect(surface, points: list[StationaryPoint], until: float, say: Callable[[str], None]):
     """Ways between all pairs, those of the lowest first, as far as time allows; one always."""
     paths: dict[tuple[int, int], Path] = {}
     pairs = sorted(((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0]))
@@ -289,7 +289,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _tables(book: _Book, order, paths, legs, rounds: int, reason: str) -> Exploration:
+def _tables(book: _StationaryPoints, order, paths, legs, rounds: int, reason: str) -> Exploration:
     import pandas
 
     found = [book.found[i] for i in order]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.exploration.descent import Stationary, lowest_below
-from tati_re.exploration.trajectories import FunctionLegs, ModelLegs, candidates
+from tati_re.exploration.descent import StationaryPoint, lowest_below
+from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
 from tati_re.landscape.surface import Surface
 from tati_re.runs.storage import write_whole
 
@@ -43,12 +43,12 @@ class Job(NamedTuple):
     path: np.ndarray | None = None
 
 
-class Done(NamedTuple):
+class JobResult(NamedTuple):
     """What a job found: positions of its leg `(n, parameters)`, where candidates lay on it, and where they led."""
 
     positions: np.ndarray
     places: np.ndarray
-    found: list[Stationary]
+    found: list[StationaryPoint]
 
 
 class ExploredSystem:
@@ -63,7 +63,7 @@ class ExploredSystem:
     def __init__(self, surface: Surface, legs: Any, temperature: float) -> None:
         self.surface, self.legs, self.temperature = surface, legs, temperature
 
-    def run(self, job: Job, seed: int) -> Done:
+    def run(self, job: Job, seed: int) -> JobResult:
         """Does a job."""
         positions = job.path
         if positions is None:
@@ -71,7 +71,7 @@ class ExploredSystem:
             positions = self.legs(job.start, job.temperature, job.num_steps, leg_seed)
         chosen = candidates(self.surface, positions, job.num_candidates)
         found = [lowest_below(self.surface, positions[place], self.temperature) for place in chosen.places]
-        return Done(positions, chosen.places, found)
+        return JobResult(positions, chosen.places, found)
 
 
 def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
@@ -96,16 +96,16 @@ def system_of(source: Any, step_size: float | None = None, friction: float | Non
     if isinstance(source, FunctionPotential):
         surface = Surface(source)
         return ExploredSystem(
-            surface, FunctionLegs(surface, step_size or 0.05, 1.0 if friction is None else friction), 1.0
+            surface, FunctionTrajectories(surface, step_size or 0.05, 1.0 if friction is None else friction), 1.0
         )
-    return ExploredSystem(Surface(source), ModelLegs(source), source.options.kT)
+    return ExploredSystem(Surface(source), ModelTrajectories(source), source.options.kT)
 
 
 def path_of_job(folder: Path, number: int) -> Path:
     return folder / "jobs" / f"job-{number:05d}.npz"
 
 
-def write(path: Path, done: Done) -> None:
+def write(path: Path, done: JobResult) -> None:
     """Writes what a job found; the file is there whole, or not at all."""
     content = io.BytesIO()
     arrays = {
@@ -119,15 +119,15 @@ def write(path: Path, done: Done) -> None:
     write_whole(path, content.getvalue())
 
 
-def read(path: Path) -> Done:
+def read(path: Path) -> JobResult:
     """Reads it again."""
     with np.load(path, allow_pickle=False) as file:
         found = []
         for position, kind, numbers in zip(file["points"], file["kinds"], file["numbers"], strict=True):
             values = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
             values |= {"index": int(values["index"]), "num_flat": int(values["num_flat"])}
-            found.append(Stationary(position, kind=KINDS[kind], **values))
-        return Done(file["leg"], file["places"], found)
+            found.append(StationaryPoint(position, kind=KINDS[kind], **values))
+        return JobResult(file["leg"], file["places"], found)
 
 
 class Pool:
@@ -160,14 +160,17 @@ class Pool:
             (folder / "jobs").mkdir(parents=True, exist_ok=True)
 
     def run(
-        self, jobs: Sequence[Job], until: float = float("inf"), told: Callable[[Job, Done, float], None] | None = None
-    ) -> list[Done]:
+        self,
+        jobs: Sequence[Job],
+        until: float = float("inf"),
+        report: Callable[[Job, JobResult, float], None] | None = None,
+    ) -> list[JobResult]:
         """Results of the jobs, in their order; of the first ones where time was over.
 
         Args:
             jobs: They are.
             until: The time of `time.monotonic()` after which no further job is begun in this process; one always is.
-            told: Called after each job of this process, with what it found and the seconds that it took.
+            report: Called after each job of this process, with what it found and the seconds that it took.
         """
         left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
         if self._executor is not None:
@@ -181,8 +184,8 @@ class Pool:
             fresh[job.number] = self.system.run(job, self.seed)
             if self.folder is not None:
                 write(path_of_job(self.folder, job.number), fresh[job.number])
-            if told is not None:
-                told(job, fresh[job.number], time.monotonic() - began)
+            if report is not None:
+                report(job, fresh[job.number], time.monotonic() - began)
         skipped = {job.number for job in left} - set(fresh)
         return [
             fresh[job.number] if job.number in fresh else read(path_of_job(self.folder, job.number))

@@ -20,7 +20,7 @@ def num_kept(num_parameters: int) -> int:
     return min(KEPT, max(_FEWEST, _NUMBERS // num_parameters))
 
 
-class FunctionLegs:
+class FunctionTrajectories:
     """Langevin dynamics by BAOAB on a surface, for potentials that are functions.
 
     Args:
@@ -55,7 +55,7 @@ class FunctionLegs:
         return np.stack(rows)
 
 
-class ModelLegs:
+class ModelTrajectories:
     """Legs of a simulation, by its own sampler on its own mini-batches.
 
     Args:

@@ -66,7 +66,7 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-class Planned(NamedTuple):
+class PlannedStage(NamedTuple):
     """A stage with its place in the run.
 
     Attributes:
@@ -82,14 +82,14 @@ class Planned(NamedTuple):
     batch_size: int | None
 
 
-def planned(options) -> list[Planned]:
+def planned(options) -> list[PlannedStage]:
     """The stages of a fit; a fit without stages has one."""
     if not options.stages:
-        return [Planned(0, options.num_steps, None, options.batch_size)]
+        return [PlannedStage(0, options.num_steps, None, options.batch_size)]
     found, step = [], 0
     for stage in options.stages:
         size = options.batch_size if stage.batch_size is None else stage.batch_size
-        found.append(Planned(step, step + stage.num_steps, stage.learning_rate, None if size == ALL else size))
+        found.append(PlannedStage(step, step + stage.num_steps, stage.learning_rate, None if size == ALL else size))
         step += stage.num_steps
     return found
 

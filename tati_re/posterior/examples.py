@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.backend import tf
 
 
-class Streamed:
+class StreamedInputs:
     """Inputs that stay where they are, on the disk or in the memory of the host; a step reads the rows of its batch.
 
     It stands for a tensor where rows are taken of it: `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the
@@ -47,7 +47,7 @@ def kept_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | Non
     """
     kind = _kept_type(inputs, scale, dtype)
     if limit is not None and kept_bytes(inputs, scale, dtype) > limit:
-        return Streamed(inputs, kind)
+        return StreamedInputs(inputs, kind)
     return tf.constant(inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype))
 
 
@@ -62,13 +62,13 @@ def _kept_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
 
 def taken(inputs, indices) -> tf.Tensor:
     """The rows of some examples, `(*indices.shape, ...)`."""
-    return inputs.take(indices) if isinstance(inputs, Streamed) else tf.gather(inputs, indices)
+    return inputs.take(indices) if isinstance(inputs, StreamedInputs) else tf.gather(inputs, indices)
 
 
 def rows_at_once(inputs, most: int, limit: float | None) -> int:
     """How many examples a sum over all of them takes at a time: those of an eighth of the limit, where they are
     streamed."""
-    if not isinstance(inputs, Streamed):
+    if not isinstance(inputs, StreamedInputs):
         return most
     of_one = max(1, inputs.shape[1:].num_elements() * inputs.dtype.size)
     return max(1, min(most, int(limit / 8 // of_one)))

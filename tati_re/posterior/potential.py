@@ -22,7 +22,7 @@ from tati_re.posterior.example_variance import (
     spread_in_chain,
     variance_of_gradients,
 )
-from tati_re.posterior.examples import Streamed, kept_bytes, kept_inputs, rows_at_once, taken
+from tati_re.posterior.examples import StreamedInputs, kept_bytes, kept_inputs, rows_at_once, taken
 from tati_re.posterior.function import combine
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors import Prior
@@ -95,7 +95,7 @@ class ModelPotential:
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
         self._limit = memory_limit
         self._x = kept_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype, memory_limit)
-        self.streamed = isinstance(self._x, Streamed)
+        self.streamed = isinstance(self._x, StreamedInputs)
         self._piece = rows_at_once(self._x, max(1, _FULL_CHUNK // self.num_walkers), memory_limit)
         if self.streamed and self.training and batches.full:
             raise InputError(

@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
-from tati_re.data.sources import TABLES, Reading, read_source
+from tati_re.data.sources import TABLES, ReadOptions, read_source
 from tati_re.data.tables import Choice
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
         if dataset.test_inputs is None:
             return dataset.inputs, dataset.targets
         return dataset.test_inputs, dataset.test_targets
-    contents = read_source(source, Reading(data_keys=options.get("data_keys") or None))[0]
+    contents = read_source(source, ReadOptions(data_keys=options.get("data_keys") or None))[0]
     return contents.test if contents.test else (contents.inputs, contents.targets)
 
 

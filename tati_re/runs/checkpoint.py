@@ -28,7 +28,7 @@ DIGEST_LENGTH = 64
 """The comment that ends the zip file: the sha256, in hexadecimal digits, of all bytes before it."""
 
 
-class _Damaged(Exception):
+class _DamagedCheckpoint(Exception):
     """A checkpoint file that is missing or not what was written; the message completes "is ..."."""
 
 
@@ -87,7 +87,7 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[st
     for name in (CURRENT, ASIDE, PREVIOUS):
         try:
             arrays, meta = _read(where / name)
-        except _Damaged as problem:
+        except _DamagedCheckpoint as problem:
             problems.append(f"{name} is {problem}")
             continue
         return arrays, meta, _note(name, problems, meta)
@@ -144,12 +144,12 @@ def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             # The digest comes first, so that no parser meets damaged bytes; one open file, so that renames do no harm.
             digest = _digest(file)
             if file.read(DIGEST_LENGTH) != digest:
-                raise _Damaged("damaged (its sha256 does not fit)")
+                raise _DamagedCheckpoint("damaged (its sha256 does not fit)")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
-        raise _Damaged("missing") from None
+        raise _DamagedCheckpoint("missing") from None
     except OSError as error:
-        raise _Damaged(f"not readable ({error.strerror})") from error
+        raise _DamagedCheckpoint(f"not readable ({error.strerror})") from error
     return arrays, json.load(io.BytesIO(arrays.pop(META).tobytes()))

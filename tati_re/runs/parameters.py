@@ -21,7 +21,7 @@ _WEIGHTS, _BIASES = re.compile(r"w(?:eight)?(\d+)"), re.compile(r"b(?:ias)?(\d+)
 _WALKER = ("walker", "id")
 
 
-class StoredParameters(NamedTuple):
+class FileParameters(NamedTuple):
     """Parameters that were read.
 
     Attributes:
@@ -44,7 +44,7 @@ class StoredParameters(NamedTuple):
         return np.arange(num_walkers) if len(self.positions) >= num_walkers else np.zeros(num_walkers, int)
 
 
-class Wanted(NamedTuple):
+class ExpectedParameters(NamedTuple):
     """The parameters that a model has, and those that a file may have besides.
 
     Attributes:
@@ -64,7 +64,7 @@ class Wanted(NamedTuple):
 
 def read_parameters(
     path: str | os.PathLike[str], step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
-) -> StoredParameters:
+) -> FileParameters:
     """Reads the parameters of a model from a file or a run folder.
 
     Args:
@@ -82,7 +82,7 @@ def read_parameters(
     Raises:
         InputError: No such file or step, another number of parameters, or parameters of another model.
     """
-    path, wanted = Path(path).expanduser(), Wanted(list(names), frozenset(fixed))
+    path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
     if not path.exists():
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(f"parameters: there is no {path}.{nearest(path.name, beside)}", expected=KINDS)
@@ -102,7 +102,7 @@ def read_parameters(
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
 
 
-def _folder(folder: Path, step: int | None, wanted: Wanted) -> StoredParameters:
+def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
     said = manifest.read(folder)
     stored = said.get("parameters", {})
     places = wanted.places(folder, described_names(stored)) if "names" in stored else list(range(len(wanted.names)))
@@ -114,14 +114,14 @@ def _folder(folder: Path, step: int | None, wanted: Wanted) -> StoredParameters:
         if positions is not None and len(positions) == walkers:
             auxiliary = [arrays[f"auxiliary/{k}"] for k in range(sum(key.startswith("auxiliary/") for key in arrays))]
             where = f"the end of {folder}, step {meta['step']}"
-            return StoredParameters(_checked(folder, positions[:, places], wanted.names), where, auxiliary)
+            return FileParameters(_checked(folder, positions[:, places], wanted.names), where, auxiliary)
     for name, read in (("trajectory.csv", _csv), ("trajectory.h5", _h5)):
         if (folder / name).exists():
             return read(folder / name, step, wanted)
     raise InputError(f"parameters: {folder} has no trajectory.", expected="a run with trajectory_every above 0")
 
 
-def _csv(path: Path, step: int | None, wanted: Wanted) -> StoredParameters:
+def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
     with path.open(encoding="utf-8", newline="") as file:
         header = next(csv.reader(line for line in file if line.strip() and not line.startswith("#")), [])
     columns = [name.strip() for name in header]
@@ -129,7 +129,7 @@ def _csv(path: Path, step: int | None, wanted: Wanted) -> StoredParameters:
     index, lines = _csv_rows(path, columns, step_column, walker_column)
     rows, found = _rows_at(path, index, step)
     values = np.array([_numbers(path, lines[row], columns, chosen) for row in rows])
-    return StoredParameters(_checked(path, values, wanted.names), f"step {found} of {path}")
+    return FileParameters(_checked(path, values, wanted.names), f"step {found} of {path}")
 
 
 def _csv_rows(path: Path, columns: list[str], step_column: int | None, walker_column: int | None):
@@ -169,7 +169,7 @@ def _numbers(path: Path, line: str, columns: list[str], chosen: list[int]) -> li
         raise InputError(f"parameters: {path} has a cell that is no number.", str(error).split(": ")[-1]) from None
 
 
-def _h5(path: Path, step: int | None, wanted: Wanted) -> StoredParameters:
+def _h5(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:
     with reading.open_h5(path) as file:
         index_columns, columns = reading.h5_columns(file)
         chosen, _, _ = _columns(path, [*index_columns, *columns], wanted)
@@ -180,10 +180,10 @@ def _h5(path: Path, step: int | None, wanted: Wanted) -> StoredParameters:
         rows, found = _rows_at(path, index[kept][:, :2], step)
         places = np.array(chosen) - len(index_columns)
         values = np.array([file["rows"][int(kept[row])][places] for row in rows])
-    return StoredParameters(_checked(path, values, wanted.names), f"step {found} of {path}")
+    return FileParameters(_checked(path, values, wanted.names), f"step {found} of {path}")
 
 
-def _columns(path: Path, columns: list[str], wanted: Wanted) -> tuple[list[int], int | None, int | None]:
+def _columns(path: Path, columns: list[str], wanted: ExpectedParameters) -> tuple[list[int], int | None, int | None]:
     """Places of the parameters in their order, of the step and of the walker."""
     places = {name: k for k, name in enumerate(columns)}
     step = places.get("step")
@@ -239,22 +239,22 @@ def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int]
     return [by_walker[walker] for walker in sorted(by_walker)], step
 
 
-def _arrays(path: Path, _: int | None, wanted: Wanted) -> StoredParameters:
+def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParameters:
     names = wanted.names
     loaded: Any = np.load(path, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
-        return StoredParameters(_checked(path, np.atleast_2d(loaded), names), str(path))
+        return FileParameters(_checked(path, np.atleast_2d(loaded), names), str(path))
     with loaded as archive:
         if "parameters" in archive.files or len(archive.files) == 1:
             values = archive["parameters" if "parameters" in archive.files else archive.files[0]]
-            return StoredParameters(_checked(path, np.atleast_2d(values), names), str(path))
+            return FileParameters(_checked(path, np.atleast_2d(values), names), str(path))
         tensors = list(dict.fromkeys(name.split("[")[0] for name in names))
         if missing := [tensor for tensor in tensors if tensor not in archive.files]:
             expected = f"the array parameters, or one for each of {', '.join(tensors)}"
             raise InputError(f"parameters: {path} has no array {missing[0]!r}.", ", ".join(archive.files), expected)
         found = [pair for tensor in tensors for pair in _entries(tensor, archive[tensor])]
     places = wanted.places(path, [name for name, _ in found])
-    return StoredParameters(_checked(path, np.array([[found[k][1] for k in places]]), names), str(path))
+    return FileParameters(_checked(path, np.array([[found[k][1] for k in places]]), names), str(path))
 
 
 def _entries(tensor: str, values: np.ndarray) -> Iterator[tuple[str, float]]:
@@ -262,7 +262,7 @@ def _entries(tensor: str, values: np.ndarray) -> Iterator[tuple[str, float]]:
     return zip(parameter_names([tensor], [values.shape]), values.reshape(-1), strict=True)
 
 
-def _keras(path: Path, _: int | None, wanted: Wanted) -> StoredParameters:
+def _keras(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParameters:
     from tati_re.models.build import load_model
     from tati_re.models.flat import FlatModel
 
@@ -271,7 +271,7 @@ def _keras(path: Path, _: int | None, wanted: Wanted) -> StoredParameters:
     except InputError as error:
         raise InputError(f"parameters: {error}") from None
     values = flat.get()[wanted.places(path, flat.parameter_names())]
-    return StoredParameters(_checked(path, values[None], wanted.names), str(path), [v[None] for v in flat.auxiliary])
+    return FileParameters(_checked(path, values[None], wanted.names), str(path), [v[None] for v in flat.auxiliary])
 
 
 def _check_names(path: Path, found: list[str], names: list[str]) -> None:

@@ -11,13 +11,13 @@ from tati_re.engine.silent import SilentEvaluate
 LAYER = "BatchNormalization"
 
 
-class _Asked(Exception):
+class _VarianceRequested(Exception):
     """A method wants the variance of a mini-batch's gradient."""
 
 
-class _Asking(SilentEvaluate):
+class _VarianceProbe(SilentEvaluate):
     def gradient_variance(self, position):
-        raise _Asked
+        raise _VarianceRequested
 
 
 def check_model(flat) -> None:
@@ -102,7 +102,7 @@ def _asks_for_variance(method, copies: int, flat) -> bool:
     ones = tf.ones((copies,), tf.float64)
     position = tf.zeros((copies, flat.num_parameters), flat.dtype)
     try:
-        method.init(position, _Asking(Rung(ones, ones, ones)), RecordingNoise(tf.as_dtype(flat.dtype)))
-    except _Asked:
+        method.init(position, _VarianceProbe(Rung(ones, ones, ones)), RecordingNoise(tf.as_dtype(flat.dtype)))
+    except _VarianceRequested:
         return True
     return False

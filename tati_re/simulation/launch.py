@@ -23,7 +23,7 @@ from tati_re.exchange.noise_tests import noise_table
 from tati_re.optimizers import make_optimizer
 from tati_re.options import tati_names as aliases
 from tati_re.options.make import Options, make_options
-from tati_re.options.stages import Planned, check_num_steps, check_stages, planned
+from tati_re.options.stages import PlannedStage, check_num_steps, check_stages, planned
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.runs import manifest, run_folder
@@ -213,14 +213,14 @@ class Running:
             parts = [sim._system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
             potentials = [potential.with_batches(batches) for batches in parts]
         else:
-            self.stages = [Planned(0, options.num_steps, None, options.batch_size)]
+            self.stages = [PlannedStage(0, options.num_steps, None, options.batch_size)]
             potentials = [potential]
         self.loops = [self._loop(*pair) for pair in zip(potentials, self.stages, strict=True)]
         self.loop, self.potential = self.loops[0], potentials[0]
         self._starts: tuple[np.ndarray, tuple] | None = None
         self.meaning = self.potential.describe("the examples of each stage" if len(self.stages) > 1 else None)
 
-    def _loop(self, potential, stage: Planned) -> Loop:
+    def _loop(self, potential, stage: PlannedStage) -> Loop:
         options, sampling = self.options, self.kind == "sample"
         beta = options.beta if sampling else float("inf")
         values = (beta, 1.0, options.step_size if sampling else self._rate(stage))
@@ -243,7 +243,7 @@ class Running:
             kept=options.num_walkers if options.trajectory_rungs == "target" else None,
         )
 
-    def _rate(self, stage: Planned) -> float:
+    def _rate(self, stage: PlannedStage) -> float:
         """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
         rates = (stage.learning_rate, getattr(self.method, "learning_rate", None), self.options.learning_rate)
         return next(rate for rate in rates if rate is not None)

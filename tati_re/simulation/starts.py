@@ -10,7 +10,7 @@ from tati_re.core.errors import InputError
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.options.make import Options
 from tati_re.posterior.noise_level import with_noise_of
-from tati_re.runs.parameters import StoredParameters, read_parameters
+from tati_re.runs.parameters import FileParameters, read_parameters
 from tati_re.simulation.replica_starts import fresh_starts
 
 _PURPOSE = 0x4A49
@@ -53,7 +53,7 @@ def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str
     return position, auxiliary, None if said is None else said + "."
 
 
-def _stored(options: Options, flat: Any) -> StoredParameters:
+def _stored(options: Options, flat: Any) -> FileParameters:
     """The parameters of a file; those of a run without noise get the noise where it starts."""
     names, fixed = flat.parameter_names(), _fixed_names(flat)
     try:
@@ -77,13 +77,13 @@ def _fixed_names(flat: Any) -> set[str]:
     return set(every) - set(flat.parameter_names())
 
 
-def _which(stored: StoredParameters, walkers: int) -> str:
+def _which(stored: FileParameters, walkers: int) -> str:
     if walkers == 1:
         return "" if len(stored.positions) == 1 else ", the first walker's"
     return ", each walker from its own row" if len(stored.positions) >= walkers else ", the first row for all walkers"
 
 
-def _auxiliary(stored: StoredParameters, own: tuple) -> tuple:
+def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
     """Moving statistics of the file, where it has those of this model."""
     # What is fixed comes last, and keeps its values.
     found = (stored.auxiliary or [])[: len(own)]

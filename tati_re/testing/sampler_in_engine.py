@@ -58,7 +58,7 @@ def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
 def check_walls(sampler: Any, bound: float = 0.1) -> None:
     """Within 20 steps nobody leaves the support of a prior with walls."""
     potential = FunctionPotential(quartic, PARAMETERS, prior=Box(bound))
-    evaluate, random = potential.bind(rung_of(STEP_SIZES, TEMPERATURES)), _Drawn(2)
+    evaluate, random = potential.bind(rung_of(STEP_SIZES, TEMPERATURES)), _TensorNoise(2)
     state = sampler.init(tf.zeros((WALKERS, PARAMETERS), tf.float64), evaluate, random)
     for _ in range(20):
         state, _ = stepped(sampler, state, evaluate, random)
@@ -70,7 +70,7 @@ def check_walls(sampler: Any, bound: float = 0.1) -> None:
         )
 
 
-class _Drawn:
+class _TensorNoise:
     """Random numbers of numpy as tensors."""
 
     def __init__(self, seed: int) -> None:
@@ -156,7 +156,7 @@ def check_checkpoint(sampler: Any) -> None:
     """A state that went through the arrays of a checkpoint into the structure that `init` makes goes on as before."""
     potential = FunctionPotential(quartic, PARAMETERS)
     evaluate = potential.bind(rung_of(STEP_SIZES, TEMPERATURES))
-    random, position = _Drawn(5), tf.constant(inputs()[0])
+    random, position = _TensorNoise(5), tf.constant(inputs()[0])
     template = sampler.init(position, evaluate, random)
     state = template
     for _ in range(3):
@@ -166,8 +166,8 @@ def check_checkpoint(sampler: Any) -> None:
         checkpoint.save(folder, {name: np.asarray(getattr(state, name)) for name in fields}, {"step": 3})
         arrays, _, _ = checkpoint.load(folder)
     restored = template._replace(**{name: tf.constant(arrays[name]) for name in fields})
-    whole, _ = stepped(sampler, state, evaluate, _Drawn(6))
-    after, _ = stepped(sampler, restored, evaluate, _Drawn(6))
+    whole, _ = stepped(sampler, state, evaluate, _TensorNoise(6))
+    after, _ = stepped(sampler, restored, evaluate, _TensorNoise(6))
     differs = first_difference(whole, after)
     require(
         differs is None,

@@ -30,7 +30,7 @@ _TABLES = ("prior", *_USED)
 _WALLS = ("lower_wall", "upper_wall", "prior_lower_boundary", "prior_upper_boundary", "prior_factor", "prior_power")
 
 
-class _Chosen(NamedTuple):
+class _TensorPrior(NamedTuple):
     """What the options say about one tensor; no wall is `None`."""
 
     prior: str
@@ -68,7 +68,7 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
     columns = {
         name: by_tensor(name, getattr(options, name), OPTIONS[name].default, names) for name in (*_TABLES, *_WALLS)
     }
-    chosen = [_Chosen(**{name: column[i] for name, column in columns.items()}) for i in range(len(names))]
+    chosen = [_TensorPrior(**{name: column[i] for name, column in columns.items()}) for i in range(len(names))]
     fans = None
     if options.prior_scaling == "fan_in":
         if all(each.prior == "none" for each in chosen):
@@ -94,7 +94,7 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
     return Product(parts, [sum(sizes[i] for i in run) for run in runs], [[names[i] for i in run] for run in runs])
 
 
-def _one(chosen: Sequence[_Chosen], sizes: Sequence[int], fan_in, options) -> Prior:
+def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) -> Prior:
     """The prior of neighbouring tensors that have one kind of it."""
 
     def of(name: str, absent: float | None = None):
