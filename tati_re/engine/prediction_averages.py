@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.engine.loop import Chunk, Loop
+from tati_re.engine.timeline import Timeline
 from tati_re.posterior.predictive import CLASSES, Predictive, entropy_of
 
 PREFIX = "predictions/"
@@ -46,6 +48,29 @@ class PredictionAverages:
         elif predictive.has_noise:
             self._kept["noise_variance"] = np.zeros(shape[1:])
             self._kept["log_density"] = np.full(shape[:1], -np.inf)
+
+    def moves_until_due(self, timeline: Timeline, moves: int, count: int) -> int:
+        """Moves after `moves` up to the next prediction, at most `count`: it needs the positions after it."""
+        due = self._due(timeline, timeline.steps(moves + 1, count)[0])
+        return int(np.argmax(due)) + 1 if due.any() else count
+
+    def _due(self, timeline: Timeline, steps: np.ndarray) -> np.ndarray:
+        return (steps % self.every == 0) & timeline.counted(steps)
+
+    def add_chunk(self, loop: Loop, chunk: Chunk, move: int) -> None:
+        """Counts the walkers that arrived with the last move of a chunk, where a prediction is due."""
+        state = chunk.carry.state
+        steps, group = loop.timeline.steps(move, 1)
+        if not self._due(loop.timeline, steps)[0]:
+            return
+        walkers = loop.timeline.turns(group, np.arange(loop.walkers))[0][1]
+        places = np.asarray(loop.method.order(state)) if loop.by_rung else np.arange(loop.walkers)
+        places, weights = places[walkers][: loop.walkers_at_rung], np.ones(len(walkers))
+        if "weight" in loop.labels:
+            row = chunk.rows[int(chunk.num_rows) - 1].numpy()
+            weights = row[walkers, loop.observables.columns.index("weight")]
+        auxiliary = [np.asarray(value)[places] for value in chunk.carry.auxiliary]
+        self.add(np.asarray(state.position)[places], auxiliary, weights[: len(places)])
 
     def add(self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray) -> None:
         """Counts one draw of each walker.

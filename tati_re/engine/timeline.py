@@ -7,6 +7,7 @@ next one the same steps: steps are counted per walker, and a walker is recorded 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -84,6 +85,15 @@ class Timeline:
     def moves(self, steps: int) -> int:
         """How many moves bring every walker to this step."""
         return steps * self.groups
+
+    def turns(self, group: np.ndarray, walkers: np.ndarray) -> list[tuple[slice, np.ndarray]]:
+        """Runs of moves of one group, of the groups `(n,)` that moved, and those of the walkers that moved in each."""
+        if self.groups == 1:
+            return [(slice(None), walkers)]
+        borders = [0, *np.flatnonzero(np.diff(group)) + 1, len(group)]
+        size = len(walkers) // self.groups
+        runs = [slice(a, b) for a, b in itertools.pairwise(borders) if b > a]
+        return [(run, walkers[group[run.start] * size : (group[run.start] + 1) * size]) for run in runs]
 
     def rows_due(self, steps: np.ndarray) -> np.ndarray:
         """Whether a row is due after each of these steps."""

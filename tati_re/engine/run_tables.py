@@ -1,0 +1,149 @@
+"""The tables that grow while a run goes on: which there are, and the rows of a chunk in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.engine.loop import Chunk, Loop
+from tati_re.engine.running_averages import RunningAverages
+from tati_re.runs import files
+from tati_re.runs.tables import CsvTable, H5Table
+
+_MOST_WAITING = 16 * 2**20
+
+
+class RunTables:
+    """run.csv, averages.csv, timing.csv, and what else the loop records.
+
+    Args:
+        folder: The run folder.
+        loop: A loop of the run; all of them record the same columns.
+        trajectory: "csv" or "h5".
+        parameters: Columns of the trajectory.
+        averages: What the rows of averages.csv follow from.
+    """
+
+    def __init__(
+        self, folder: Path, loop: Loop, trajectory: str, parameters: Sequence[str], averages: RunningAverages
+    ) -> None:
+        self._folder, self._averages = folder, averages
+        self._kept = loop.kept
+        self._numbers = loop.potential.dtype
+        self._trajectory = files.TRAJECTORIES[trajectory]
+        self._parameters = list(parameters)
+        observables = loop.observables
+        self._columns = {
+            files.ROWS: files.row_columns(observables.columns),
+            files.AVERAGES: files.average_columns(observables.averaged, loop.by_rung),
+            files.TIMING: files.timing_columns(),
+        }
+        if loop.timeline.trajectory_every:
+            self._columns[self._trajectory] = files.trajectory_columns(parameters, loop.labels)
+        if loop.timeline.event_every:
+            self._columns[files.EXCHANGES] = list(loop.method.event_columns)
+        self._tables: dict[str, CsvTable | H5Table] = {}
+        self._waiting = 0
+        self.last: tuple[float | None, float | None] = (None, None)
+
+    def create(self) -> None:
+        """Makes the tables, empty."""
+        for name, columns in self._columns.items():
+            kind = H5Table if _is_h5(name) else CsvTable
+            self._tables[name] = kind(self._folder / name, columns, **self._options(name))
+
+    def reopen(self, positions: Mapping[str, int]) -> None:
+        """Opens the tables of a run to go on at the positions that its checkpoint says."""
+        for name, columns in self._columns.items():
+            kind = H5Table if _is_h5(name) else CsvTable
+            where = int(positions[name])
+            self._tables[name] = kind.reopen(self._folder / name, columns, where, **self._options(name))
+
+    def positions(self) -> dict[str, int]:
+        """How much of each table is on the disk, for a checkpoint."""
+        return {name: int(table.position()) for name, table in self._tables.items()}
+
+    def add_chunk(self, loop: Loop, chunk: Chunk, first_move: int) -> None:
+        """Moves the rows of a chunk, whose first move this is, into the tables."""
+        steps, group = loop.timeline.steps(first_move, int(chunk.taken))
+        if count := int(chunk.num_rows):
+            rows = chunk.rows.numpy()[:count]
+            due = np.flatnonzero(loop.timeline.rows_due(steps))[:count]
+            for which, walkers in loop.timeline.turns(group[due], np.arange(loop.walkers)):
+                self._append(loop, files.ROWS, steps[due][which], walkers, rows[which][:, walkers])
+                counted = loop.timeline.counted(steps[due][which])
+                if counted.any():
+                    averages = self._averages.add(walkers, rows[which][counted][:, walkers])
+                    self._append(loop, files.AVERAGES, steps[due][which][counted], walkers, averages)
+            self.last = _at_target(loop, rows[-1])
+        if count := int(chunk.num_positions):
+            due = np.flatnonzero(loop.timeline.positions_due(steps))[:count]
+            beside = chunk.beside.numpy()[:count]
+            values = np.concatenate(
+                [beside[:, :, :2], chunk.positions.numpy()[:count].astype(np.float64), beside[:, :, 2:]], axis=-1
+            )
+            for which, walkers in loop.timeline.turns(group[due], np.arange(self._kept)):
+                self._append(loop, self._trajectory, steps[due][which], walkers, values[which][:, walkers])
+        if count := int(chunk.num_events):
+            events = chunk.events.numpy()[:count].reshape(-1, chunk.events.shape[-1])
+            self._tables[files.EXCHANGES].append(events[events[:, 0] >= 0])
+        if self._waiting > _MOST_WAITING:
+            # Rows beyond the checkpoint are cut off by a resume, so they may be written before it: memory stays flat.
+            self.flush()
+
+    def add_timing(self, step: int, seconds: float) -> None:
+        """Adds a clock reading."""
+        rate = step / seconds if seconds > 0 else 0.0
+        self._tables[files.TIMING].append(np.array([[step, seconds, rate]]))
+
+    def flush(self) -> None:
+        """Writes all rows."""
+        for table in self._tables.values():
+            table.flush()
+        self._waiting = 0
+
+    def close(self) -> None:
+        """Writes all rows, for the last time."""
+        for table in self._tables.values():
+            table.close()
+
+    def size(self, loop: Loop, num_steps: int) -> float:
+        """Bytes that the tables of the whole run will have, roughly."""
+        line = loop.timeline
+        numbers = len(loop.observables.columns) + len(loop.observables.averaged) + 4
+        rows = num_steps / line.record_every * loop.walkers * 18.0 * numbers
+        if not line.trajectory_every:
+            return rows
+        single = self._numbers.size == 4
+        number = self._numbers.size if _is_h5(self._trajectory) else (13.0 if single else 20.0)
+        kept = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
+        return rows + kept * self._kept * number * len(self._parameters)
+
+    def _options(self, name: str) -> dict:
+        if _is_h5(name):
+            return {"dtype": self._numbers.name}
+        single = name == self._trajectory and self._numbers == tf.float32
+        return {"float32_columns": self._parameters if single else []}
+
+    def _append(self, loop: Loop, name: str, steps: np.ndarray, walkers: np.ndarray, values: np.ndarray) -> None:
+        numbers = walkers % loop.walkers_at_rung
+        index = np.stack([np.repeat(steps, len(walkers)), np.tile(numbers, len(steps))], axis=-1)
+        rows = np.concatenate([index, values.reshape(len(index), -1)], axis=-1)
+        self._waiting += rows.nbytes
+        self._tables[name].append(rows)
+
+
+def _is_h5(name: str) -> bool:
+    return name.endswith(".h5")
+
+
+def _at_target(loop: Loop, row: np.ndarray) -> tuple[float, float | None]:
+    """Mean potential and kinetic temperature of the walkers at the target, of a row `(walkers, columns)`."""
+    columns, first, temperature = loop.observables.columns, loop.walkers_at_rung, None
+    if loop.method.has_momentum:
+        kinetic = row[:first, columns.index("kinetic_energy")]
+        temperature = float(2 * kinetic.mean() / loop.potential.num_parameters)
+    return float(row[:first, columns.index("potential")].mean()), temperature

@@ -1,0 +1,111 @@
+"""The files of a run folder: each name, what it holds, who writes it and when. All other code takes names from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+PARTIAL = ".partial"
+"""Suffix of a file that is still being written beside the one that it will replace."""
+
+MANIFEST, MODEL, DIRECTIONS = "manifest.toml", "model.keras", "directions.npy"
+MODEL_ASIDE = "partial.keras"
+ROWS, AVERAGES, TIMING = "run.csv", "averages.csv", "timing.csv"
+EXCHANGES, LADDER, BIAS, NOISE = "exchange.csv", "ladder.csv", "bias.csv", "noise.csv"
+TRAJECTORIES = {"csv": "trajectory.csv", "h5": "trajectory.h5"}
+"""The stored positions by the option `trajectory_format`."""
+CHECKPOINTS = "checkpoint"
+CURRENT, PREVIOUS = f"{CHECKPOINTS}/current.npz", f"{CHECKPOINTS}/previous.npz"
+REPORT = "report.html"
+PREDICTIONS, ANALYSIS, LANDSCAPE, INPUTSPACE = "predictions", "analysis", "landscape", "inputspace"
+"""Folders in a run folder for what is computed from a run; the first two are where the commands write by themselves."""
+
+INDEX = ("step", "walker")
+"""The columns that tables with a row a walker begin with."""
+BEFORE_PARAMETERS = ("potential", "loss")
+FIRST_PARAMETER = len(INDEX) + len(BEFORE_PARAMETERS)
+"""Number of the first column of a trajectory that holds a parameter, or a projection."""
+LABELS = ("rung", "replica", "weight")
+"""Columns that say what a row is, where it has them."""
+H5_FROM = 1_000
+"""Trajectories of more parameters than this are HDF5 files, where nothing else is asked for."""
+
+
+def row_columns(observables: Sequence[str]) -> list[str]:
+    """Columns of run.csv."""
+    return [*INDEX, *observables]
+
+
+def average_columns(averaged: Sequence[str], by_rung: bool) -> list[str]:
+    """Columns of averages.csv."""
+    return [*INDEX, *averaged, "expected_kinetic_energy", "expected_virial", *(["rung"] if by_rung else [])]
+
+
+def trajectory_columns(parameters: Sequence[str], labels: Sequence[str]) -> list[str]:
+    """Columns of the trajectory."""
+    return [*INDEX, *BEFORE_PARAMETERS, *parameters, *labels]
+
+
+def timing_columns() -> list[str]:
+    """Columns of timing.csv."""
+    return ["step", "seconds", "steps_per_second"]
+
+
+class RunFile(NamedTuple):
+    """A file of a run folder.
+
+    Attributes:
+        name: Its path in the folder.
+        writer: The room that writes it.
+        when: When it is written, in words.
+        columns: The function that gives the columns of a table; None where the method brings them, and for other files.
+        repeatable: Whether it depends on options and seed alone, so that two runs may be compared by it.
+    """
+
+    name: str
+    writer: str
+    when: str
+    columns: Callable[..., list[str]] | None = None
+    repeatable: bool = False
+
+
+_MODULES = ("averages", "covariance", "diffusion_map", "free_energy", "parameters", "reweighting", "temperatures")
+_OF_COMMANDS = {
+    PREDICTIONS: (
+        *("predictions.csv", "scores.csv", "outside.csv", "reliability.csv", "predictions.png"),
+        *("temperatures.csv", "temperatures.png"),
+    ),
+    ANALYSIS: (
+        *(f"{name}.{ending}" for name in _MODULES for ending in ("csv", "parquet", "npz", "png")),
+        *("autocorrelation.png", "spectrum.png", "arviz.nc"),
+    ),
+    LANDSCAPE: (
+        *("landscape.toml", "landscape.csv", "trajectory.csv", "landscape.png", "surface.png", "landscape.html"),
+        *("plane.npz", "hessian.csv", "hessian.npy", "density.csv", "density.png"),
+    ),
+    INPUTSPACE: ("inputspace.csv", "inputspace.png"),
+}
+
+_EACH_FLUSH, _AFTER = "anew at each checkpoint", "after a run, by a command"
+FILES = (
+    # The manifest comes first: without it a folder that is half emptied is not taken for a run.
+    RunFile(MANIFEST, "simulation", "before the first step; again where a resume makes the run longer"),
+    RunFile(MODEL, "simulation", "before the first step; after the last one of a fit"),
+    RunFile(MODEL_ASIDE, "simulation", "while the model is written"),
+    RunFile(DIRECTIONS, "simulation", "before the first step, where projections are stored"),
+    RunFile(ROWS, "engine", "a row each record_every steps for each walker", row_columns, True),
+    RunFile(AVERAGES, "engine", "a row for each row of run.csv after the burn-in", average_columns, True),
+    *(
+        RunFile(name, "engine", "a row each trajectory_every steps for each walker", trajectory_columns, True)
+        for name in TRAJECTORIES.values()
+    ),
+    RunFile(EXCHANGES, "engine", "a row for each swap that is tried", None, True),
+    RunFile(LADDER, "engine", f"{_EACH_FLUSH}, on a temperature ladder", None, True),
+    RunFile(BIAS, "engine", f"{_EACH_FLUSH}, on a temperature ladder with a bias", None, True),
+    RunFile(TIMING, "engine", "a row each checkpoint", timing_columns),
+    RunFile(NOISE, "simulation", "after the last step, where swaps saw mini-batches"),
+    RunFile(CURRENT, "engine", _EACH_FLUSH),
+    RunFile(PREVIOUS, "engine", _EACH_FLUSH),
+    RunFile(REPORT, "report", _AFTER),
+    *(RunFile(f"{folder}/{name}", "cli", _AFTER) for folder, names in _OF_COMMANDS.items() for name in names),
+)
