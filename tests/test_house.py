@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from importlinter.cli import lint_imports
@@ -14,3 +17,84 @@ def test_a_room_imports_only_rooms_below_it(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     status = lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True)
     assert status == 0, capsys.readouterr().out
+
+
+# The view methods: one line each, which bring what they show from the room above.
+VIEWS = {
+    ("tati_re.simulation.run", "tati_re.report.summary"),
+    ("tati_re.simulation.notebook", "tati_re.report.summary"),
+    ("tati_re.evidence.result", "tati_re.plotting.evidence"),
+    ("tati_re.prediction.temperature_study", "tati_re.plotting.temperatures"),
+}
+
+
+def parsed() -> dict[str, ast.Module]:
+    """The files of the package by their module names."""
+    found = {}
+    for path in sorted((ROOT / "tati_re").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text())
+    return found
+
+
+def imports_of(tree: ast.AST, modules: Collection[str]) -> Iterator[str]:
+    """The modules of the package that a file imports, those of its functions too, but for the sake of types."""
+    if isinstance(tree, ast.If) and ast.unparse(tree.test).endswith("TYPE_CHECKING"):
+        for node in tree.orelse:
+            yield from imports_of(node, modules)
+        return
+    if isinstance(tree, ast.Import):
+        yield from (name.name for name in tree.names if name.name in modules)
+    if isinstance(tree, ast.ImportFrom):
+        for name in tree.names:
+            submodule = f"{tree.module}.{name.name}"
+            if (found := submodule if submodule in modules else tree.module) in modules:
+                yield found
+    for node in ast.iter_child_nodes(tree):
+        yield from imports_of(node, modules)
+
+
+def circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of files that reach one another."""
+
+    def reached(start: str) -> set[str]:
+        seen, waiting = set(), [start]
+        while waiting:
+            for name in imports[waiting.pop()] - seen:
+                seen.add(name)
+                waiting.append(name)
+        return seen
+
+    reach = {name: reached(name) for name in imports}
+    groups = {frozenset(b for b in reach[a] if a in reach[b]) for a in imports if a in reach[a]}
+    return sorted(map(sorted, groups))
+
+
+def test_no_circles_of_files():
+    """Whoever follows imports, those inside of functions too, comes to an end."""
+    trees = parsed()
+    imports = {name: set(imports_of(tree, trees)) for name, tree in trees.items()}
+    for source, target in VIEWS:
+        assert target in imports[source], "no view method any more: take it from the list"
+        imports[source].discard(target)
+    assert circles(imports) == []
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d"}}) == [["b", "c"], ["d"]]
+
+
+def test_a_class_name_stands_once():
+    """`Corrected`, `Moments` or `Table` in two files would be told apart by their import lines alone."""
+    names = [
+        node.name for tree in parsed().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    ]
+    assert sorted(name for name, count in Counter(names).items() if count > 1) == []
+
+
+def test_the_top_of_the_package_holds_rooms():
+    entries = [path for path in (ROOT / "tati_re").iterdir() if path.name != "__pycache__"]
+    files = {path.name for path in entries if path.is_file()}
+    assert files == {"__init__.py", "_version.py", "coming_from_tati.py", "py.typed"}
+    rooms = {path for path in entries if path.is_dir()}
+    assert all((room / "__init__.py").exists() for room in rooms)
