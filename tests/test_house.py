@@ -86,9 +86,7 @@ def test_circles_are_found():
 
 def test_a_class_name_stands_once():
     """`Corrected`, `Moments` or `Table` in two files would be told apart by their import lines alone."""
-    names = [
-        node.name for tree in parsed().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
-    ]
+    names = [node.name for tree in parsed().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     assert sorted(name for name, count in Counter(names).items() if count > 1) == []
 
 
