@@ -26,8 +26,7 @@ NOISE = 1e-3
 
 def make_run(folder: Path, num_rows: int, num_parameters: int) -> None:
     """Writes the run folder: 4 walkers, x = mean + Σ sqrt(λ_k) g_k v_k + noise, λ_k = 4·10^(-4 k/400)."""
-    from tati_re.runs import manifest
-    from tati_re.runs.tables import H5Table
+    from tati_re.runs import H5Table, manifest
 
     generator = np.random.default_rng(0)
     vectors = np.linalg.qr(generator.standard_normal((num_parameters, FACTORS)))[0].T.astype(np.float32)
@@ -51,7 +50,7 @@ def make_run(folder: Path, num_rows: int, num_parameters: int) -> None:
 
 def measure(folder: Path, num_eigenpairs: int) -> dict:
     """Seconds, passes and peak memory of this process; eigenvalues and the largest relative residual."""
-    from tati_re.analysis.covariance import covariance_eigenpairs
+    from tati_re.analysis import covariance_eigenpairs
 
     began = time.perf_counter()
     found = covariance_eigenpairs(folder, num_eigenpairs)

@@ -25,9 +25,10 @@ def bare_gradient(row: Row, execution: str, walker_evaluation: str) -> Callable[
     Returns:
         A function of the seconds to measure that returns milliseconds a step.
     """
-    from tati_re.core.backend import tf
-    from tati_re.core.protocol import Rung
-    from tati_re.posterior.binding import Batch
+    import tensorflow as tf
+
+    from tati_re.posterior import Batch
+    from tati_re.samplers import Rung
 
     potential, position, _, _ = measured(row, execution, walker_evaluation, prior="none")
     indices, sizes = (tf.constant(values) for values in potential.batches.indices(0, _STEPS))

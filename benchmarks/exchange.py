@@ -23,10 +23,7 @@ RUNGS, EVERY, RATIO = 12, 20, 1.0237
 
 def methods(step_size: float, batch_size: int) -> dict:
     """BAOAB alone, on a ladder without swaps, and with each rule."""
-    from tati_re.exchange.ladder import geometric
-    from tati_re.exchange.replicas import ReplicaExchange
-    from tati_re.exchange.schedule import make_swap_schedule
-    from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis, Penalty
+    from tati_re.exchange import BarkerCompensated, Metropolis, Penalty, ReplicaExchange, geometric, make_swap_schedule
     from tati_re.samplers import Splitting
 
     word = Splitting("BAOAB", FRICTION)

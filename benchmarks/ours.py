@@ -27,10 +27,9 @@ class Steps:
     """
 
     def __init__(self, row: Row, execution: str = "auto", walker_evaluation: str = "auto", method=None) -> None:
-        from tati_re.core.backend import tf
-        from tati_re.engine.environment import deterministic
-        from tati_re.engine.loop import Loop
-        from tati_re.engine.observables import Observables
+        import tensorflow as tf
+
+        from tati_re.engine import Loop, Observables, deterministic
         from tati_re.samplers import Rung, Splitting
 
         self._deterministic = deterministic

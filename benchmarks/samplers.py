@@ -21,15 +21,18 @@ from benchmarks.timing import interleaved
 
 def methods() -> dict:
     """Samplers for mini-batches by name, momentum methods first."""
-    from tati_re.samplers import SGLD, Splitting
-    from tati_re.samplers.ccadl import CCAdL
-    from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
-    from tati_re.samplers.psgld import PreconditionedSGLD
-    from tati_re.samplers.sghmc import SGHMC
-    from tati_re.samplers.sgnht import SGNHT
-    from tati_re.samplers.wrappers.control_variate import ControlVariate
-    from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
-    from tati_re.samplers.wrappers.mass import Massive
+    from tati_re.samplers import (
+        SGHMC,
+        SGLD,
+        SGNHT,
+        CCAdL,
+        ControlVariate,
+        EnsembleQuasiNewton,
+        LeimkuhlerMatthews,
+        Massive,
+        PreconditionedSGLD,
+        Splitting,
+    )
 
     words = {word: Splitting(word, FRICTION) for word in ("BAOAB", "OBABO", "GLA1", "GLA2", "BADODAB")}
     return words | {

@@ -31,7 +31,7 @@ def steps_per_second(num_steps: int, execution: str = "auto") -> tuple[float, fl
     Returns:
         Steps per second between the first and the last flush, when all is compiled; and of the whole call.
     """
-    from tati_re.simulation.simulation import Simulation
+    from tati_re import Simulation
 
     simulation = Simulation(**SYSTEM, verbose=0)
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +64,7 @@ def start_up(repetitions: int) -> float:
 
 def calls_per_second(repetitions: int, seconds: float) -> float:
     """Calls of `Simulation.gradients()`, the parameters changed before each, the median."""
-    from tati_re.simulation.simulation import Simulation
+    from tati_re import Simulation
 
     simulation = Simulation(**SYSTEM, verbose=0)
     start = simulation.parameters.copy()

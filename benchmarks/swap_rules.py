@@ -23,8 +23,9 @@ _EXAMPLES, _BATCH = 55_000, 550
 
 def draws() -> dict[str, Callable[[], object]]:
     """A million compensated numbers, by several ways."""
-    from tati_re.core.backend import tf
-    from tati_re.exchange.compensation import compensation_table, quantile
+    import tensorflow as tf
+
+    from tati_re.exchange import compensation_table, quantile
 
     table = compensation_table(1.0)
     uniform = np.random.default_rng(0).random(_DRAWS)
@@ -41,8 +42,9 @@ def draws() -> dict[str, Callable[[], object]]:
 
 def batches() -> dict[str, Callable[[], object]]:
     """550 of 55,000 examples without replacement."""
-    from tati_re.core.backend import tf
-    from tati_re.exchange.subsets import NUM_KEYS, permuted
+    import tensorflow as tf
+
+    from tati_re.exchange import NUM_KEYS, permuted
 
     generator = np.random.default_rng(0)
     keys = generator.random(NUM_KEYS)
@@ -75,7 +77,7 @@ def measured(calls: dict[str, Callable[[], object]], repetitions: int, seconds: 
 
 def table_seconds(repetitions: int) -> tuple[float, float]:
     """Seconds of the search of a cut and of the table made with it, medians over variances."""
-    from tati_re.exchange.compensation import best_cut, compensation_table
+    from tati_re.exchange import best_cut, compensation_table
 
     found = []
     for variance in np.linspace(0.3, 1.0, repetitions):

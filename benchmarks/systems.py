@@ -90,7 +90,7 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
         prior: As the option.
     """
     from tati_re.data import Dataset
-    from tati_re.options.make import make_options
+    from tati_re.options import make_options
     from tati_re.simulation.system import assemble
 
     inputs, labels = images()
@@ -114,7 +114,7 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
 
 
 def _network(name: str):
-    from tati_re.core.backend import keras
+    import keras
 
     keras.utils.set_random_seed(0)
     if name == "conv":

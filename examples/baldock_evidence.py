@@ -176,7 +176,7 @@ def write(results: Sequence[Result], path: Path) -> None:
 
 def draw(curves: dict[tuple[str, str], Evidence], results: Sequence[Result], path: Path) -> None:
     """Draws the integrand of each network by each method, and log Z of all runs."""
-    from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
 
     methods = list(dict.fromkeys(each.method for each in results))
     figure = new_figure(3.0 * len(methods) + 3.2, 3.4)

@@ -22,9 +22,9 @@ import numpy as np
 from scipy.special import expit
 
 import tati_re
-from tati_re.exchange.compensation import (
+from tati_re.exchange import (
     LARGEST_NOISE_VARIANCE,
-    Table,
+    CompensationTable,
     best_cut,
     compensation_table,
     cumulative_after_noise,
@@ -45,20 +45,20 @@ PUBLISHED = (0.895, -0.145, -2.1, 2.55, -1.8, 0.6)
 X = np.linspace(-12, 12, 241)
 
 
-def tables(noise_variance: float) -> dict[str, Table]:
+def tables(noise_variance: float) -> dict[str, CompensationTable]:
     """The density by each construction."""
     found = {name: compensation_table(noise_variance, *key) for name, key in SERIES.items()}
     return found | {SEARCHED: compensation_table(noise_variance)}
 
 
-def density_at(table: Table, x: np.ndarray) -> np.ndarray:
+def density_at(table: CompensationTable, x: np.ndarray) -> np.ndarray:
     """A table's density on another grid."""
     return np.interp(np.abs(x), table.positions, table.density)
 
 
-def draw(noise_variance: float, found: dict[str, Table], errors: dict[str, np.ndarray], path: Path) -> None:
+def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dict[str, np.ndarray], path: Path) -> None:
     """Draws spectra, densities and the errors after convolution."""
-    from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
 
     figure = new_figure(10.5, 3.6)
     left, middle, right = figure.subplots(1, 3)

@@ -27,12 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tati_re
+from tati_re import Run
 from tati_re.data import load_data
-from tati_re.prediction.inputs import noise_like
-from tati_re.prediction.predict import average, source_of
-from tati_re.prediction.results import ClassPrediction
-from tati_re.prediction.scores import auroc
-from tati_re.simulation.run import Run
+from tati_re.prediction import ClassPrediction, auroc, average, noise_like, source_of
 
 OPTIMUM, ENSEMBLE = "optimum", "ensemble"
 SHORT, LONG, COLD = "posterior, same cost", "posterior, longer", "posterior at T = 0.1"

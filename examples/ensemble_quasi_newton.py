@@ -34,8 +34,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import ortho_group
 
 import tati_re
-from tati_re.samplers import Splitting
-from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
+from tati_re.samplers import EnsembleQuasiNewton, Splitting
 
 STEP_SIZE = 0.125
 BLENDING = 10.0
@@ -414,7 +413,7 @@ def tell_mnist(rows: Sequence[Row]) -> None:
 
 def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
     """Gain against n beside that of a fixed B, and the law of the slowest direction."""
-    from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
 
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2)
@@ -460,7 +459,7 @@ def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
 
 def draw_mnist(rows: Sequence[Row], path: Path) -> None:
     """Autocorrelation times for 1, 8, 16 and 32 walkers: one panel for every system."""
-    from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
 
     systems = list(dict.fromkeys(row.system for row in rows))
     flat = [any(row.direction == "flat" for row in rows if row.system == system) for system in systems]

@@ -80,7 +80,7 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
 
 def draw(rows: np.ndarray, exact: float, path: Path) -> None:
     """Draws the running averages of the virial, numpy and word, with the exact value."""
-    from tati_re.plotting.figure import COLORS, DARK, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, legend_above, new_figure, plain, save
 
     figure = new_figure(7.0, 3.6)
     axes = figure.subplots()

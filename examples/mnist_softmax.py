@@ -35,7 +35,8 @@ def sample(data: Path, output: Path, num_steps: int) -> None:
     Raises:
         InputError: No such file, or a folder that is not empty.
     """
-    from tati_re.analysis import accuracy, negative_log_likelihood, posterior_average, stored_positions
+    from tati_re.analysis import stored_positions
+    from tati_re.prediction import accuracy, negative_log_likelihood, posterior_average
 
     if num_steps < SMALLEST_NUM_STEPS:
         raise tati_re.InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS}")

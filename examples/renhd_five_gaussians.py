@@ -31,13 +31,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.exchange.ladder import geometric, make_ladder
-from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.exchange.schedule import make_swap_schedule
-from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis
-from tati_re.posterior.function import FunctionPotential
+from tati_re import FunctionPotential
+from tati_re.exchange import BarkerCompensated, Metropolis, ReplicaExchange, geometric, make_ladder, make_swap_schedule
 from tati_re.samplers import SGNHT, Splitting
-from tati_re.testing.ladders import NoisyEnergies, five_gaussians, run_ladder
+from tati_re.testing import NoisyEnergies, five_gaussians, run_ladder
 
 CENTRES = np.array([[0, 0], [3, 3], [3, -3], [-3, 3], [-3, -3]], float)
 SPREAD = 0.5
@@ -198,7 +195,7 @@ def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
 
 def draw(results: dict[str, Result], path: Path) -> None:
     """Histograms of x against its density, the plane, and paths of x and of a replica."""
-    from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GREY, legend_above, new_figure, plain, save
 
     figure = new_figure(9.0, 5.6)
     (plane, marginal), (path_of_x, path_of_rung) = figure.subplots(2, 2, width_ratios=(1, 2))

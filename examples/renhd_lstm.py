@@ -261,8 +261,7 @@ def pilot(problem: Problem) -> tuple[float, float]:
 
     U still drifts in so short a run: its deviation is that from a straight line in time, for each walker its own.
     """
-    from tati_re.exchange.advice import ladder_advice, spacing
-    from tati_re.exchange.ladder import geometric
+    from tati_re.exchange import geometric, ladder_advice, spacing
 
     sizes = problem.sizes
     num_steps = sizes.num_pilot_steps
@@ -325,7 +324,7 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
     Returns:
         The result; the rows of run.csv of a ladder, else `None`.
     """
-    from tati_re.analysis import accuracy, negative_log_likelihood
+    from tati_re.prediction import accuracy, negative_log_likelihood
 
     sizes, sim, digits = problem.sizes, problem.simulation, problem.digits
     rungs = sizes.num_replicas if method.ladder else 1
@@ -399,7 +398,7 @@ def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
 
 def draw(results: Sequence[Result], ladders: dict[str, Any], path: Path) -> None:
     """Draws the rungs of the replicas of the first run against the step, and the accuracies as bars."""
-    from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
 
     figure = new_figure(9.0, 3.8)
     grid = figure.add_gridspec(max(1, len(ladders)), 2, width_ratios=(1.1, 1))

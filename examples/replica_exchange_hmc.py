@@ -361,7 +361,7 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[lis
 
 def rungs_wanted(run, images: int, num_burnin_steps: int) -> int:
     """Rungs between the same ends whose neighbours would exchange with probability 0.3, from the spread of U."""
-    from tati_re.exchange.advice import spaced_evenly
+    from tati_re.exchange import spaced_evenly
 
     rows = run.run_info[run.run_info["step"] > num_burnin_steps]
     groups = rows.groupby(["rung", rows["walker"] % len(STARTS)])["loss"]
@@ -433,7 +433,7 @@ def write(curves: Sequence[Curve], output: Path) -> None:
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
     """Draws training and test loss against the temperature, a panel a curve, beside the descents."""
-    from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
 
     sets = list(dict.fromkeys(curve.set_name for curve in curves))
     figure = new_figure(8.6, 3.0 * len(sets) + 0.4)

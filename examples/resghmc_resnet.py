@@ -242,7 +242,7 @@ def swaps_of(events, epoch: float) -> Swaps:
 
 def score(name: str, sim: tati_re.Simulation, images: Images, vectors: Sequence[np.ndarray]) -> Result:
     """Predictions averaged over parameter vectors."""
-    from tati_re.analysis import accuracy, negative_log_likelihood
+    from tati_re.prediction import accuracy, negative_log_likelihood
 
     mean = np.mean([sim.predict_probabilities(images.test, vector) for vector in vectors], axis=0, dtype=np.float64)
     labels = images.test_labels
@@ -261,7 +261,7 @@ def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
 
 def draw(swaps: Swaps, rows, resumed_at: int, path: Path) -> None:
     """Draws the losses of both chains, what swaps gain and the corrections, and the number of swaps."""
-    from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
 
     figure = new_figure(10.5, 3.3)
     left, middle, right = figure.subplots(1, 3)

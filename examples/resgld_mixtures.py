@@ -27,19 +27,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 import tati_re
-from tati_re.core.backend import tf
-from tati_re.core.protocol import Rung
-from tati_re.engine.loop import Loop
-from tati_re.engine.observables import Observables
-from tati_re.exchange.correction import Correction
-from tati_re.exchange.ladder import explicit
-from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.exchange.schedule import make_swap_schedule
-from tati_re.exchange.swap_rules import Corrected, Metropolis, Naive
-from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
-from tati_re.samplers import SGLD
+from tati_re import FunctionPotential
+from tati_re.engine import Loop, Observables
+from tati_re.exchange import Corrected, Correction, Metropolis, Naive, ReplicaExchange, explicit, make_swap_schedule
+from tati_re.posterior import FunctionEvaluate
+from tati_re.samplers import SGLD, Rung
 
 TEMPERATURES = (1.0, 10.0)
 STEP_SIZE = 0.03
@@ -374,7 +369,7 @@ def mean_row(run, refresh: int, num_pairs: int, every: int = 20) -> tuple[MeanRo
 
 def draw(mixtures: dict, means: dict, rows: list[MeanRow], path: Path) -> None:
     """Histograms of the cold chains, swap rates, and the mean of a mixture with and without control variate."""
-    from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
 
     figure = new_figure(10.5, 6.0)
     panels = figure.subplots(2, 3)

@@ -100,7 +100,7 @@ def run(rows: np.ndarray, noise_std: float | str, num_steps: int) -> Found:
 
 def draw(found: dict[float | str, Found], path: Path) -> None:
     """Draws log densities against the noise, and the posterior of the sampled one above them."""
-    from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, save
 
     figure = new_figure(5.6, 3.6)
     axes = figure.subplots()

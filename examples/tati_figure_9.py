@@ -70,7 +70,7 @@ def curves(sim: tati_re.Simulation, run) -> pd.DataFrame:
 
 def draw(output: Path, run, table: pd.DataFrame) -> None:
     """Loss, accuracy and rate against the step."""
-    from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, save
 
     figure = new_figure(11.0, 3.4)
     loss, accuracy, rate = figure.subplots(1, 3)

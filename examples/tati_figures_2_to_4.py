@@ -280,7 +280,7 @@ def tell(lines: dict[tuple[str, str, float], list[Point]]) -> list[str]:
 
 def draw(lines: dict[tuple[str, str, float], list[Point]], path: Path) -> None:
     """Draws abs(error) against h beside the exact lines (dashed); a hollow point lies within three bars of 0."""
-    from tati_re.plotting.figure import COLORS, new_figure, plain, save
+    from tati_re.plotting import COLORS, new_figure, plain, save
 
     kinetic = {key: line for key, line in lines.items() if key[:2] == ("harmonic", "BAOAB")}
     virial = {key: line for key, line in lines.items() if key[:2] == ("harmonic", "GLA2")}

@@ -107,7 +107,7 @@ def sample(dataset, start: np.ndarray, name: str, num_steps: int, seed: int, out
 
 def spectra(runs: dict, output: Path) -> pd.DataFrame:
     """Leading eigenvalues of the covariance, walker by walker."""
-    from tati_re.analysis.covariance import covariance_eigenpairs
+    from tati_re.analysis import covariance_eigenpairs
 
     rows = []
     for name, run in runs.items():
@@ -173,8 +173,7 @@ def planes(dataset, start: np.ndarray, run, points: int, seed: int, output: Path
 
 def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> None:
     """The four figures."""
-    from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
-    from tati_re.plotting.landscape import plot_landscape
+    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, plot_landscape, save
 
     figure = new_figure(11.0, 3.2)
     left, middle, right = figure.subplots(1, 3)

@@ -47,8 +47,8 @@ def train(data: Path, output: Path, num_examples: int, stages: list[str], seed: 
     Raises:
         InputError: No such file, more images than it has, a stage that is not valid, or a folder that is not empty.
     """
-    from tati_re.analysis import accuracy, negative_log_likelihood
     from tati_re.data import Dataset
+    from tati_re.prediction import accuracy, negative_log_likelihood
 
     if not data.is_file():
         raise tati_re.InputError("--data: there is no mnist.npz.", data.parent, "a folder that holds mnist.npz")
@@ -73,7 +73,7 @@ def train(data: Path, output: Path, num_examples: int, stages: list[str], seed: 
 
 def draw(run, path: Path) -> None:
     """The loss of the mini-batches over the steps, with the ends of the stages and the published loss of the end."""
-    from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, save
 
     figure = new_figure(7.0, 3.5)
     axes = figure.subplots()

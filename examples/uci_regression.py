@@ -312,7 +312,7 @@ def write(scores: Sequence[Score], output: Path) -> None:
 
 def draw(scores: Sequence[Score], path: Path) -> None:
     """Draws NLL and RMSE of every sampler, means over the splits, with HMC's value and error as a band."""
-    from tati_re.plotting.figure import COLORS, DARK, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, new_figure, plain, save
 
     names = list(dict.fromkeys(found.data for found in scores))
     samplers = list(dict.fromkeys(found.sampler for found in scores))

@@ -25,14 +25,10 @@ import numpy as np
 from scipy.special import betainc
 from scipy.stats import gamma
 
-from tati_re.exchange.ladder import geometric
-from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.exchange.schedule import make_swap_schedule
-from tati_re.exchange.swap_rules import Metropolis
-from tati_re.exchange.well_tempered import WellTempered
-from tati_re.posterior.function import FunctionPotential
+from tati_re import FunctionPotential
+from tati_re.exchange import Metropolis, ReplicaExchange, WellTempered, geometric, make_swap_schedule
 from tati_re.samplers import HamiltonianMonteCarlo
-from tati_re.testing.ladders import harmonic, run_ladder
+from tati_re.testing import harmonic, run_ladder
 
 DIMENSIONS, NUM_RUNGS, RATIO = 100, 6, 1.2
 BIAS_FACTOR = 4.0
@@ -88,7 +84,7 @@ def sample(bias_factor: float, num_ladders: int, num_steps: int) -> Result:
 
 def draw(results: dict[float, Result], path: Path) -> None:
     """Histograms of all rungs, without the bias above and with it below, and the exact densities."""
-    from tati_re.plotting.figure import COLORS, DARK, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, new_figure, plain, save
 
     figure = new_figure(7.0, 4.6)
     panels = figure.subplots(2, 1, sharex=True, sharey=True)

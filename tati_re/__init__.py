@@ -6,53 +6,63 @@ TensorFlow.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tati_re._version import __version__
 from tati_re.core.errors import InputError, SamplingError
+from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tati_re import evidence, exploration, landscape, samplers, testing
+    from tati_re import (
+        analysis,
+        data,
+        evidence,
+        exchange,
+        exploration,
+        landscape,
+        optimizers,
+        plotting,
+        prediction,
+        samplers,
+        testing,
+    )
     from tati_re.posterior import priors
+    from tati_re.posterior.function import FunctionPotential
     from tati_re.prediction.predict import predict
     from tati_re.prediction.temperature_study import temperature_study
-    from tati_re.simulation.run import load
+    from tati_re.report.analyse import analyse
+    from tati_re.report.page import write_report
+    from tati_re.runs.compare import compare
+    from tati_re.simulation.run import Run, load
     from tati_re.simulation.simulation import Simulation
 
 __all__ = [
+    "FunctionPotential",
     "InputError",
+    "Run",
     "SamplingError",
     "Simulation",
     "__version__",
+    "analyse",
     "analysis",
+    "compare",
+    "data",
     "evidence",
+    "exchange",
     "exploration",
     "help",
     "landscape",
     "load",
+    "optimizers",
+    "plotting",
     "predict",
+    "prediction",
     "priors",
     "samplers",
     "temperature_study",
     "testing",
     "write_report",
 ]
-
-_LAZY = {
-    "Simulation": ("tati_re.simulation.simulation", "Simulation"),
-    "analysis": ("tati_re.analysis", None),
-    "evidence": ("tati_re.evidence", None),
-    "exploration": ("tati_re.exploration", None),
-    "load": ("tati_re.simulation.run", "load"),
-    "predict": ("tati_re.prediction.predict", "predict"),
-    "landscape": ("tati_re.landscape", None),
-    "priors": ("tati_re.posterior.priors", None),
-    "samplers": ("tati_re.samplers", None),
-    "temperature_study": ("tati_re.prediction.temperature_study", "temperature_study"),
-    "testing": ("tati_re.testing", None),
-    "write_report": ("tati_re.report", "write_report"),
-}
 
 
 def help(name: str | None = None) -> None:
@@ -69,15 +79,8 @@ def help(name: str | None = None) -> None:
     print(describe(name))
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'tati_re' has no attribute '{name}'")
-    module, attribute = _LAZY[name]
-    loaded = importlib.import_module(module)
-    value = loaded if attribute is None else getattr(loaded, attribute)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__)
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(__all__)

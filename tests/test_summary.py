@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tati_re.analysis import summarize
 from tati_re.analysis.format import table, with_error
+from tati_re.report.summary import summarize
 
 WALKERS, ROWS, PARAMETERS = 4, 500, 40
 

@@ -1,7 +1,4 @@
-"""Analysis: arrays and tables of numbers in, numbers with errors out.
-
-The names of predictions and of the summary are of rooms above this one, and loaded when they are asked for.
-"""
+"""Analysis: arrays and tables of numbers in, numbers with errors out."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from tati_re.analysis.convergence import (
 from tati_re.analysis.coordinates import coordinate_of, diffusion_map_of
 from tati_re.analysis.covariance import Eigenpairs, covariance_eigenpairs, covariance_table, leading_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map, landmarks
-from tati_re.analysis.export import to_arviz, write_arviz
+from tati_re.analysis.export import to_arviz, write_arviz, write_table
 from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_temperatures
 from tati_re.analysis.reweighting import reweight
@@ -34,67 +31,56 @@ from tati_re.runs.positions import Positions
 from tati_re.runs.trajectory import Position, stored_positions
 
 __all__ = [
-    "Calibration",
     "DiffusionMap",
     "Eigenpairs",
     "Position",
     "Positions",
-    "PosteriorAverage",
     "Temperature",
-    "accuracy",
-    "auroc",
     "autocorrelation_time",
     "averages",
-    "brier_score",
-    "calibration",
     "chains_of",
     "configurational_temperature",
     "coordinate_of",
     "covariance_eigenpairs",
     "covariance_table",
-    "crps",
     "diffusion_map",
     "diffusion_map_of",
     "effective_sample_size",
     "free_energy",
-    "gaussian_negative_log_likelihood",
     "group_temperatures",
     "kinetic_temperature",
     "landmarks",
     "leading_eigenpairs",
     "monte_carlo_error",
-    "negative_log_likelihood",
     "parameter_averages",
-    "posterior_average",
-    "predictive_entropy",
     "r_hat",
     "reweight",
     "stored_positions",
-    "summarize",
     "target_temperature",
     "temperatures",
     "to_arviz",
     "trajectory_averages",
     "write_arviz",
+    "write_table",
 ]
 
-_ELSEWHERE = {
-    "Calibration": "tati_re.prediction.metrics",
-    "PosteriorAverage": "tati_re.prediction.metrics",
-    "accuracy": "tati_re.prediction.metrics",
-    "calibration": "tati_re.prediction.metrics",
-    "gaussian_negative_log_likelihood": "tati_re.prediction.metrics",
-    "negative_log_likelihood": "tati_re.prediction.metrics",
-    "posterior_average": "tati_re.prediction.metrics",
-    "predictive_entropy": "tati_re.prediction.metrics",
-    "auroc": "tati_re.prediction.scores",
-    "brier_score": "tati_re.prediction.scores",
-    "crps": "tati_re.prediction.scores",
-    "summarize": "tati_re.report.summary",
-}
+_OF_PREDICTION = (
+    "Calibration",
+    "PosteriorAverage",
+    "accuracy",
+    "auroc",
+    "brier_score",
+    "calibration",
+    "crps",
+    "gaussian_negative_log_likelihood",
+    "negative_log_likelihood",
+    "posterior_average",
+    "predictive_entropy",
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
+    """Scores of predictions by the path that they had before `tati_re.prediction`."""
+    if name not in _OF_PREDICTION:
         raise AttributeError(f"module 'tati_re.analysis' has no attribute '{name}'")
-    return getattr(importlib.import_module(_ELSEWHERE[name]), name)
+    return getattr(importlib.import_module("tati_re.prediction"), name)

@@ -112,35 +112,16 @@ def _show(name: str, result: Result) -> None:
         print(f"... {len(table) - len(shown):,} more rows in the file")
 
 
-def _write(name: str, result: Result, folder: Path, to: str, figures: bool) -> list[str]:
-    import numpy as np
-
-    from tati_re.analysis.export import write_table
-
-    written = [write_table(result.table, folder / name, to)]
-    if result.arrays:
-        written.append(folder / f"{name}.npz")
-        np.savez(written[-1], **result.arrays)
-    for drawn, draw in result.figures.items() if figures else ():
-        written.append(folder / f"{drawn}.png")
-        draw(written[-1])
-    return [path.name for path in written]
-
-
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
     from tati_re.analysis.export import write_arviz
-    from tati_re.report.modules import analyse, modules_of
+    from tati_re.report.analyse import made_folder, write_result
+    from tati_re.report.modules import modules_of, result_of
 
     quiet, to = typed.get("quiet", False), typed.get("to", "csv")
     if not quiet:
         print(run.summary())
     names = typed.get("what") or modules_of(run)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be made: {error.strerror}.", expected="--output with another folder"
-        ) from None
+    made_folder(folder)
     if to == "arviz":
         written = [write_arviz(run, folder / "arviz.nc", choices.burnin, choices.thin).name]
         names = typed.get("what", [])
@@ -148,10 +129,10 @@ def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) ->
         written = []
     results = {}
     for name in names:
-        results[name] = result = analyse(run, name, choices)
+        results[name] = result = result_of(run, name, choices)
         if not quiet:
             _show(name, result)
-        written += _write(name, result, folder, "csv" if to == "arviz" else to, "no_figures" not in typed)
+        written += write_result(name, result, folder, "csv" if to == "arviz" else to, "no_figures" not in typed)
     if not quiet:
         print(f"\nwritten to {folder}: {', '.join(written)}")
     return results

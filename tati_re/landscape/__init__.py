@@ -24,6 +24,7 @@ from tati_re.landscape.hessian import (
     hessian_trace,
 )
 from tati_re.landscape.inputspace import InputSpace, input_space
+from tati_re.landscape.request import centre_of, simulation_of
 from tati_re.landscape.scan import Landscape, along, load, path_of, scan
 from tati_re.landscape.surface import Surface
 
@@ -38,6 +39,7 @@ __all__ = [
     "Trace",
     "along",
     "between",
+    "centre_of",
     "covariance_directions",
     "held",
     "hessian_density",
@@ -54,5 +56,6 @@ __all__ = [
     "project_out",
     "random_directions",
     "scan",
+    "simulation_of",
     "trajectory_directions",
 ]

@@ -228,7 +228,7 @@ def modules_of(run: Run) -> list[str]:
     return names
 
 
-def analyse(run: Run, name: str, choices: Choices | None = None) -> Result:
+def result_of(run: Run, name: str, choices: Choices | None = None) -> Result:
     """Runs a module.
 
     Args:

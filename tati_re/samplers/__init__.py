@@ -23,6 +23,9 @@ from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.sgnht import SGNHT
 from tati_re.samplers.splitting import ALIASES, LETTERS, LangevinState, Splitting, expand, parse_word
 from tati_re.samplers.tact_hmc import TactHMC
+from tati_re.samplers.wrappers.control_variate import ControlVariate
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
+from tati_re.samplers.wrappers.mass import Massive
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
 
@@ -32,13 +35,16 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "CCAdL",
+    "ControlVariate",
     "Energy",
+    "EnsembleQuasiNewton",
     "FirstOrderHMC",
     "GeneralizedHMC",
     "HamiltonianMonteCarlo",
     "Info",
     "LangevinState",
     "LeimkuhlerMatthews",
+    "Massive",
     "PreconditionedSGLD",
     "RandomWalkMetropolis",
     "Rung",

@@ -1,0 +1,85 @@
+"""What a run found, in one call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.analysis.export import write_table
+from tati_re.core.errors import InputError, nearest
+from tati_re.report.modules import Choices, Result, modules_of, result_of
+from tati_re.simulation.run import Run, load
+
+
+def analyse(
+    run: Run | str | os.PathLike[str],
+    what: Sequence[str] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    **choices: Any,
+) -> dict[str, Result]:
+    """Analyses a run as `tati-analyse` does: tables with errors, and the figures that show them.
+
+    Args:
+        run: A run or its folder.
+        what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map, free_energy,
+            reweighting. Default: those of a first look that the run has data for.
+        output: Folder for the tables as CSV, arrays as NPZ and figures as PNG; it is made where it is missing. Default:
+            nothing is written.
+        **choices: As the flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`, `num_eigenpairs`, `groups`,
+            `num_eigenvectors`, `num_points`, `num_landmarks`, `bandwidth`, `alpha`, `target_measure`, `along`,
+            `method`, `num_bins`, `temperatures`.
+
+    Returns:
+        For each module its `table` (a DataFrame), `sentences` on how to read it, `arrays`, and `figures`: functions
+        that draw into a path.
+
+    Raises:
+        InputError: No such module or choice, or a run that has not what a module needs.
+
+    Examples:
+        >>> tati_re.analyse(run)["averages"].table.columns[:3].tolist()
+        ['observable', 'mean', 'error']
+    """
+    names = [field.name for field in fields(Choices)]
+    for name in choices:
+        if name not in names:
+            raise InputError(f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
+    run = run if isinstance(run, Run) else load(run)
+    chosen = Choices(**choices)
+    results = {name: result_of(run, name, chosen) for name in what or modules_of(run)}
+    if output is not None:
+        for name, result in results.items():
+            write_result(name, result, made_folder(output))
+    return results
+
+
+def made_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder, made where it is missing.
+
+    Raises:
+        InputError: It cannot be made.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"{folder} cannot be made: {error.strerror}."
+        raise InputError(what, expected="--output with another folder") from None
+    return folder
+
+
+def write_result(name: str, result: Result, folder: Path, to: str = "csv", figures: bool = True) -> list[str]:
+    """Writes the table, the arrays and the figures of a module; returns the names of the files."""
+    written = [write_table(result.table, folder / name, to)]
+    if result.arrays:
+        written.append(folder / f"{name}.npz")
+        np.savez(written[-1], **result.arrays)
+    for drawn, draw in result.figures.items() if figures else ():
+        written.append(folder / f"{drawn}.png")
+        draw(written[-1])
+    return [path.name for path in written]
