@@ -15,7 +15,6 @@ from keras import layers
 
 from tati_re import Simulation
 from tati_re.core.backend import tf
-from tati_re.core.protocol import energy_and_variance
 from tati_re.data import Dataset
 from tati_re.engine import loop as loop_module
 from tati_re.models.chain import chain_of
@@ -253,7 +252,7 @@ def test_other_networks_are_told_from_single_examples():
     position = tf.constant(np.random.default_rng(1).normal(size=(2, potential.num_parameters)))
     rung = rung_of(np.full(2, 0.1))
     evaluate = potential.bind(rung, Batch(tf.constant(indices[0]), tf.constant(sizes[0])))
-    energy, variance = energy_and_variance(evaluate, position)
+    energy, variance = evaluate.with_variance(position)
     agree(energy.gradient, evaluate(position).gradient)
     single = []
     for column in range(5):
@@ -276,7 +275,7 @@ def test_other_coordinates_see_it_squared():
     origin = tf.constant(np.random.default_rng(1).normal(size=(2, potential.num_parameters)))
     scales = tf.constant(np.random.default_rng(2).uniform(0.5, 2.0, potential.num_parameters))
     inside = InCoordinates(evaluate, origin, Diagonal(scales))
-    energy, variance = energy_and_variance(inside, tf.zeros_like(origin))
+    energy, variance = inside.with_variance(tf.zeros_like(origin))
     agree(inside.seen, evaluate(origin).gradient)
     agree(energy.gradient, inside(tf.zeros_like(origin)).gradient)
     agree(variance, inside.gradient_variance(tf.zeros_like(origin)))

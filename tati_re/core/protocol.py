@@ -14,54 +14,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 
-class Rung(NamedTuple):
-    """A row of the temperature ladder, gathered for each walker; each field has shape `(walkers,)`, float64.
-
-    Attributes:
-        inverse_temperature: β, the target is exp(-β U).
-        likelihood_weight: λ in U = λ L + V; 1 but for likelihood tempering.
-        step_size: h, the time step of the scheme.
-    """
-
-    inverse_temperature: Any
-    likelihood_weight: Any
-    step_size: Any
-
-    @property
-    def temperature(self):
-        """T = 1/β."""
-        return 1.0 / self.inverse_temperature
-
-
-class Clock(NamedTuple):
-    """Where in the run a step is.
-
-    Attributes:
-        step: Number of the step, from 1; 0 in `init`; int64 scalar.
-        adapting: The step belongs to the burn-in: what adapts may change, and is frozen afterwards; bool scalar.
-        group: Which group of walkers moves, for methods that move one at a time; int32 scalar.
-    """
-
-    step: Any
-    adapting: Any
-    group: Any
-
-
-class Energy(NamedTuple):
-    """The potential at some positions.
-
-    Attributes:
-        potential: U = λ L + V, `(walkers,)`, float64.
-        gradient: ∇U, `(walkers, parameters)`.
-        loss: Mean loss over the examples, `(walkers,)`, float64.
-        log_prior: -V, `(walkers,)`, float64.
-    """
-
-    potential: Any
-    gradient: Any
-    loss: Any
-    log_prior: Any
+__all__ = [
+    "Clock",
+    "Energy",
+    "Evaluate",
+    "Info",
+    "Noise",
+    "Rung",
+    "Sampler",
+    "State",
+    "groups_of",
+    "with_energy",
+]
 
 
 def with_energy(state, energy: Energy):
@@ -104,59 +70,6 @@ class Info(NamedTuple):
 
     acceptance: Any = None
     energy_change: Any = None
-
-
-@runtime_checkable
-class Evaluate(Protocol):
-    """What a step may ask about the potential. It is bound to this step's mini-batch and to the walkers' rungs.
-
-    Attributes:
-        rung: Temperature, likelihood weight and step size of each walker.
-        scale: What the mean loss is multiplied with in L: N, or 1 under the mean-loss convention.
-        clock: The number of this step, and whether it belongs to the burn-in.
-        num_examples: N.
-        exact: This step's batch is all data.
-    """
-
-    rung: Rung
-    scale: float
-    clock: Clock
-    num_examples: int
-    exact: bool
-
-    def __call__(self, position) -> Energy:
-        """U and its gradient on this step's mini-batch."""
-
-    def full(self, position) -> Energy:
-        """U and its gradient on all data, summed in float64."""
-
-    def validation(self, position):
-        """Mean loss on the test part of the data, `(walkers,)`, float64; an `InputError` where there is none."""
-
-    def gradient_variance(self, position):
-        """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`, estimated from the
-        gradients of its examples; zero for the full batch."""
-
-    def mean_loss(self, position):
-        """Mean loss over all data, `(walkers,)`, float64; without a gradient, at a third of the cost of `full`."""
-
-    def examples(self, position, indices):
-        """Loss of each of some examples, `(n,)` indices that all walkers share: `(walkers, n)`, float64."""
-
-    def log_prior(self, position):
-        """-V, `(walkers,)`, float64."""
-
-    def drawn_from_prior(self, normal):
-        """Positions drawn from the prior, made of standard normal numbers `(walkers, parameters)`."""
-
-    def at(self, rung: Rung) -> Evaluate:
-        """The same potential on the same mini-batch, with the walkers on other rungs."""
-
-    def part(self, first, count: int) -> Evaluate:
-        """The same for `count` walkers from walker `first` on; `first` may be known only while the step runs."""
-
-    def confine(self, position, momentum):
-        """Reflects what left the support of the prior: returns position and momentum (`None` stays `None`)."""
 
 
 @runtime_checkable
@@ -213,13 +126,6 @@ class Sampler(Protocol):
     def step(self, state, evaluate: Evaluate, noise: Noise): ...
 
     def get_config(self) -> dict: ...
-
-
-def energy_and_variance(evaluate: Evaluate, position) -> tuple[Energy, Any]:
-    """U and its gradient on this step's mini-batch, and the gradient's variance: in one pass where `evaluate` has a
-    method `with_variance` for that."""
-    joint = getattr(evaluate, "with_variance", None)
-    return joint(position) if joint else (evaluate(position), evaluate.gradient_variance(position))
 
 
 def groups_of(method) -> tuple[int, int]:

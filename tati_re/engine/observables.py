@@ -111,12 +111,11 @@ class Observables:
 
     def _full(self, position, evaluate, undefined) -> list:
         """Loss and potential on all data where this step is due for them, without the bias of a well-tempered run."""
-        plain = getattr(evaluate, "evaluate", evaluate)
 
         def computed():
-            loss = plain.mean_loss(position)
-            weight = tf.cast(plain.rung.likelihood_weight, tf.float64)
-            return [loss, weight * plain.scale * loss - plain.log_prior(position)]
+            loss = evaluate.mean_loss(position)
+            weight = tf.cast(evaluate.rung.likelihood_weight, tf.float64)
+            return [loss, weight * evaluate.scale * loss - evaluate.log_prior(position)]
 
         due = tf.equal(evaluate.clock.step % self.full_every, 0)
         return tf.cond(due, computed, lambda: [undefined, undefined])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tati_re.core.backend import tf
-from tati_re.core.protocol import Energy, Rung
-from tati_re.posterior.function import no_clock, part_of_rung
+from tati_re.core.evaluate import Energy, Evaluate, Rung
+from tati_re.posterior.function import no_clock
 
 
-class SilentEvaluate:
+class SilentEvaluate(Evaluate):
     """Stands for the potential while a step is asked which random numbers it draws."""
 
     scale = 1.0
@@ -41,7 +41,7 @@ class SilentEvaluate:
         return type(self)(rung)
 
     def part(self, first, count: int) -> SilentEvaluate:
-        return type(self)(part_of_rung(self.rung, first, count))
+        return type(self)(self.rung.part(first, count))
 
     def confine(self, position, momentum):
         return position, momentum

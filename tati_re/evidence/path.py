@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.protocol import Energy, Rung
+from tati_re.core.errors import InputError
+from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
 from tati_re.evidence.quadratic import Springs
 
 
@@ -51,23 +52,16 @@ class SpringsPotential:
         return -0.5 * tf.reduce_sum(force * away, axis=-1) - self.log_normalisation, tf.cast(force, position.dtype)
 
 
-class SpringsEvaluate:
+class SpringsEvaluate(Delegating):
     """A `SpringsPotential` bound to the walkers' points of the path; always on all data."""
 
-    scale = 1.0
-    exact = True
-
-    def __init__(self, path: SpringsPotential, posterior, rung: Rung) -> None:
-        self.path, self.posterior, self.rung = path, posterior, rung
-        self.clock, self.num_examples = posterior.clock, posterior.num_examples
-
-    @property
-    def auxiliary(self) -> tuple:
-        return self.posterior.auxiliary
+    def __init__(self, path: SpringsPotential, posterior: Evaluate, rung: Rung) -> None:
+        super().__init__(posterior)
+        self.path, self.rung, self.scale, self.exact = path, rung, 1.0, True
 
     def full(self, position) -> Energy:
         """u and its gradient; `loss` is E and `log_prior` is log q."""
-        energy = self.posterior.full(position)
+        energy = self.evaluate.full(position)
         log_q, pull = self.path.log_reference(position)
         weight = self.rung.likelihood_weight
         difference = energy.potential + log_q
@@ -79,8 +73,8 @@ class SpringsEvaluate:
 
     def mean_loss(self, position):
         """E, without a gradient."""
-        loss = self.posterior.scale * self.posterior.mean_loss(position)
-        return loss - self.posterior.log_prior(position) + self.path.log_reference(position)[0]
+        loss = self.evaluate.scale * self.evaluate.mean_loss(position)
+        return loss - self.evaluate.log_prior(position) + self.path.log_reference(position)[0]
 
     def log_prior(self, position):
         """log q."""
@@ -101,11 +95,14 @@ class SpringsEvaluate:
             drawn = tf.clip_by_value(drawn, -springs.bound, springs.bound)
         return tf.cast(drawn, normal.dtype)
 
-    def at(self, rung: Rung) -> SpringsEvaluate:
-        return SpringsEvaluate(self.path, self.posterior, rung)
+    def examples(self, position, indices):
+        raise InputError("The path from springs to the posterior is no sum over examples.")
 
-    def confine(self, position, momentum):
-        return self.posterior.confine(position, momentum)
+    def at(self, rung: Rung) -> SpringsEvaluate:
+        return SpringsEvaluate(self.path, self.evaluate, rung)
+
+    def part(self, first, count: int) -> SpringsEvaluate:
+        return SpringsEvaluate(self.path, self.evaluate.part(first, count), self.rung.part(first, count))
 
 
 def drawn_from_reference(potential, num: int, seed: int) -> np.ndarray:

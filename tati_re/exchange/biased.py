@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.evaluate import Delegating, Energy, Rung
 from tati_re.core.ops import column
-from tati_re.core.protocol import Energy
 from tati_re.exchange.well_tempered import Bias, force_factor, value
 
 
-class Biased:
+class Biased(Delegating):
     """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay those of U.
 
     Args:
@@ -20,10 +20,8 @@ class Biased:
     """
 
     def __init__(self, evaluate, bias: Bias, index) -> None:
-        self.evaluate, self.bias, self.index = evaluate, bias, index
-        self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
-        self.num_examples, self.exact = evaluate.num_examples, evaluate.exact
-        self.confine, self.validation = evaluate.confine, evaluate.validation
+        super().__init__(evaluate)
+        self.bias, self.index = bias, index
 
     def _biased(self, energy: Energy) -> Energy:
         factor = force_factor(self.bias, energy.potential, self.index)
@@ -43,6 +41,9 @@ class Biased:
             "bias: this sampler estimates the gradient's variance from single examples.",
             expected="a sampler that does not, such as BAOAB or HMC",
         )
+
+    def at(self, rung: Rung):
+        raise InputError("bias: this sampler changes temperatures by itself.", expected="such as BAOAB or HMC")
 
     def part(self, first, count: int):
         raise InputError("bias: this sampler moves a part of the walkers.", expected="such as BAOAB or HMC")

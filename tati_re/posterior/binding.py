@@ -6,9 +6,9 @@ import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tati_re.core.backend import tf
+from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.ops import rows, with_rows
-from tati_re.core.protocol import Clock, Energy, Rung
-from tati_re.posterior.function import no_clock, part_of_rung
+from tati_re.posterior.function import no_clock
 
 if TYPE_CHECKING:
     from tati_re.posterior.potential import ModelPotential
@@ -26,7 +26,7 @@ class Batch(NamedTuple):
     size: Any
 
 
-class ModelEvaluate:
+class ModelEvaluate(Evaluate):
     """A `ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
 
     After the step `auxiliary` holds the variables as the forward passes left them.
@@ -84,9 +84,8 @@ class ModelEvaluate:
         return self.potential.gradient_variance(position, self.rung, self.batch, self.auxiliary)
 
     def with_variance(self, position):
-        """Energy and gradient variance, in one pass where the model allows it."""
         if self.batch is None or self.potential.chain is None:
-            return self(position), self.gradient_variance(position)
+            return super().with_variance(position)
         return self.potential.energy_and_variance(position, self.rung, self.batch, self.auxiliary)
 
     def mean_loss(self, position):
@@ -111,7 +110,7 @@ class ModelEvaluate:
         if batch is not None and not self.potential.shared:
             batch = batch._replace(indices=rows(batch.indices, first, count))
         auxiliary = tuple(rows(value, first, count) for value in self.auxiliary)
-        part = ModelEvaluate(self.potential, part_of_rung(self.rung, first, count), batch, auxiliary, self.clock)
+        part = ModelEvaluate(self.potential, self.rung.part(first, count), batch, auxiliary, self.clock)
         part._whole, part._place = (self, first), self._place
         return part
 

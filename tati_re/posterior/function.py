@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.core.ops import rows
-from tati_re.core.protocol import Clock, Energy, Rung
+from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.posterior.priors import Flat, Prior
 
 
@@ -57,10 +56,9 @@ class FunctionPotential:
         return f"U = L + V, L a function of {self.num_parameters} parameters, V = -log of the prior ({self.prior})"
 
 
-class FunctionEvaluate:
+class FunctionEvaluate(Evaluate):
     """A `FunctionPotential` bound to the walkers' rungs."""
 
-    auxiliary: tuple = ()
     scale = 1.0
     num_examples = 1
     exact = True
@@ -103,23 +101,15 @@ class FunctionEvaluate:
         return type(self)(self.potential, rung, self.clock)
 
     def part(self, first, count: int) -> FunctionEvaluate:
-        return FunctionEvaluate(self.potential, part_of_rung(self.rung, first, count), self.clock)
+        return type(self)(self.potential, self.rung.part(first, count), self.clock)
 
     def confine(self, position, momentum):
         return self.potential.prior.confine(position, momentum)
-
-    def metric(self, position) -> None:
-        return None
 
 
 def no_clock() -> Clock:
     """The clock of a call from outside of a run."""
     return Clock(tf.constant(0, tf.int64), tf.constant(False), tf.constant(0))
-
-
-def part_of_rung(rung: Rung, first, count: int) -> Rung:
-    """The rungs of `count` walkers from `first` on."""
-    return Rung(*(rows(values, first, count) for values in rung))
 
 
 def combine(loss, slope, prior: Prior, position, rung: Rung, scale: float) -> Energy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tati_re.core.errors import InputError
 from tati_re.core.ops import as_float64, as_type, column, maximum
-from tati_re.core.protocol import Info, energy_and_variance, with_energy
+from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
 from tati_re.samplers.thermostat import checked_mass, heat_up
@@ -77,7 +77,7 @@ class CCAdL:
         damping = column(0.5 * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
         rate = column(state.thermostat, state.momentum) + damping * state.gradient_variance
         state = drift(push(state, noise, self.friction, rate), evaluate, time)
-        energy, variance = energy_and_variance(evaluate, state.position)
+        energy, variance = evaluate.with_variance(state.position)
         gain = 1.0 / maximum(as_float64(evaluate.clock.step), as_float64(1.0))
         if self.covariance_window is not None:
             gain = maximum(gain, as_float64(1.0 / self.covariance_window))

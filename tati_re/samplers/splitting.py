@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
 from tati_re.core.ops import column, exp, expm1, sqrt
-from tati_re.core.protocol import Info, Rung, energy_and_variance, with_energy
+from tati_re.core.protocol import Info, Rung, with_energy
 from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
 from tati_re.samplers.wrappers.coordinates import extend
 
@@ -242,7 +242,7 @@ def evaluated(state, evaluate):
     """The state with potential and gradient at its position, and the gradient's variance where it has that field."""
     if "gradient_variance" not in state._fields:
         return with_energy(state, evaluate(state.position))
-    energy, variance = energy_and_variance(evaluate, state.position)
+    energy, variance = evaluate.with_variance(state.position)
     return with_energy(state._replace(gradient_variance=variance), energy)
 
 

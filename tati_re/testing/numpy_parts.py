@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.protocol import Clock, Energy, Rung
+from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 
 
 def quartic(position):
@@ -26,7 +26,7 @@ def rung_of(step_size, temperature=1.0, numpy: bool = False) -> Rung:
     return Rung(*(fields if numpy else map(tf.constant, fields)))
 
 
-class NumpyEvaluate:
+class NumpyEvaluate(Evaluate):
     """`quartic`, or another potential, in plain numpy; counts how often a step asks.
 
     Args:
@@ -85,8 +85,7 @@ class NumpyEvaluate:
         return 0.1 + 0.05 * position**2
 
     def part(self, first, count: int) -> NumpyEvaluate:
-        rung = Rung(*(values[int(first) : int(first) + count] for values in self.rung))
-        return NumpyEvaluate(rung, self.potential, self.gradient)
+        return NumpyEvaluate(self.rung.part(first, count), self.potential, self.gradient)
 
     def confine(self, position, momentum):
         return position, momentum

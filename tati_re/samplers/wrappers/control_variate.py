@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tati_re.core.errors import InputError
+from tati_re.core.evaluate import Delegating, Energy
 from tati_re.core.ops import replaced_if, rows
-from tati_re.core.protocol import Energy, groups_of
+from tati_re.core.protocol import groups_of
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, forward_labels, inner_of
 
@@ -85,7 +86,7 @@ def _centre(energy: Energy, position) -> tuple:
     return position, energy.gradient, energy.potential, energy.loss
 
 
-class ControlVariateEvaluate:
+class ControlVariateEvaluate(Delegating):
     """The potential with the control variate of a centre.
 
     Args:
@@ -94,10 +95,8 @@ class ControlVariateEvaluate:
     """
 
     def __init__(self, evaluate, centre: dict) -> None:
-        self.evaluate, self.centre = evaluate, centre
-        self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
-        self.full, self.confine = evaluate.full, evaluate.confine
-        self.num_examples, self.exact = evaluate.num_examples, evaluate.exact
+        super().__init__(evaluate)
+        self.centre = centre
 
     def __call__(self, position) -> Energy:
         here = self.evaluate(position)
@@ -114,9 +113,6 @@ class ControlVariateEvaluate:
             "control_variate: this sampler estimates the gradient's variance from single examples.",
             expected="a sampler that does not, such as BAOAB or BADODAB",
         )
-
-    def at(self, rung) -> ControlVariateEvaluate:
-        return ControlVariateEvaluate(self.evaluate.at(rung), self.centre)
 
     def part(self, first, count: int) -> ControlVariateEvaluate:
         return ControlVariateEvaluate(

@@ -6,7 +6,8 @@ from collections import namedtuple
 from functools import cache
 from typing import Any, Protocol
 
-from tati_re.core.protocol import Energy, energy_and_variance
+from tati_re.core.evaluate import Delegating, Energy
+from tati_re.core.ops import rows
 
 FORWARDED = ("has_momentum", "metropolis", "full_batch", "current", "gradients_per_step")
 """Attributes that a wrapper has from the sampler inside."""
@@ -54,11 +55,20 @@ class Coordinates(Protocol):
     def transposed(self, vectors: Any):
         """B' v: gradients from θ to x."""
 
+    def backward(self, vectors: Any):
+        """B⁻¹ v: from θ to x."""
+
     def untransposed(self, vectors: Any):
         """B'⁻¹ v: gradients from x to θ."""
 
+    def spread(self, variances: Any):
+        """The variance of the entries of B' v from that of the entries of v; an `InputError` where B mixes them."""
 
-class InCoordinates:
+    def part(self, first, count: int) -> Coordinates:
+        """B of `count` walkers from walker `first` on."""
+
+
+class InCoordinates(Delegating):
     """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U.
 
     Args:
@@ -68,8 +78,8 @@ class InCoordinates:
     """
 
     def __init__(self, evaluate, origin, coordinates: Coordinates) -> None:
-        self.evaluate, self.origin, self.coordinates = evaluate, origin, coordinates
-        self.rung, self.scale, self.clock = evaluate.rung, evaluate.scale, evaluate.clock
+        super().__init__(evaluate)
+        self.origin, self.coordinates = origin, coordinates
         self.seen = None
 
     def _there(self, x):
@@ -86,18 +96,32 @@ class InCoordinates:
     def full(self, x) -> Energy:
         return self._here(self.evaluate.full(self._there(x)))
 
-    def gradient_variance(self, x):
-        """For diagonal B only: B² times the variance of ∇U."""
-        return self._doubled(self.evaluate.gradient_variance(self._there(x)))
+    def validation(self, x):
+        return self.evaluate.validation(self._there(x))
 
-    def _doubled(self, spread):
-        return self.coordinates.forward(self.coordinates.forward(spread))
+    def gradient_variance(self, x):
+        return self.coordinates.spread(self.evaluate.gradient_variance(self._there(x)))
 
     def with_variance(self, x):
-        """U, its gradient and the variance of that, as asked for one by one."""
-        energy, spread = energy_and_variance(self.evaluate, self._there(x))
+        energy, variance = self.evaluate.with_variance(self._there(x))
         self.seen = energy.gradient
-        return self._here(energy), self._doubled(spread)
+        return self._here(energy), self.coordinates.spread(variance)
+
+    def mean_loss(self, x):
+        return self.evaluate.mean_loss(self._there(x))
+
+    def examples(self, x, indices):
+        return self.evaluate.examples(self._there(x), indices)
+
+    def log_prior(self, x):
+        return self.evaluate.log_prior(self._there(x))
+
+    def drawn_from_prior(self, normal):
+        return self.coordinates.backward(self.evaluate.drawn_from_prior(normal) - self.origin)
+
+    def part(self, first, count: int) -> InCoordinates:
+        origin, coordinates = rows(self.origin, first, count), self.coordinates.part(first, count)
+        return InCoordinates(self.evaluate.part(first, count), origin, coordinates)
 
     def confine(self, x, momentum):
         """Reflection at the walls of θ; for diagonal B, which keeps the walls upright."""
@@ -105,7 +129,10 @@ class InCoordinates:
         inside, turned = self.evaluate.confine(position, momentum)
         if inside is position:
             return x, momentum
-        return x + self.coordinates.untransposed(inside - position), turned
+        return x + self.coordinates.backward(inside - position), turned
+
+    def metric(self, x):
+        return self.evaluate.metric(self._there(x))
 
 
 def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates, slope=None):

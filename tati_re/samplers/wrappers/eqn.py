@@ -56,8 +56,23 @@ class LowRank:
     def transposed(self, vectors):
         return self._apply(vectors, self.factor)
 
+    def backward(self, vectors):
+        return self._apply(vectors, transpose(self.inverse))
+
     def untransposed(self, vectors):
         return self._apply(vectors, self.inverse)
+
+    def spread(self, variances):
+        raise InputError(
+            "covariance_blending: a full matrix mixes the entries of the gradient, whose variances do not tell those "
+            "of the mixture.",
+            expected="a sampler that does not ask for them, such as BAOAB or HMC",
+        )
+
+    def part(self, first, count: int):
+        raise InputError(
+            "covariance_blending: the sampler inside moves a part of the walkers.", expected="such as BAOAB or HMC"
+        )
 
     def _apply(self, vectors, factor):
         """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right.

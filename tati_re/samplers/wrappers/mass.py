@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
+from tati_re.core.ops import cond, constant, mean, replaced_if, rows, sqrt
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, forward_labels, inner_of, step_in_coordinates
 
@@ -32,6 +32,14 @@ class Diagonal:
 
     def untransposed(self, vectors):
         return vectors / self.scale
+
+    backward = untransposed
+
+    def spread(self, variances):
+        return self.scale * (self.scale * variances)
+
+    def part(self, first, count: int) -> Diagonal:
+        return Diagonal(rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale)
 
 
 class Massive:

@@ -1,0 +1,202 @@
+"""What a step may ask about the potential, and the base of what stands between a step and a potential."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+
+from tati_re.core.ops import rows
+
+
+class Rung(NamedTuple):
+    """A row of the temperature ladder, gathered for each walker; each field has shape `(walkers,)`, float64.
+
+    Attributes:
+        inverse_temperature: β, the target is exp(-β U).
+        likelihood_weight: λ in U = λ L + V; 1 but for likelihood tempering.
+        step_size: h, the time step of the scheme.
+    """
+
+    inverse_temperature: Any
+    likelihood_weight: Any
+    step_size: Any
+
+    @property
+    def temperature(self):
+        """T = 1/β."""
+        return 1.0 / self.inverse_temperature
+
+    def part(self, first, count: int) -> Rung:
+        """The rungs of `count` walkers from `first` on."""
+        return Rung(*(rows(values, first, count) for values in self))
+
+
+class Clock(NamedTuple):
+    """Where in the run a step is.
+
+    Attributes:
+        step: Number of the step, from 1; 0 in `init`; int64 scalar.
+        adapting: The step belongs to the burn-in: what adapts may change, and is frozen afterwards; bool scalar.
+        group: Which group of walkers moves, for methods that move one at a time; int32 scalar.
+    """
+
+    step: Any
+    adapting: Any
+    group: Any
+
+
+class Energy(NamedTuple):
+    """The potential at some positions.
+
+    Attributes:
+        potential: U = λ L + V, `(walkers,)`, float64.
+        gradient: ∇U, `(walkers, parameters)`.
+        loss: Mean loss over the examples, `(walkers,)`, float64.
+        log_prior: -V, `(walkers,)`, float64.
+    """
+
+    potential: Any
+    gradient: Any
+    loss: Any
+    log_prior: Any
+
+
+@runtime_checkable
+class Evaluate(Protocol):
+    """What a step may ask about the potential. It is bound to this step's mini-batch and to the walkers' rungs.
+
+    A class that derives from it has defaults for what has a body here, and cannot be made before it answers the rest;
+    one that changes a few answers of another evaluation derives from `Delegating`.
+
+    Attributes:
+        rung: Temperature, likelihood weight and step size of each walker.
+        scale: What the mean loss is multiplied with in L: N, or 1 under the mean-loss convention.
+        clock: The number of this step, and whether it belongs to the burn-in.
+        num_examples: N.
+        exact: This step's batch is all data.
+    """
+
+    rung: Rung
+    scale: float
+    clock: Clock
+    num_examples: int
+    exact: bool
+
+    @property
+    def auxiliary(self) -> tuple:
+        """Keras' non-trainable variables as the last forward pass left them, `(walkers, *shape)` each."""
+        return ()
+
+    @abstractmethod
+    def __call__(self, position) -> Energy:
+        """U and its gradient on this step's mini-batch."""
+
+    @abstractmethod
+    def full(self, position) -> Energy:
+        """U and its gradient on all data, summed in float64."""
+
+    @abstractmethod
+    def validation(self, position):
+        """Mean loss on the test part of the data, `(walkers,)`, float64; an `InputError` where there is none."""
+
+    @abstractmethod
+    def gradient_variance(self, position):
+        """Variance of each entry of this mini-batch's estimate of ∇U, `(walkers, parameters)`, estimated from the
+        gradients of its examples; zero for the full batch."""
+
+    def with_variance(self, position) -> tuple[Energy, Any]:
+        """U and its gradient on this step's mini-batch, and the gradient's variance; in one pass where there is one."""
+        return self(position), self.gradient_variance(position)
+
+    @abstractmethod
+    def mean_loss(self, position):
+        """Mean loss over all data, `(walkers,)`, float64; without a gradient, at a third of the cost of `full`."""
+
+    @abstractmethod
+    def examples(self, position, indices):
+        """Loss of each of some examples, `(n,)` indices that all walkers share: `(walkers, n)`, float64."""
+
+    @abstractmethod
+    def log_prior(self, position):
+        """-V, `(walkers,)`, float64."""
+
+    @abstractmethod
+    def drawn_from_prior(self, normal):
+        """Positions drawn from the prior, made of standard normal numbers `(walkers, parameters)`."""
+
+    @abstractmethod
+    def at(self, rung: Rung) -> Evaluate:
+        """The same potential on the same mini-batch, with the walkers on other rungs."""
+
+    @abstractmethod
+    def part(self, first, count: int) -> Evaluate:
+        """The same for `count` walkers from walker `first` on; `first` may be known only while the step runs."""
+
+    @abstractmethod
+    def confine(self, position, momentum):
+        """Reflects what left the support of the prior: returns position and momentum (`None` stays `None`)."""
+
+    def metric(self, position):
+        """Accuracy of each walker on this step's mini-batch, `(walkers,)`, float64; `None` where there is none."""
+        return None
+
+
+class Delegating(Evaluate):
+    """An evaluation that asks another one; a class that derives from it overrides what it changes.
+
+    `with_variance` is put together from the two that it is made of, so that a change of one of them counts.
+
+    Args:
+        evaluate: The evaluation inside.
+    """
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self.evaluate, self.rung, self.scale, self.clock = evaluate, evaluate.rung, evaluate.scale, evaluate.clock
+        self.num_examples, self.exact = evaluate.num_examples, evaluate.exact
+
+    @property
+    def auxiliary(self) -> tuple:
+        return self.evaluate.auxiliary
+
+    def around(self, evaluate: Evaluate) -> Self:
+        """The same change of another evaluation."""
+        other = copy.copy(self)
+        Delegating.__init__(other, evaluate)
+        return other
+
+    def __call__(self, position) -> Energy:
+        return self.evaluate(position)
+
+    def full(self, position) -> Energy:
+        return self.evaluate.full(position)
+
+    def validation(self, position):
+        return self.evaluate.validation(position)
+
+    def gradient_variance(self, position):
+        return self.evaluate.gradient_variance(position)
+
+    def mean_loss(self, position):
+        return self.evaluate.mean_loss(position)
+
+    def examples(self, position, indices):
+        return self.evaluate.examples(position, indices)
+
+    def log_prior(self, position):
+        return self.evaluate.log_prior(position)
+
+    def drawn_from_prior(self, normal):
+        return self.evaluate.drawn_from_prior(normal)
+
+    def at(self, rung: Rung) -> Self:
+        return self.around(self.evaluate.at(rung))
+
+    def part(self, first, count: int) -> Self:
+        return self.around(self.evaluate.part(first, count))
+
+    def confine(self, position, momentum):
+        return self.evaluate.confine(position, momentum)
+
+    def metric(self, position):
+        return self.evaluate.metric(position)
