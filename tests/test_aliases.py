@@ -238,9 +238,9 @@ def to_toml_and_back(options) -> dict:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"step_width": 0.1, "step_size": 0.2}, "step_width and step_size say the same thing twice"),
-        ({"every_nth": 2, "record_every": 2}, "every_nth and record_every say the same thing twice"),
-        ({"record_every": 2, "every_nth": 2}, "every_nth and record_every say the same thing twice"),
+        ({"step_width": 0.1, "step_size": 0.2}, "step_width and step_size are two names for the same quantity"),
+        ({"every_nth": 2, "record_every": 2}, "every_nth and record_every are two names for the same quantity"),
+        ({"record_every": 2, "every_nth": 2}, "every_nth and record_every are two names for the same quantity"),
         ({"step_width": -0.1}, "step_width is out of range. Received: -0.1. Expected: a number greater than 0."),
         ({"max_steps": 1.5}, "max_steps has the wrong type. Received: 1.5. Expected: an integer at least 1."),
         ({"parse_steps": [1, 2]}, "parse_steps: walkers start at one step. Received: [1, 2]."),

@@ -78,9 +78,9 @@ CASES = {
     ),
     "an option under two names": (
         ["--data", "good.csv", "--step-size", "1", "--step_width", "1"],
-        "--step_width and --step-size say the same thing twice",
+        "--step_width and --step-size are two names for the same quantity",
     ),
-    "two temperatures in a file": (["--config", "twice.toml"], "say the same thing twice"),
+    "two temperatures in a file": (["--config", "twice.toml"], "are two names for the same quantity"),
     "an unknown key": (["--config", "unknown.toml"], "step_sise is not a known option. Did you mean 'step_size'?"),
     "a table": (["--config", "nested.toml"], "options stand without tables"),
     "parameters of another model": (

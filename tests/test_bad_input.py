@@ -77,7 +77,7 @@ COMMANDS = {
     "a model that is missing": (["--data", "good.csv", "--model", "brokn.keras"], "Did you mean 'broken.keras'?"),
     "two temperatures": (
         ["--data", "good.csv", "--temperature", "1", "--inverse-temperature", "1"],
-        "--temperature and --inverse-temperature say the same thing twice",
+        "--temperature and --inverse-temperature are two names for the same quantity",
     ),
     "only burn-in": (["--data", "good.csv", "--num-steps", "5", "--num-burnin-steps", "5"], "leaves no steps"),
     "a path below a file": (["--data", "good.csv", "--output", "good.csv/run"], "good.csv/run"),

@@ -83,7 +83,7 @@ def refused(capsys, main, *argv) -> str:
         ),
         (
             ["--temperature", "1", "--inverse-temperature", "2"],
-            "--temperature and --inverse-temperature say the same thing twice. "
+            "--temperature and --inverse-temperature are two names for the same quantity. "
             "Received: --temperature 1 and --inverse-temperature 2. Expected: one of the two.",
         ),
         (

@@ -101,7 +101,7 @@ def test_the_command_samples_and_resumes_it(folder, name):
         ("my_net.py:fails", "fails cannot be made (KeyError: 'nothing')."),
         ("my_net.py:needs", "needs needs widht, which is no option. Expected: a default for it in the function, or "),
         ("my_net.py:plain", "my_net.py:plain gives no Keras model. Received: int. Expected: a function that returns"),
-        ("my_net.py:", "a colon stands between module and function. Received: 'my_net.py:'. Expected: my_net.py:build"),
+        ("my_net.py:", "the form is MODULE:FUNCTION. Received: 'my_net.py:'. Expected: my_net.py:build"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_status_2(folder, capsys, name, sentence):

@@ -87,7 +87,7 @@ def test_explicit_are_the_names_that_were_given():
         ({"step_sise": 0.1}, "step_sise is not a known option. Did you mean 'step_size'?"),
         (
             {"temperature": 1.0, "inverse_temperature": 2.0},
-            "temperature and inverse_temperature say the same thing twice. "
+            "temperature and inverse_temperature are two names for the same quantity. "
             "Received: temperature 1.0 and inverse_temperature 2.0. Expected: one of the two.",
         ),
         (

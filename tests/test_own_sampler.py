@@ -426,7 +426,7 @@ def test_its_step_size_can_be_tuned(folder):
         ("elsewhere:Own", "there is no such module. Received: elsewhere. Expected: one that is installed or lies in "),
         ("elsewhere.py:Own", "there is no such file. Received: elsewhere.py. Expected: such as my_module:MySampler"),
         ("own:Owm", "own has no class of this name. Did you mean 'Own'? Received: Owm. Expected: LeimkuhlerMatthews, "),
-        ("own:", "a colon stands between module and class. Received: 'own:'. Expected: my_module:MySampler or "),
+        ("own:", "the form is MODULE:CLASS. Received: 'own:'. Expected: my_module:MySampler or "),
         ("own:number", "int is no class. Received: int. Expected: a class with init and step."),
         ("own:Lame", "Lame is no sampler, it has no step and current. Expected: the attributes and methods of "),
         ("own:NeedsMass", "NeedsMass needs heaviness, which is no option. Expected: a default for it in the "),

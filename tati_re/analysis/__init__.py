@@ -1,4 +1,4 @@
-"""Analysis: arrays and tables of numbers in, numbers with errors out."""
+"""Analysis: from arrays and tables of numbers to numbers with errors."""
 
 from __future__ import annotations
 

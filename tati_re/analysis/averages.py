@@ -39,7 +39,7 @@ def averages(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Means of a run's observables, how far they may be off, and how far the run has come for each.
+    """Means of a run's observables, with their errors and convergence diagnostics.
 
     Rows count with their `weight` where the run has that column (well-tempered ensembles, tempering): the mean is
     Σwx/Σw, and its error that of the mean of w(x - mean)/mean(w), the first order of a ratio's.
@@ -76,7 +76,7 @@ def averages_of_rows(
     observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,
     by: By = "all",
 ) -> pd.DataFrame:
-    """As `averages`, of rows of `run.csv` that were chosen already."""
+    """As `averages`, from selected rows of `run.csv`."""
     import pandas as pd
 
     if isinstance(observables, Mapping):
@@ -141,7 +141,7 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
 
 
 def time_or_note(chains: np.ndarray) -> tuple[float, str]:
-    """The autocorrelation time in rows; where it cannot be told yet nan, and in words what would be needed."""
+    """The autocorrelation time in rows and no note; nan and the number of rows needed if the chain is too short."""
     if (np.ptp(chains, axis=1) == 0).any():
         return float("nan"), "a chain never changes"
     time, needed = autocorrelation_estimate(chains)

@@ -1,4 +1,4 @@
-"""How far a run has come: effective sample size, R-hat, Monte Carlo error, autocorrelation time."""
+"""Convergence diagnostics: effective sample size, R-hat, Monte Carlo error, autocorrelation time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINIMUM_DRAWS = 4
 
 
 def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) -> np.ndarray:
-    """Takes one column out of a run's table as one row per walker.
+    """Returns one column of a run's table with one row per walker.
 
     Where walkers have different numbers of rows (the last flush of an interrupted run), the common ones are kept.
 
@@ -51,7 +51,7 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
 
 
 def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk") -> float:
-    """Effective sample size: how many independent draws would estimate as well as all chains together.
+    """Effective sample size: the number of independent draws with the same error as all chains together.
 
     Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner, Rank-normalization, folding, and
     localization: an improved R-hat, Bayesian Analysis 16 (2021), section 3.
@@ -76,7 +76,7 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
 
 
 def r_hat(chains: np.ndarray) -> float:
-    """R-hat, rank-normalised and split: near 1 when every half of every chain shows the same law, above 1.01 when not.
+    """R-hat, rank-normalized and split: near 1 when all half chains have the same distribution, above 1.01 when not.
 
     The larger of the rank-normalised value (location) and the folded one (scale). A single chain is compared with
     itself, first half against second half. The rows of several chains are only independent if each walker has its own
@@ -152,7 +152,7 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
 
 
 def autocorrelation_estimate(chains: np.ndarray, num_times: float = 50.0) -> tuple[float, int]:
-    """What `autocorrelation_time` would say, also of a chain that is too short.
+    """The estimate of `autocorrelation_time`, even for a chain that is too short.
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,).

@@ -21,7 +21,7 @@ FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1
 
 
 class Coordinate(NamedTuple):
-    """Draws of a coordinate.
+    """Draws of one coordinate.
 
     Attributes:
         values: `(walkers, draws)`.
@@ -35,7 +35,7 @@ class Coordinate(NamedTuple):
 def coordinate_of(
     run: RunFiles | str | os.PathLike[str], name: str, burnin: int | None = None, thin: int = 1, **map_options: Any
 ) -> Coordinate:
-    """Takes a coordinate out of a run.
+    """Returns the draws of a coordinate of a run.
 
     Args:
         run: The run, or its folder.
@@ -78,7 +78,7 @@ def diffusion_map_of(
     alpha: float = 0.5,
     target_measure: bool = False,
 ) -> tuple[DiffusionMap, Block]:
-    """The diffusion map of a run's stored positions, of evenly chosen ones where there are more than enough.
+    """The diffusion map of a run's stored positions, evenly thinned to a maximal number.
 
     Args:
         run: The run, or its folder.

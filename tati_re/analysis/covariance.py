@@ -29,7 +29,7 @@ Blocks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray | None]]]
 
 
 class Eigenpairs(NamedTuple):
-    """Leading eigenpairs of a covariance.
+    """Leading eigenpairs of a covariance matrix.
 
     Attributes:
         values: In falling order, `(k,)`.
@@ -160,7 +160,7 @@ def covariance_table(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """What each eigenpair means: how wide, how stiff, how slow.
+    """Width, stiffness and autocorrelation time of each eigenpair.
 
     In a quadratic potential C = T K⁻¹: a direction of large variance is a flat one and the slow one, a direction of
     small variance a stiff and fast one. (The matrix called C in TATi's equation 21 is half the precision, for which
@@ -235,7 +235,7 @@ def _values_of(positions: Positions) -> Blocks:
 
 
 class _Passes:
-    """Products of the covariance with blocks of vectors, a pass over the positions each; summed in float64."""
+    """Products of the covariance with blocks of vectors, one pass over the positions each, summed in float64."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._start, self.number = blocks, 0
@@ -249,7 +249,7 @@ class _Passes:
         self.shift = np.zeros(self.num_parameters)
 
     def blocks(self) -> Iterable[tuple[np.ndarray, np.ndarray | None]]:
-        """Starts a pass; whole numbers become float64."""
+        """Starts a pass; integers become float64."""
         for values, weight in self._start():
             values = np.asarray(values)
             yield values if values.dtype.kind == "f" else values.astype(np.float64), weight

@@ -1,4 +1,4 @@
-"""Diffusion maps: the slowest motions that a cloud of points allows, and coordinates along them."""
+"""Diffusion maps: the slowest motions of a cloud of points, and coordinates along them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in the formats of other programs: CSV, Parquet, ArviZ' NetCDF."""
+"""Export of runs: CSV, Parquet, ArviZ' NetCDF."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "cs
 
 
 def to_arviz(run: RunFiles | str | os.PathLike[str], burnin: int | None = None, thin: int = 1) -> Any:
-    """Returns a run as ArviZ has it: an `xarray.DataTree` with walkers as chains (InferenceData).
+    """Returns a run as ArviZ' `xarray.DataTree` (InferenceData), with walkers as chains.
 
     `posterior` holds the stored positions, each tensor of the model in its shape (or the projections that were
     stored), `sample_stats` the columns of `run.csv`. Both have the coordinate `step`: they may be recorded at
@@ -108,7 +108,7 @@ def to_arviz(run: RunFiles | str | os.PathLike[str], burnin: int | None = None, 
 def write_arviz(
     run: RunFiles | str | os.PathLike[str], path: str | os.PathLike[str], burnin: int | None = None, thin: int = 1
 ) -> Path:
-    """Writes a run as a NetCDF file that `xarray.open_datatree` opens, and ArviZ' functions take.
+    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ.
 
     Args:
         run: The run, or its folder.
@@ -135,7 +135,7 @@ def write_arviz(
 
 
 def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of walker 0, and the rows of each walker, `(walkers, draws)`: as many as all have."""
+    """Steps of walker 0, and rows by walker, `(walkers, draws)`, cut to the shortest."""
     order = np.lexsort((steps, walkers))
     parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
     shortest = min(len(part) for part in parts)

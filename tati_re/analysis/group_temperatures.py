@@ -1,4 +1,4 @@
-"""Temperatures of groups of parameters: which layer is off."""
+"""Kinetic and configurational temperatures of groups of parameters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ By = Literal["tensor", "layer", "kind"]
 def group_temperatures(
     run: RunFiles | str | os.PathLike[str], by: By = "tensor", burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
-    """Kinetic and configurational temperature of each group of parameters, and the band where it should lie.
+    """Kinetic and configurational temperature of each group of parameters, with their expected bands.
 
     Targets T for each group g alone: p_g'p_g/T follows a chi-square law with P_g degrees of freedom, whatever the
     potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T where U confines the group and has no walls. A
@@ -113,7 +113,7 @@ def _line(rows: pd.DataFrame, kind: str, number: int, target: float) -> dict:
 
 
 def chi_square_band(num_parameters: int, num_rows: float, temperature: float = 1.0) -> tuple[float, float]:
-    """Where the mean kinetic temperature of independent rows lies but for once in 10,000 times.
+    """The band of the mean kinetic temperature of independent rows, left once in 10,000 times.
 
     Args:
         num_parameters: Of the group, P.
@@ -133,7 +133,7 @@ def chi_square_band(num_parameters: int, num_rows: float, temperature: float = 1
 
 
 def group_sentences(table: pd.DataFrame) -> list[str]:
-    """What a table of group temperatures says is off, with advice, a sentence each; empty when all is well."""
+    """Sentences with advice on the group temperatures outside their bands; empty if there are none."""
     sentences = []
     off = table[(table["group"] != "all") & table["verdict"].isin(("above", "below"))]
     for (kind, verdict), part in off.groupby(["temperature", "verdict"], sort=False):

@@ -10,7 +10,7 @@ from tati_re.core.errors import InputError
 
 
 def load_pymbar():
-    """The package pymbar, its remarks about optional accelerators left out.
+    """Imports pymbar without its remarks about optional accelerators.
 
     Raises:
         InputError: It is not installed.
@@ -27,7 +27,7 @@ def load_pymbar():
 
 @contextlib.contextmanager
 def _quiet():
-    """Keeps what pymbar and what it imports have to say off the screen."""
+    """Silences pymbar and its imports."""
     logger = logging.getLogger("pymbar")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Averages at temperatures that were not sampled, from the energies of those that were."""
+"""Reweighting of averages to temperatures that were not sampled."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def reweight(
 
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
-    """The energies of the rows of a run, taken apart into likelihood and prior."""
+    """The energies of a run's rows, split into likelihood and prior."""
     penalty = -_by_rung(rows, "log_prior")
     potential = _by_rung(rows, "potential")
     if "rung" in rows.columns:
@@ -120,7 +120,7 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
 
 
 def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    """Free energies f_k = -ln Z_k of K states from draws of each, that of the first being 0.
+    """Free energies f_k = -ln Z_k of K states from draws of each, relative to the first.
 
     Args:
         reduced: Reduced potential of each draw in each state, `(K, N)`.
@@ -150,7 +150,7 @@ def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarra
 
 
 def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray]):
-    """For each temperature the estimates of all draws, their errors, and the effective number of rows."""
+    """Estimates at each temperature from all draws, their errors, and the effective number of rows."""
     rungs, walkers, draws = sampled.likelihood.shape
     stride = max(1, -(-rungs * walkers * draws // _MOST))
     sampled = sampled._replace(likelihood=sampled.likelihood[:, :, ::stride], penalty=sampled.penalty[:, :, ::stride])
@@ -201,7 +201,7 @@ def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def _exact(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with energies on all data; refuses those of mini-batches, whose noise enters the weights exponentially."""
+    """Rows with energies on all data; refuses mini-batch energies, whose noise enters the weights exponentially."""
     if "weight" in rows.columns:
         raise InputError(
             "reweighting does not know the bias or the visits of this run.", "a column weight", "averages, which use it"

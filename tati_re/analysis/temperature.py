@@ -1,4 +1,4 @@
-"""Temperatures that the run itself shows, against the one it was given."""
+"""Measured temperatures of a run against its target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BAND_WIDTH = 3.9
 
 
 class Temperature(NamedTuple):
-    """A measured temperature and the band it should lie in.
+    """A measured temperature and its expected band.
 
     Attributes:
         kind: `"kinetic"` or `"configurational"`.
@@ -42,7 +42,7 @@ class Temperature(NamedTuple):
 
 
 def kinetic_temperature(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> Temperature | None:
-    """Kinetic temperature p'p/P with the band of the chi-square law.
+    """Kinetic temperature p'p/P with the band of the chi-square distribution.
 
     Targets T: at equilibrium p'p/T follows a chi-square law with P degrees of freedom, whatever the potential, so that
     the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). The scheme's own bias is not part of
@@ -98,7 +98,7 @@ def configurational_temperature(
 
 
 def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> list[Temperature]:
-    """Both temperatures of a run, those that it has.
+    """The kinetic and configurational temperatures of a run, as far as recorded.
 
     Args:
         run_info: Rows of `run.csv`.
@@ -116,7 +116,7 @@ def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: 
 
 
 def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> float:
-    """The one temperature that the rows were sampled at.
+    """The common temperature of the rows.
 
     Args:
         run_info: Rows of `run.csv` with the columns `step` and `temperature`.

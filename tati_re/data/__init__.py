@@ -1,4 +1,4 @@
-"""Data sets, where they come from, and mini-batches; TensorFlow is imported only by what reads its own formats."""
+"""Data sets, their sources, and mini-batches; only the readers of TensorFlow's own formats import TensorFlow."""
 
 from tati_re.data.batches import Batches
 from tati_re.data.dataset import Dataset

@@ -101,7 +101,7 @@ def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
 
 
 def images(inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str) -> Contents:
-    """Returns contents whose inputs have the scale 1/255 where they are bytes."""
+    """Returns the contents, with the scale 1/255 where the inputs are bytes."""
     scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
     return Contents(inputs, targets, test, name, input_scale=scale)
 

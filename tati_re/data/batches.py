@@ -1,4 +1,4 @@
-"""Which examples every walker sees at every step: a pure function of the seed, the walker and the step."""
+"""Mini-batches as a pure function of the seed, the walker and the step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def batch_sizes(num_examples: int, batch_size: int) -> np.ndarray:
 
 
 class Batches:
-    """Mini-batches of a run, each walker its own, without state that a checkpoint would have to keep.
+    """Mini-batches of a run, independent for each walker and without state.
 
     Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch are consecutive
     pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
@@ -102,7 +102,7 @@ class Batches:
         self._block: np.ndarray | None = None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the examples of the steps `first_step` to `first_step + num_steps - 1`.
+        """Returns the indices of the examples of steps `first_step` to `first_step + num_steps - 1`.
 
         Args:
             first_step: Step of the first batch, >= 0.

@@ -86,7 +86,7 @@ class Columns:
         ) == len(self.names)
 
     def of_used(self) -> Columns:
-        """Returns the same map from the columns that it uses alone, in the order in which they are first mentioned."""
+        """Returns the same map from only the columns that it uses, in order of first mention."""
         used = list(dict.fromkeys(column.source for column in self.columns))
         moved = tuple(Column(c.text, used.index(c.source), c.function, c.power) for c in self.columns)
         return Columns(moved, tuple(self.names[source] for source in used))
@@ -114,7 +114,7 @@ def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """Returns the names of columns that have none: x1, x2, ..."""
+    """Returns default names for columns: x1, x2, ..."""
     return tuple(f"x{i + 1}" for i in range(count))
 
 

@@ -1,4 +1,4 @@
-"""What a file or a stream holds, before it is settled what the targets are; several of them joined."""
+"""The contents of a file or stream before the kind of targets is settled, and several of them joined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Contents:
 
 
 def joined(parts: Sequence[Contents]) -> Contents:
-    """Joins what several files hold, one after the other.
+    """Joins the contents of several files, one after the other.
 
     Raises:
         InputError: Examples of different shapes, of different scales, or a test part in some of the files only.

@@ -1,4 +1,4 @@
-"""A data set: inputs, targets, an optional test part, and what the targets are."""
+"""A data set: inputs, targets, the kind of targets, and an optional test part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tati_re.data.weights import checked_weights
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Examples to train and sample on, and a test part that only predictions see.
+    """Examples for training and sampling, and a test part used only by predictions.
 
     Arrays keep the type they came in (bytes stay bytes); what computes with the inputs first multiplies them by
     `input_scale`. `from_arrays` is the usual way to make one: it also settles what the targets are.
@@ -98,7 +98,7 @@ class Dataset:
         test_weights: object = None,
         layout: Layout = (),
     ) -> Dataset:
-        """Makes a data set and settles what its targets are.
+        """Makes a data set and determines the kind of its targets.
 
         * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by sign);
         * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as int32;
@@ -144,7 +144,7 @@ class Dataset:
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
-        """Returns the same data with a part kept for testing; a data set that has a test part stays as it is.
+        """Returns the same data with a test part split off; a data set that has one is returned unchanged.
 
         Args:
             test_fraction: Part of the examples, in [0, 1); rounded to whole examples, at least one is left to train on.
@@ -168,12 +168,12 @@ class Dataset:
 
     @property
     def num_examples(self) -> int:
-        """N, the number of examples to train and sample on."""
+        """N, the number of examples for training and sampling."""
         return len(self.inputs)
 
     @property
     def task(self) -> str:
-        """What the targets are: "classification" (class numbers), "signs" (-1 and +1), "one_hot" or "regression"."""
+        """The kind of targets: "classification" (class numbers), "signs" (-1 and +1), "one_hot" or "regression"."""
         if self.num_classes is None:
             return "regression"
         if self.targets.ndim == 2:
@@ -181,7 +181,7 @@ class Dataset:
         return "signs" if self.targets.min() < 0 else "classification"
 
     def prepare(self, inputs: np.ndarray) -> np.ndarray:
-        """Returns inputs as the network takes them, but for the scale where there is no preparation.
+        """Returns inputs as the network takes them, unscaled where there is no preparation.
 
         Args:
             inputs: As those of the data set, `(n, ...)`.
@@ -189,11 +189,11 @@ class Dataset:
         return inputs if self.preparation is None else self.preparation.inputs(inputs, self.input_scale)
 
     def restore(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns outputs of a network, `(n, ...)`, in the units of the targets of the data set."""
+        """Returns outputs of a network, `(n, ...)`, in the units of the data set's targets."""
         return outputs if self.preparation is None else self.preparation.restored(outputs)
 
     def prepared(self) -> Dataset:
-        """Returns the data set that the network trains on; this one, where nothing happens to it but the scale."""
+        """Returns the data set that the network trains on; this one if it is at most rescaled."""
         if self.preparation is None:
             return self
         parts = {
@@ -207,7 +207,7 @@ class Dataset:
         return replace(self, **parts, input_scale=1.0, feature_names=names, preparation=None)
 
     def get_config(self) -> dict:
-        """Returns what a manifest says about the data: enough to predict other inputs without them."""
+        """Returns the data's entry in the manifest: enough to predict other inputs without them."""
         return {
             "task": self.task,
             "num_classes": self.num_classes,

@@ -1,4 +1,4 @@
-"""A data set in words: what it holds, of which classes, in which ranges."""
+"""A data set in words: its contents, classes and ranges."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
 
 
 def _counts(dataset: Dataset) -> list[str]:
-    """Returns how often each class appears, in both parts."""
+    """Returns the number of examples of each class, in both parts."""
 
     def of(targets: np.ndarray | None) -> dict[int, int]:
         if targets is None:

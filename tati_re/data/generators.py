@@ -1,4 +1,4 @@
-"""Built-in data sets: one real, two that make potentials known in closed form, and the sets of the plane."""
+"""Built-in data sets: digits, two with potentials in closed form, and classes in the plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tati_re.data.streams import GENERATE, stream
 
 
 def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
-    """Handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes.
+    """The handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes.
 
     Args:
         test_fraction: Part kept for testing, in [0, 1). Default 0.2.
@@ -117,7 +117,7 @@ FIXED = ("harmonic", "gaussian")
 
 
 def built_in(name: str, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
-    """Makes a built-in data set with everything else at its default.
+    """Makes a built-in data set with default parameters.
 
     Args:
         name: One of `GENERATORS`.

@@ -1,4 +1,4 @@
-"""What targets are: class numbers, signs, one-hot rows or the values of a regression."""
+"""The kinds of targets: class numbers, signs, one-hot rows or the values of a regression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ values of a regression."""
 def kind_of(
     targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None = None
 ) -> tuple[str, int | None]:
-    """Settles what targets are.
+    """Determines the kind of targets.
 
     Args:
         targets: `(N,)` or `(N, K)` numbers.
@@ -54,7 +54,7 @@ def kind_of(
 
 
 def stored(targets: np.ndarray, kind: str) -> np.ndarray:
-    """Returns targets in the type that they are kept in: class numbers as int32, everything else as floats."""
+    """Returns targets in their storage type: class numbers as int32, everything else as floats."""
     if kind == "classification":
         return targets.astype(np.int32)
     return targets if targets.dtype.kind == "f" else targets.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Arrays larger than the memory that they may take: in files without a name, read row by row."""
+"""Arrays larger than the memory limit, in unnamed temporary files read row by row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK_BYTES = 32 * 2**20
 
 
 class Store:
-    """Rows of one shape and type that arrive piece by piece: in memory up to a limit, beyond it in a temporary file.
+    """A growing array of rows: in memory up to a limit, beyond it in a temporary file.
 
     The file has no name any more when rows are written to it: it goes with the array, at the latest when the process
     ends, however that ends. The folder is that of the environment variable TMPDIR.
@@ -70,14 +70,14 @@ class Store:
         return self._rows == 0
 
     def finished(self) -> np.ndarray:
-        """All rows, an array in memory or one that reads its file; the store is then of no more use."""
+        """Returns all rows, in memory or mapped from the file, and ends the use of the store."""
         if self._file is None:
             return np.concatenate(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
         return _mapped(self._file, self._like.dtype, (self._rows, *self._like.shape[1:]))
 
 
 def on_disk(values: Any) -> bool:
-    """Whether an array reads a file where it is looked at."""
+    """Whether an array is mapped from a file."""
     while values is not None:
         if isinstance(values, (np.memmap, mmap.mmap)):
             return True
@@ -93,7 +93,7 @@ def blocks(values: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def chosen(values: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """`values[which]` for a mask `(n,)`; what is on the disk stays there."""
+    """`values[which]` for a mask `(n,)`; arrays on disk stay on disk."""
     if not on_disk(values):
         return values[which]
     store, start = Store(limit=0), 0
@@ -104,7 +104,7 @@ def chosen(values: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 
 def concatenated(parts: list[np.ndarray]) -> np.ndarray:
-    """Arrays one after the other; on the disk where one of them is."""
+    """Concatenates arrays; the result is on disk if one of them is."""
     if not any(map(on_disk, parts)):
         return np.concatenate(parts)
     store = Store(limit=0)
@@ -115,7 +115,7 @@ def concatenated(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | None:
-    """An array of an NPZ file that is larger than the limit, on the disk; `None` where it is not, or is none."""
+    """A member of an NPZ file on disk if it is larger than the limit, else `None`."""
     with zipfile.ZipFile(path) as archive:
         if limit is None or archive.getinfo(name).file_size <= limit:
             return None
@@ -134,7 +134,7 @@ def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | No
 
 
 def _mapped(file: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
-    """The array in a file, which only the array holds from now on."""
+    """Maps the array in a file, which only the array holds open from now on."""
     with file:
         file.flush()
         return np.memmap(file, dtype, "r", shape=shape)

@@ -18,7 +18,7 @@ _MOST = 2**24
 
 
 def is_several(inputs: Any, count: int | None = None) -> bool:
-    """Whether inputs are several arrays: a mapping, or a list or tuple of arrays with one row an example each.
+    """Whether inputs are several arrays: a mapping, or a list or tuple of arrays with one row per example.
 
     Args:
         inputs: What was given.
@@ -67,7 +67,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
 
 
 def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
-    """Returns inputs to predict as those of a data set are: several are packed in the order of its layout.
+    """Returns inputs in the form of a data set's: several are packed in the order of its layout.
 
     Args:
         inputs: One array, or several by name or in their order.
@@ -91,7 +91,7 @@ def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
 
 
 def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
-    """Which column of packed inputs goes where, so that they are in the order of a model; None where they are.
+    """The permutation of packed columns into the order of a model; None if they are in it.
 
     Args:
         layout: Of the data; empty: columns in the order of the model.

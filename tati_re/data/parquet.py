@@ -1,4 +1,4 @@
-"""Parquet files; they need the package pyarrow, which the extra `parquet` installs."""
+"""Parquet files, by the package pyarrow, which the extra `parquet` installs."""
 
 from __future__ import annotations
 

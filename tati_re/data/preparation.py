@@ -1,4 +1,4 @@
-"""What happens to inputs and targets between the data and the network: derived columns, standardisation."""
+"""Preparation of inputs and targets for the network: derived columns, standardization."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STANDARDIZE = ("none", "inputs", "all")
 
 @dataclass(frozen=True, eq=False)
 class Standard:
-    """Means and standard deviations that values are standardised with: (value - mean) / deviation.
+    """Means and standard deviations for standardizing: (value - mean) / deviation.
 
     Args:
         mean: Float64, of a shape that fits the end of that of the values.
@@ -28,7 +28,7 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Standard:
-        """Measures the training part.
+        """Computes mean and deviation of the training part.
 
         Each column has its own mean and deviation (with divisor N). Images `(N, height, width)` have one of all
         pixels, images `(N, height, width, channels)` one of each channel. What does not vary keeps the deviation 1, so
@@ -50,7 +50,7 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The way from the data to the network: first the columns, then the standardisation.
+    """The map from the data to the network: first the columns, then the standardization.
 
     Args:
         columns: The derived inputs. Default: the inputs as they are.
@@ -63,7 +63,7 @@ class Preparation:
     target_standard: Standard | None = None
 
     def inputs(self, inputs: np.ndarray, scale: float = 1.0) -> np.ndarray:
-        """Returns what the network takes, `(n, ...)`: float32 for float32 and bytes, else float64.
+        """Returns the network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64.
 
         Args:
             inputs: As in the data set, `(n, ...)`.
@@ -85,7 +85,7 @@ class Preparation:
         return standard(values)
 
     def targets(self, targets: np.ndarray) -> np.ndarray:
-        """Returns what the outputs of the network are compared with."""
+        """Returns targets in the units of the network's outputs."""
         return targets if self.target_standard is None else self.target_standard(targets)
 
     def restored(self, outputs: np.ndarray) -> np.ndarray:
@@ -93,7 +93,7 @@ class Preparation:
         return outputs if self.target_standard is None else self.target_standard.undone(outputs)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what a manifest holds, so that a run can predict without its data; `from_config` undoes it."""
+        """Returns the manifest's entry, from which a run can predict without its data; inverse of `from_config`."""
         config: dict[str, Any] = {}
         if self.columns is not None:
             config["columns"] = [[c.text, c.source, c.function, c.power] for c in self.columns.columns]
@@ -118,14 +118,14 @@ class Preparation:
         return cls(columns, *standards)
 
     def fingerprint(self) -> bytes:
-        """Returns bytes that tell two preparations of the same data apart."""
+        """Returns bytes that differ between two preparations of the same data."""
         texts = None if self.columns is None else (self.columns.texts, self.columns.names)
         standards = (self.input_standard is not None, self.target_standard is not None)
         return repr((texts, standards)).encode()
 
 
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
-    """Measures on the training part what a data set is to be prepared with.
+    """Fits the preparation of a data set on its training part.
 
     Args:
         dataset: The data set, already split.
@@ -161,5 +161,5 @@ def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparat
 
 
 def _precision(values: np.ndarray) -> type:
-    """Bytes and float32 have 24 bits to spare or no more; everything else is computed in float64."""
+    """float32 for bytes and float32, which it holds exactly; float64 for everything else."""
     return np.float32 if values.dtype in (np.float32, np.uint8, np.bool_) else np.float64

@@ -1,4 +1,4 @@
-"""Sources of data by their names, types and suffixes: what reads each of them."""
+"""The reader of each source of data, by its name, type or suffix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORMS = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read.
+    """Options for reading files.
 
     Attributes:
         label_columns: Names of the label columns of a table, or None.
@@ -53,7 +53,7 @@ class ReadOptions:
 
 
 def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    """Returns what a source holds, and the columns derived from it."""
+    """Returns the contents of a source, and the columns derived from it."""
     if isinstance(source, str) and source in KERAS:
         contents = load_keras(source)
     elif by_name(source):
@@ -66,7 +66,7 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
 
 
 def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
-    """Returns the columns that are to be derived from inputs `(N, columns)`, or None."""
+    """Returns the map of columns for inputs `(N, columns)`, or None."""
     if reading.input_columns is None:
         return None
     if contents.inputs.ndim > 2:
@@ -110,7 +110,7 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
 def read_test_part(
     source: object, training: object, reading: ReadOptions, contents: Contents
 ) -> tuple[np.ndarray, ...]:
-    """Returns inputs and targets of test data, read as the training data were."""
+    """Returns inputs and targets of test data, read in the same way as the training data."""
     try:
         if by_name(source):
             if is_table(source) and is_table(training):
@@ -156,13 +156,12 @@ def is_table(source: object) -> bool:
 
 
 def shown(source: object) -> str:
-    """Returns what a message says that was received."""
+    """Returns a source as text for error messages."""
     return ", ".join(map(str, _listed(source))) if by_name(source) else type(source).__name__
 
 
 def _suffix(path: Path) -> str:
-    """Returns the suffix that says the type of a file: `.tfrecord` also for `a.tfrecord.gz` and
-    `a.tfrecord-00000-of-00010`."""
+    """Returns the suffix of a file's type: `.tfrecord` also for `a.tfrecord.gz` and `a.tfrecord-00000-of-00010`."""
     name = path.name.lower()
     found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
     return found[1] if found else Path(name).suffix

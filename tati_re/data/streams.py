@@ -1,4 +1,4 @@
-"""Counter-based random streams of numpy: the numbers depend on a key and a counter, never on what was drawn before."""
+"""Counter-based random streams of numpy: numbers depend on a key and a counter, never on earlier draws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
 
 
 def stream(seed: int, purpose: int, *counter: int, stage: int = 0) -> np.random.Generator:
-    """Returns the generator that belongs to a seed, a purpose and up to two counters.
+    """Returns the generator for a seed, a purpose and up to two counters.
 
     Philox 4x64 (Salmon et al. 2011) with key (seed, purpose). The counters fill the two high words of its 256-bit
     counter, so that streams with different counters never overlap.

@@ -19,7 +19,7 @@ WHITE_SPACE = (".txt", ".dat", ".data")
 
 @dataclass(frozen=True)
 class Choice:
-    """Which columns of a table are what.
+    """The roles of a table's columns.
 
     Attributes:
         inputs: Names of the columns that are read as inputs.
@@ -41,7 +41,7 @@ def choose_columns(
     file: str,
     weights: str | None = None,
 ) -> Choice:
-    """Chooses the columns of a table.
+    """Assigns roles to the columns of a table.
 
     Args:
         names: All columns.
@@ -78,8 +78,7 @@ def choose_columns(
 
 
 def read_header(path: Path) -> list[str]:
-    """Returns the names of the columns of a text table; those separated by white space may have none and are then
-    called x1, x2, ...
+    """Returns the column names of a text table; without a header line (white space only) x1, x2, ...
 
     Raises:
         InputError: An empty file, one that is not text, no names where there should be, or names that are not unique.
@@ -134,7 +133,7 @@ def _cells(line: str, white: bool) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the lines that hold something, with their numbers."""
+    """Yields the non-empty lines with their numbers."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
@@ -182,7 +181,7 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
 
 
 def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> InputError:
-    """Finds what is wrong with the first bad line; the fast reader does not say it in the words of the file."""
+    """Finds the first bad line and what is wrong with it, in terms of the file."""
     white = _white(path)
     for number, line in _body(path, white):
         cells = _cells(line, white)

@@ -21,7 +21,7 @@ def is_tf_dataset(source: object) -> bool:
 
 
 def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
-    """Reads all examples of a `tf.data.Dataset`, in its order; bytes get the scale 1/255.
+    """Reads all examples of a `tf.data.Dataset` in order; bytes get the scale 1/255.
 
     Elements are batches, as for `keras.Model.fit`. Pairs whose label is a single number, or whose inputs and labels
     have different known lengths, are taken as single examples.

@@ -98,7 +98,7 @@ def _check(path: Path, features: Any, keys: Sequence[str], record: int) -> None:
 
 
 def _odd_record(tf: Any, path: Path, records: Any, keys: Sequence[str], first: Any) -> InputError:
-    """Finds the first record that is not like the first one."""
+    """Finds the first record that differs from record 0 in form."""
     for number, record in enumerate(records):
         features = tf.train.Example.FromString(record.numpy()).features.feature
         try:

@@ -1,4 +1,4 @@
-"""What each example counts: weights given with the data, and weights of classes."""
+"""Weights of examples: given with the data, or by class."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
 
 
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
-    """Returns a data set whose examples count what they are given, times what their classes are given.
+    """Returns a data set whose examples are weighted by their own weights times those of their classes.
 
     Args:
         dataset: The data set, before a part is kept for testing.

@@ -1,4 +1,4 @@
-"""Data sets written to CSV and NPZ files that `load_data` reads back."""
+"""Writes data sets to CSV and NPZ files that `load_data` reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDINGS = (".csv", ".npz")
 
 
 def files_of(dataset: Dataset, path: Path) -> list[Path]:
-    """Returns the files that `write_dataset` would write: a CSV file of the test part has a name with `-test`.
+    """Returns the paths that `write_dataset` writes; `-test` marks the CSV file of the test part.
 
     Raises:
         InputError: The path ends in neither `.csv` nor `.npz`.

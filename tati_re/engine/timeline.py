@@ -1,6 +1,6 @@
 """Which step a walker is at, and what is due after it.
 
-A move is what the loop does once. Where all walkers move together, moves and steps are the same. Where groups of
+A move is one iteration of the loop. Where all walkers move together, moves and steps are the same. Where groups of
 walkers take turns (ensemble methods: one half moves while the other rests), a group makes `group_steps` steps, then the
 next one the same steps: steps are counted per walker, and a walker is recorded only while it moves.
 """

@@ -18,7 +18,7 @@ NAMES = {
     "smc": "sequential Monte Carlo",
 }
 DISAGREEMENT = 3.0
-"""How many standard errors of their difference two estimates may be apart before it is said."""
+"""Two estimates farther apart than this many standard errors are reported as disagreeing."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who may exchange temperatures: rules that accept a swap of two replicas from an estimate of its Metropolis ratio.
+"""Acceptance rules for replica swaps, from an estimate of the Metropolis ratio.
 
 For replicas i and j on rungs with reduced potentials u, D = u_i(θ_i) + u_j(θ_j) - u_i(θ_j) - u_j(θ_i) is the logarithm
 of the Metropolis ratio. A rule is exact when its acceptance A(D), averaged over the noise of D, has ln A(D)/A(-D) = D.

@@ -1,4 +1,4 @@
-"""Keras models: built, loaded, rebuilt in another precision, and seen as a function of one flat vector.
+"""Keras models: built, loaded, rebuilt in another precision, and as functions of one flat vector.
 
 The modules are imported when something is computed: all but `names` load TensorFlow.
 """

@@ -72,7 +72,7 @@ def activation_names() -> list[str]:
 
 
 def check_activation(option: str, name: str) -> None:
-    """Raises the InputError of a name that is no Keras activation."""
+    """Refuses a name that is no Keras activation."""
     try:
         keras.activations.get(name)
     except (ValueError, TypeError):
@@ -81,7 +81,7 @@ def check_activation(option: str, name: str) -> None:
 
 
 def load_model(path: str | Path) -> Any:
-    """Loads a model from a `.keras` file, without running code that the file brings.
+    """Loads a model from a `.keras` file, without running code from it.
 
     Args:
         path: The file.
@@ -125,7 +125,7 @@ def load_model(path: str | Path) -> Any:
 
 
 def _written_by(path: Path) -> str:
-    """The version of Keras that a .keras file says it was written by; empty where it says none."""
+    """The Keras version recorded in a .keras file; empty if there is none."""
     try:
         with zipfile.ZipFile(path) as archive:
             return str(json.loads(archive.read("metadata.json")).get("keras_version", ""))

@@ -1,4 +1,4 @@
-"""Networks that are one row of layers with all parameters in dense layers: what goes into each of these and comes out.
+"""Networks that are a chain of layers with all parameters in dense layers: the inputs and outputs of each dense layer.
 
 The gradient of one example's loss with respect to the kernel of a dense layer is the outer product of the layer's input
 and the slope of the loss with respect to its output before the activation. Moments of these gradients over many
@@ -17,7 +17,7 @@ from tati_re.models.inspect import acts_alone, input_shape_of
 
 
 class Pass(NamedTuple):
-    """A dense layer on its way through the chain.
+    """A dense layer's part of a pass through the chain.
 
     Attributes:
         kernel: Place of its kernel among the trainable variables.
@@ -33,7 +33,7 @@ class Pass(NamedTuple):
 
 
 class DenseChain:
-    """A model as a row of layers, for several walkers at once; `chain_of` makes one.
+    """A model as a chain of layers, for several walkers at once; made by `chain_of`.
 
     Args:
         model: The Keras model.
@@ -51,7 +51,7 @@ class DenseChain:
         self.input_shape = input_shape_of(model)[1:]
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether inputs `(n, *shape)` go into the first layer as they are, which Keras does not insist on."""
+        """Whether inputs `(n, *shape)` fit the first layer exactly, which Keras does not check."""
         known = len(shape) == len(self.input_shape)
         return known and all(want in (None, got) for want, got in zip(self.input_shape, shape, strict=True))
 
@@ -96,7 +96,7 @@ class DenseChain:
 def chain_of(
     model: Any, variables: Sequence[Any] | None = None, others: Sequence[Any] | None = None
 ) -> DenseChain | None:
-    """Returns a model as a chain, or `None` where it is none.
+    """Returns a model as a chain, or `None` if it is not one.
 
     It is one where each layer takes the output of the one before and treats every example by itself, and where all
     trainable variables are kernels and biases of dense layers that are met once, with one vector an example.
@@ -127,8 +127,8 @@ def chain_of(
 
 
 def _row_of(model: Any) -> list[Any] | None:
-    """Returns the layers of a model in their order, those of models inside in their place; None for a model with
-    branches, or of a class of one's own."""
+    """Returns the layers of a model in order, nested models expanded; None for a model with branches or of a user's
+    class."""
     if type(model) is keras.Sequential:
         layers = model.layers
     elif type(model).__name__ == "Functional":
@@ -145,7 +145,7 @@ def _row_of(model: Any) -> list[Any] | None:
 
 
 def _row_to(tensor: Any, start: Any) -> list[Any] | None:
-    """Returns the layers between two symbolic tensors; None where one takes more than the output of one other."""
+    """Returns the layers between two symbolic tensors; None where one has several inputs."""
     layers: list[Any] = []
     while tensor is not start:
         layer, number, _ = tensor._keras_history

@@ -1,4 +1,4 @@
-"""How many inputs the units have that a parameter belongs to."""
+"""Fan-in of the layer of each parameter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class PartShape(tuple):
-    """The shape of what moves of a tensor, where others of the layer may be fixed, with the fan-in of the layer."""
+    """The shape of a tensor's free part, with the fan-in of its layer."""
 
     fan_in: float
 

@@ -1,4 +1,4 @@
-"""Parameters that do not move: which ones a text means, and which values they keep."""
+"""Fixed parameters: the entries that a pattern selects, and their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TATI = re.compile(r"(?:layer(\d+)|(output))/(weights|biases)/Variable(?:_\d+)?:
 
 
 class Fixed(NamedTuple):
-    """What is fixed of one tensor.
+    """The fixed entries of one tensor.
 
     Attributes:
         mask: True where an entry is fixed, of the tensor's shape.
@@ -28,7 +28,7 @@ class Fixed(NamedTuple):
 
 
 def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
-    """Patterns and the text of their values, None where they keep what the model has.
+    """Patterns and the text of their values, None to keep the model's.
 
     Args:
         given: A text or several, each `pattern` or `pattern=values`, or several of these separated by `;`.
@@ -46,7 +46,7 @@ def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
 def fixed_parts(
     given: str | Sequence[str] | None, names: Sequence[str], values: Sequence[np.ndarray]
 ) -> list[Fixed | None]:
-    """What is fixed of each tensor, None where nothing is.
+    """The fixed entries of each tensor, None where there are none.
 
     A pattern is a tensor's name or the end of it after a slash, with `*` and `?` as in file names, and perhaps entries:
     `dense/bias`, `bias`, `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`. Of two values the later counts. For

@@ -81,7 +81,7 @@ class FlatModel:
         self.regularizer = regularizer if terms else None
 
     def _choose(self, fix: str | Sequence[str] | None) -> None:
-        """Settles what moves and what does not."""
+        """Splits the entries into free and fixed ones."""
         trainable, names = self.model.trainable_variables, tensor_names(self.model)
         fixed = fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
         free = [i for i, part in enumerate(fixed) if part is None or not part.mask.all()]
@@ -124,7 +124,7 @@ class FlatModel:
             )
 
     def described(self) -> dict[str, Any]:
-        """Returns what a manifest says of the parameters; `described_names` makes their names of it."""
+        """Returns the parameters' entry in the manifest, from which `described_names` makes their names."""
         shapes = [list(shape) for shape in self.shapes]
         found = {"num": self.num_parameters, "names": self.tensor_names, "shapes": shapes}
         return found | ({"parts": self.parts} if self.parts else {})
@@ -134,13 +134,13 @@ class FlatModel:
         return described_names(self.described())
 
     def get(self) -> np.ndarray:
-        """Returns the parameters as they are in the Keras model, `(P,)`."""
+        """Returns the current parameters of the Keras model, `(P,)`."""
         values = [v.numpy().reshape(-1) for v in self.variables]
         pairs = zip(values, self._constants, strict=True)
         return np.concatenate([value if part is None else value[part.free] for value, part in pairs])
 
     def set(self, vector: Any) -> None:
-        """Writes parameters `(P,)` into the Keras model, and values that are fixed in a tensor of which others move.
+        """Writes parameters `(P,)`, and the fixed entries of their tensors, into the Keras model.
 
         Raises:
             InputError: The vector has another shape.
@@ -179,7 +179,7 @@ class FlatModel:
         return self.free(tf.concat([tf.reshape(weight, (-1, size)) for weight, size in pairs], axis=1))
 
     def free(self, vectors: Any) -> Any:
-        """Returns the entries that move, `(walkers, P)`, of all entries of the variables, `(walkers, entries)`."""
+        """Returns the free entries, `(walkers, P)`, of all entries of the variables, `(walkers, entries)`."""
         return vectors if self._kept is None else tf.gather(vectors, self._kept, axis=1)
 
     def call(
@@ -205,7 +205,7 @@ class FlatModel:
 
 
 class _Constant:
-    """A tensor of which some entries are fixed.
+    """A tensor with some fixed entries.
 
     Args:
         fixed: Which, and their values.
@@ -221,13 +221,13 @@ class _Constant:
         self._order = np.argsort(np.concatenate([self.free, self.still])).astype(np.int32)
 
     def whole(self, moving: np.ndarray) -> np.ndarray:
-        """Returns all entries, `(entries,)`, from those that move."""
+        """Returns all entries, `(entries,)`, from the free ones."""
         values = np.array(self._values)
         values[self.free] = moving
         return values
 
     def filled(self, moving: Any) -> Any:
-        """Returns all entries, `(walkers, entries)`, from those that move, `(walkers, free)`."""
+        """Returns all entries, `(walkers, entries)`, from the free ones, `(walkers, free)`."""
         values = tf.constant(self._values[self.still], moving.dtype)
         rows = tf.broadcast_to(values[None], (tf.shape(moving)[0], len(self.still)))
         return tf.gather(tf.concat([moving, rows], 1), self._order, axis=1)

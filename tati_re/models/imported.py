@@ -1,4 +1,4 @@
-"""Models that a user's own Python code builds, named as `my_net.py:build` or `my_package.my_module:build`."""
+"""Models built by a user's own Python code, named as `my_net.py:build` or `my_package.my_module:build`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_code(name: str | None) -> bool:
 
 
 def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
-    """Returns the model that a function makes, or that a module holds.
+    """Returns the model made by a function of a module, or held by the module.
 
     The function is called with those of `input_shape` (of one example), `num_outputs`, and the options that its
     signature names, such as `hidden`, `activation`, `dtype` or `seed`. Keras' own random numbers start from `seed`.

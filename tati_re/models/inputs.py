@@ -1,4 +1,4 @@
-"""Models of several inputs, which get them side by side in one array (`tati_re.data.packing`)."""
+"""Inputs in a model's shape; several inputs stand side by side in one array (`tati_re.data.packing`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def called(model: Any, x: Any, training: bool = False) -> Any:
-    """Calls a model on inputs `(n, ...)`; those of several stand side by side, `(n, numbers)`."""
+    """Calls a model on inputs `(n, ...)`; several inputs are packed, `(n, numbers)`."""
     layout = layout_of(model)
     if not layout:
         return model(x, training=training)
@@ -48,7 +48,7 @@ def called(model: Any, x: Any, training: bool = False) -> Any:
 
 
 def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
-    """Inputs `(n, ...)` with a channel axis of length 1 added where the model takes one, else as they are."""
+    """Inputs `(n, ...)`, with a channel axis of length 1 added if the model has one."""
     shape = inputs.shape[1:]
     if len(wanted) == len(shape) + 1 and wanted[-1] == 1:
         inputs = inputs[..., None]

@@ -1,4 +1,4 @@
-"""What a Keras model is made of, and what follows for sampling it."""
+"""The layers of a Keras model, and their consequences for sampling."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_
 
 
 def layers_of(model: Any) -> list[Any]:
-    """Returns all layers of a model, those inside others too, without the model itself."""
+    """Returns all layers of a model, including nested ones, without the model itself."""
     return model._flatten_layers(include_self=False)
 
 
 def refuse_unsupported(model: Any) -> None:
-    """Raises the InputError of a model that cannot be sampled as it is.
+    """Refuses a model that cannot be sampled.
 
     Args:
         model: Any Keras model.
@@ -72,7 +72,7 @@ def _count(model: Any, what: str) -> int:
 
 
 def _refuse_added_losses(model: Any) -> None:
-    """Layers of one's own may call `add_loss`, which shows only when they run: trace the model once."""
+    """Refuses layers that call `add_loss`; a user's layer shows it only when run, so the model is traced once."""
     found = []
 
     def run(x: Any) -> Any:
@@ -101,8 +101,7 @@ def vectorizable(model: Any) -> bool:
 
 
 def vectorizes(model: Any) -> bool:
-    """Returns whether `tf.vectorized_map` gives the gradient of a model for several walkers at all, fast or not; traces
-    it once."""
+    """Returns whether `tf.vectorized_map` can compute a model's gradient for several walkers, by tracing it once."""
     shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]
     x = tf.zeros(shape, input_dtype_of(model) or model.trainable_variables[0].dtype)
 
@@ -126,7 +125,7 @@ def vectorizes(model: Any) -> bool:
 
 
 def acts_alone(layer: Any) -> bool:
-    """Returns whether a layer is known to treat every example by itself while it predicts."""
+    """Returns whether a layer is known to treat examples independently in prediction."""
     return type(layer) in tuple(getattr(keras.layers, name) for name in _VECTORIZABLE)
 
 
@@ -162,7 +161,7 @@ def _known_to_xla(part: Any) -> bool:
 
 
 def training_layers(model: Any) -> list[str]:
-    """Returns the class names of layers that act differently while training, sorted, each once."""
+    """Returns the class names of layers that act differently in training, sorted, each once."""
     names = set()
     for layer in layers_of(model):
         kind = type(layer).__name__
@@ -176,15 +175,14 @@ def training_layers(model: Any) -> list[str]:
 
 
 def input_dtype_of(model: Any) -> str | None:
-    """Returns the integer type in which the model says that it takes its one input, or None if it is of floats, or
-    several are packed."""
+    """Returns the integer type of the model's single input, or None if it is floating or several are packed."""
     inputs = getattr(model, "inputs", None)
     dtype = inputs[0].dtype if inputs and len(inputs) == 1 else "float32"
     return dtype if "int" in dtype else None
 
 
 def input_shape_of(model: Any) -> tuple[int | None, ...]:
-    """Returns the shape of the model's input, the number of examples first, as None; several stand side by side.
+    """Returns the shape of the model's input, examples first as None; several inputs packed.
 
     Raises:
         InputError: The model cannot tell.
@@ -201,7 +199,7 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
 
 
 def output_shape_of(model: Any) -> tuple[int | None, ...]:
-    """Returns the shape of the model's one output, the number of examples first, as None."""
+    """Returns the shape of the model's output, examples first as None."""
     outputs = getattr(model, "outputs", None)
     if outputs:
         return (None, *outputs[0].shape[1:])
@@ -210,7 +208,7 @@ def output_shape_of(model: Any) -> tuple[int | None, ...]:
 
 
 def output_activation_of(model: Any) -> str | None:
-    """Returns the name of the activation that the outputs went through last, such as "softmax", "sigmoid" or "linear".
+    """Returns the name of the output activation, such as "softmax", "sigmoid" or "linear".
 
     Layers that only reshape, or do nothing while sampling, are looked through.
 
@@ -239,7 +237,7 @@ def output_activation_of(model: Any) -> str | None:
 
 
 def _last_layer(model: Any) -> Any:
-    """Returns the layer that makes the output, looking back through layers that keep its values."""
+    """Returns the last layer that changes the output's values."""
     if isinstance(model, keras.Sequential):
         kept = [layer for layer in model.layers if type(layer).__name__ not in _KEEP_ACTIVATION]
         return kept[-1] if kept else None

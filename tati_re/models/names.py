@@ -13,7 +13,7 @@ from typing import Any
 
 
 def snake_case(name: str) -> str:
-    """Returns the form in which Keras turns a class name into a layer's name: `LSTMCell` -> `lstm_cell`."""
+    """Returns the layer name that Keras makes of a class name: `LSTMCell` -> `lstm_cell`."""
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
@@ -95,7 +95,7 @@ def _base_of_variable(variable: Any) -> tuple[str, bool]:
 
 
 def _distinct(bases: list[tuple[str, bool]]) -> list[str]:
-    """Numbers what Keras named, in order; names that the user chose come first, so that none of them is changed."""
+    """Numbers the names that Keras made, in order; names chosen by the user are never changed."""
     taken: set[str] = set()
     names = [""] * len(bases)
     for wanted in (False, True):

@@ -1,4 +1,4 @@
-"""A Keras model computed in float64 (or float32), whatever it was built in."""
+"""A Keras model rebuilt in float64 (or float32)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_
 
 
 def in_precision(model: Any, dtype: str) -> Any:
-    """Returns a model that holds its weights and computes in one precision.
+    """Returns a model with weights and computation in one precision.
 
     A model given weights of another type casts them back to its own, so it is rebuilt from its config with every
     type policy rewritten, and the weights and states of its layers are copied.
@@ -68,7 +68,7 @@ def in_precision(model: Any, dtype: str) -> Any:
 
 
 def _build_like(model: Any, rebuilt: Any, dtype: str) -> None:
-    """Makes the weights of a model of one's own, which exist only once it was called."""
+    """Builds the weights of a user's model, which exist only after a call."""
     if not model.built or len(rebuilt.variables) == len(model.variables):
         return
     shape = [length or 1 for length in input_shape_of(model)[1:]]
@@ -88,7 +88,7 @@ def _other_precision(model: Any, dtype: str) -> str | None:
 
 @contextmanager
 def _default_precision(dtype: str) -> Iterator[None]:
-    """Layers made inside a model of one's own take the default policy: it is this one while the model is rebuilt."""
+    """Sets the default precision while a user's model makes its inner layers."""
     policy, floatx = keras.config.dtype_policy(), keras.config.floatx()
     keras.config.set_floatx(dtype)
     keras.config.set_dtype_policy(dtype)
@@ -113,7 +113,7 @@ def _rewritten(config: Any, dtype: str, custom: dict[str, Any]) -> Any:
 
 
 def _accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Leaves out what Keras adds to a config by itself and a class of one's own does not take."""
+    """Drops the entries that Keras adds to a config and a user's class does not accept."""
     if not isinstance(kind, type) or "from_config" in vars(kind):
         return config
     taken = signature(kind.__init__).parameters.values()
@@ -124,7 +124,7 @@ def _accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_values(model: Any) -> Iterator[Any]:
-    """Yields what the layers hold that is neither Keras' nor Python's own: functions, initialisers, regularisers."""
+    """Yields a user's own objects in the layers: functions, initializers, regularizers."""
     for layer in [model, *layers_of(model)]:
         for value in vars(layer).values():
             if not (getattr(value, "__module__", None) or "keras.").startswith(("keras.", "builtins")):
@@ -132,7 +132,7 @@ def _own_values(model: Any) -> Iterator[Any]:
 
 
 def _custom_objects(model: Any) -> dict[str, Any]:
-    """Returns the classes and functions of one's own that the config names and Keras could not find by itself."""
+    """Returns the user's classes and functions that the config names and Keras could not find."""
     kinds = (type(layer) for layer in [model, *layers_of(model)])
     found: dict[str, Any] = {kind.__name__: kind for kind in kinds if not kind.__module__.startswith("keras.")}
     for value in _own_values(model):
@@ -145,7 +145,7 @@ def _custom_objects(model: Any) -> dict[str, Any]:
 
 @contextmanager
 def _named_lambdas(model: Any) -> Iterator[None]:
-    """Keras would write a lambda into the config as code, without what it refers to; it finds functions by name."""
+    """Gives lambdas a name: Keras would save them as code without their closure."""
     unnamed = [v for v in _own_values(model) if isinstance(v, types.FunctionType) and v.__name__ == "<lambda>"]
     for i, function in enumerate(unnamed):
         function.__name__ = f"function_{i}"

@@ -57,7 +57,7 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     first = error.errors(include_url=False)[0]
     if first["type"] == "two_temperatures":
         both = [f"{spell(name)} {values[name]}" for name in ("temperature", "inverse_temperature")]
-        what = f"{spell('temperature')} and {spell('inverse_temperature')} say the same thing twice."
+        what = f"{spell('temperature')} and {spell('inverse_temperature')} are two names for the same quantity."
         return InputError(what, " and ".join(both), "one of the two")
     name, value = str(first["loc"][0]), first["input"]
     if name == "stages" and len(first["loc"]) > 1:

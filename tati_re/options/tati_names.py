@@ -321,7 +321,7 @@ def translated(values: Mapping[str, Any], known: Collection[str], spell: Callabl
             typed |= dict.fromkeys(given, name)
         for new in given:
             if new in result or (new != name and values.get(new) is not None):
-                both = f"{spell(typed.get(new, name))} and {spell(new)} say the same thing twice."
+                both = f"{spell(typed.get(new, name))} and {spell(new)} are two names for the same quantity."
                 raise InputError(both, expected="one of the two")
         result |= given
     for name, names in VALUES.items():

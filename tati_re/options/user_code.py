@@ -34,7 +34,7 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
     where, _, what = name.rpartition(":")
     if not where or not what.isidentifier():
         first = kind.split()[1]
-        raise InputError(f"{option}: a colon stands between module and {first}.", received=repr(name), expected=form)
+        raise InputError(f"{option}: the form is MODULE:{first.upper()}.", received=repr(name), expected=form)
     path = Path(where) if where.endswith(".py") else None
     folder = Path.cwd() if path is None else path.resolve().parent
     with importable(folder):

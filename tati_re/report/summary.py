@@ -92,7 +92,8 @@ def convergence_notes(what: str, hat: float, size: float) -> list[str]:
     notes = []
     if hat > LARGEST_R_HAT:
         notes.append(
-            f"R-hat of {what} is {hat:.3f}, above {LARGEST_R_HAT}: the walkers do not show the same law yet; take more "
+            f"R-hat of {what} is {hat:.3f}, above {LARGEST_R_HAT}: the walkers have not yet "
+            "converged to the same distribution; take more "
             "steps, or a longer burn-in."
         )
     if size < SMALLEST_EFFECTIVE_SAMPLE_SIZE:

@@ -59,7 +59,11 @@ class CCAdL:
         self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None
     ) -> None:
         if not friction > 0:
-            raise InputError("friction: CCAdL needs noise of its own.", received=friction, expected="a number above 0")
+            raise InputError(
+                "friction must be positive: CCAdL injects noise of strength friction × T.",
+                received=friction,
+                expected="a number above 0",
+            )
         if covariance_window is not None and not covariance_window >= 1:
             raise InputError("covariance_window: empty.", received=covariance_window, expected="1 or more, or none")
         self.friction = float(friction)

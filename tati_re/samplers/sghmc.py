@@ -10,7 +10,8 @@ from tati_re.samplers.wrappers.coordinates import extend
 
 
 class SGHMC:
-    """Langevin dynamics that adds the less noise the more the gradient brings: no Metropolis test, despite the name.
+    """Langevin dynamics that injects less noise where the mini-batch gradient already supplies some. Despite the name
+    there is no Metropolis test.
 
     Targets exp(-β U) up to a bias of order h², where the estimate V̂ is the variance V of the mini-batch's gradient. On
     a harmonic well the variance of the positions is (T/k) (1 + h (V - V̂) / (2γT)) times the scheme's own 1 + O(h²): an
@@ -77,7 +78,7 @@ class SGHMC:
         most = 2.0 * self.friction * temperature / step_size
         if not self.estimates and self.gradient_noise > most:
             raise InputError(
-                "gradient_noise: the friction takes out less than this noise brings.",
+                "gradient_noise is larger than the friction can dissipate.",
                 received=f"{self.gradient_noise:g} at friction {self.friction:g} and step_size {step_size:g}",
                 expected=f"at most 2 friction T / step_size = {most:.4g}",
             )

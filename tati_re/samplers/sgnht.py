@@ -50,7 +50,11 @@ class SGNHT:
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
         if not friction > 0:
-            raise InputError("friction: SGNHT needs noise of its own.", received=friction, expected="a number above 0")
+            raise InputError(
+                "friction must be positive: SGNHT injects noise of strength friction × T.",
+                received=friction,
+                expected="a number above 0",
+            )
         self.friction = float(friction)
         self.thermal_mass = checked_mass(thermal_mass)
 

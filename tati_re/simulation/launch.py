@@ -56,7 +56,7 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
         )
     if adapts(sampler) and not options.num_burnin_steps:
         raise InputError(
-            f"num_burnin_steps: {sampler.name} is to tune itself, which it does during the burn-in only.",
+            f"num_burnin_steps: {sampler.name} adapts, and does so only during the burn-in.",
             received=0,
             expected="some hundred, and fewer than num_steps",
         )
