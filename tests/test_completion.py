@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 from tati_re import cli
-from tati_re.cli.arguments import make_parser
-from tati_re.cli.completion import VALUES, script
+from tati_re.cli.arguments import Parser, make_parser
+from tati_re.cli.completion import offered, script
 from tati_re.core.errors import InputError
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIONS, SAMPLE, make_options
@@ -21,7 +21,7 @@ from tati_re.samplers import make_sampler
 BASH = shutil.which("bash")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def parser():
     return make_parser("tati-sample", "", SAMPLE)
 
@@ -29,7 +29,8 @@ def parser():
 def completed(parser, *words: str, cwd=None) -> list[str]:
     """What bash offers for the last of the words."""
     program = script(parser, "bash") + (
-        f"COMP_WORDS=(tati-sample {' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words)}; _tati_sample\n"
+        f"\nCOMP_WORDS=(tati-sample {' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words)}\n"
+        "_shtab_tati_sample\n"
         'printf "%s\\n" "${COMPREPLY[@]}"\n'
     )
     done = subprocess.run([BASH, "-c", program], capture_output=True, text=True, check=True, cwd=cwd)
@@ -47,19 +48,22 @@ def test_bash_completes_flags_names_and_files(parser, tmp_path):
     assert completed(parser, "--print-completion", "") == ["bash", "zsh"]
     (tmp_path / "data.csv").touch()
     assert completed(parser, "--data", "da", cwd=tmp_path) == ["data.csv"]
-    assert completed(parser, "da", cwd=tmp_path) == ["data.csv"]
+    assert completed(parser, "--sampler", "da", cwd=tmp_path) == ["data.csv"]
     assert completed(parser, "--num-steps", "da", cwd=tmp_path) == []
     assert not [flag for flag in completed(parser, "--") if "_" in flag]
-    assert "complete -o filenames -F _tati_sample tati-sample" in script(parser, "bash")
+    assert "complete -o bashdefault -F _shtab_tati_sample tati-sample" in script(parser, "bash")
+    with_runs = Parser(prog="tati-sample")
+    with_runs.add_argument("runs", nargs="+", metavar="RUN")
+    assert completed(with_runs, "da", cwd=tmp_path) == ["data.csv"]
 
 
 def test_zsh_is_told_flags_meanings_and_names(parser):
     text = script(parser, "zsh")
     assert text.startswith("#compdef tati-sample\n")
-    assert "'--walker-start[" in text and ":NAME:(same jitter fresh)' \\" in text
-    assert "'--shuffle[" in text and "'--no-shuffle[" in text
+    assert '"--walker-start[' in text and ':NAME:(same jitter fresh)"\n' in text
+    assert '{--shuffle,--no-shuffle}"[' in text
     for line in text.splitlines():
-        assert line.count("'") in (0, 2), line
+        assert line.replace('\\"', "").count('"') % 2 == 0, line
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not there")
@@ -68,12 +72,13 @@ def test_zsh_reads_its_script(parser):
 
 
 def test_names_that_are_offered_are_there():
-    for name in VALUES["sampler"]:
+    names = offered()
+    for name in names["sampler"]:
         sampler = make_options(sampler=name).sampler if name in PRESETS else name
         assert make_sampler(sampler, make_options())
-    for name in VALUES["optimizer"]:
+    for name in names["optimizer"]:
         assert make_optimizer(name, make_options(), [(2,)])
-    for name in VALUES:
+    for name in names:
         assert name in OPTIONS or name == "print_completion"
 
 
@@ -92,7 +97,7 @@ def test_every_command_prints_its_completion_and_version(name, capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--print-completion", "bash"])
     said = capsys.readouterr().out
-    assert said.startswith("# Completion of ") and "--version" in said
+    assert "complete -o bashdefault -F _shtab_" in said and "--version" in said
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert capsys.readouterr().out.split()[1][0].isdigit()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -517,6 +519,32 @@ def test_code_that_has_changed_is_refused(folder, capsys):
     assert sample.main(["--resume", "run", "--num-steps", "40", "--quiet"]) == 2
     assert capsys.readouterr().err.startswith("error: sampler: there is no such file. Received: own.py.")
     assert tables("run") == before
+
+
+def test_a_package_adds_a_sampler_by_one_file_and_one_line(tmp_path):
+    """Its name is in the help, the options page and completion, and a run has it."""
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own-1.0.dist-info").mkdir()
+    (tmp_path / "own-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: own\nVersion: 1.0\n")
+    (tmp_path / "own-1.0.dist-info" / "entry_points.txt").write_text("[tati_re.samplers]\nMyDynamics = own:Own\n")
+    command = "import sys; from tati_re.cli.sample import main; sys.exit(main(sys.argv[1:]))"
+    paths = [str(tmp_path), str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def said(*words: str) -> str:
+        words = [sys.executable, *words]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "MyDynamics" in said("-c", command, "--help")
+    assert "MyDynamics" in said("-c", command, "--print-completion", "bash")
+    page = said("-m", "tati_re.options")
+    assert "TACT-HMC, MyDynamics; your own" in page
+    assert "| `MyDynamics` | `friction`, `num_leapfrog_steps`, `thermal_mass`, `seed` |" in page
+    said("-c", command, *DATA, "--sampler", "mydynamics", "--friction", "2.5", "--num-steps", "5", "--output", "run")
+    config = tomllib.loads((tmp_path / "run" / "manifest.toml").read_text())["method"]
+    assert config["sampler"] == "Own" and config["friction"] == 2.5
 
 
 def test_the_checks_are_loaded_only_where_they_are_asked_for():

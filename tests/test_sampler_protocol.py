@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import tati_re.samplers
+from tati_re.options.families import FAMILIES
 from tati_re.options.make import make_options
 from tati_re.samplers import (
-    FAMILIES,
     SGHMC,
     CCAdL,
     HamiltonianMonteCarlo,
@@ -56,7 +56,7 @@ EVERY = pytest.mark.parametrize(
 def test_every_family_and_the_skeleton_are_found():
     names = {cls.__name__ for cls in sampler_classes()}
     assert {"Splitting", "SGLD", "HamiltonianMonteCarlo", "Skeleton"} <= names
-    made = {type(make(make_options())) for make in FAMILIES.values()}
+    made = {type(make_sampler(name, make_options())) for name in FAMILIES}
     assert made <= set(sampler_classes())
     assert Skeleton not in made
 

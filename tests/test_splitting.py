@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
+from tati_re.options.make import make_options
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting, make_sampler, parse_word
 from tati_re.samplers.splitting import LangevinState, drift, kick, ornstein_uhlenbeck
 from tati_re.samplers.thermostat import damp, heat_up, thermostatted_bath
@@ -389,3 +390,11 @@ def test_every_word_is_its_letters_and_costs_what_it_says(length):
         assert evaluate.calls == 3 * sampler.gradients_per_step == 3 * needed, word
     cheap = ("BAOAB", "ABOBA", "OBABO", "BAO", "GLA2", "BADODAB", "mCCAdL", "ABDODBA")
     assert {Splitting(word).gradients_per_step for word in cheap} == {1.0}
+
+
+@pytest.mark.parametrize("name", ["CCAdL", "SGNHT", "BAOAB"])
+def test_the_noise_of_the_bath_is_refused_where_there_is_no_such_choice(name):
+    """Only words with D can keep it; CCAdL has a D in its name."""
+    with pytest.raises(InputError, match=rf"^thermostat_bath: {name} has no such choice\. Received: noise\."):
+        make_sampler(name, make_options(thermostat_bath="noise"))
+    assert make_sampler("BADODAB", make_options(thermostat_bath="noise", friction=2.0)).bath_noise == 2.0

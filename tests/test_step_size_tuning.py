@@ -187,7 +187,7 @@ def test_without_tuning_a_step_size_stays():
 
 def test_options_make_a_tuned_sampler():
     options = {"num_leapfrog_steps": 3, "leapfrog_jitter": 0.5, "walls": "reflect", "friction": 1.0}
-    options["step_size_tuning"] = "baldock"
+    options |= {"step_size_tuning": "baldock", "thermostat_bath": "friction"}
     for name in ("HMC", "HMC1", "GHMC", "MALA", "RWMH"):
         sampler = make_sampler(name, SimpleNamespace(**options, target_acceptance=0.7))
         assert isinstance(sampler, StepSizeTuning) and sampler.name == name and sampler.metropolis

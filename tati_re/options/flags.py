@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from tati_re.options.families import meaning
 from tati_re.options.patterns import is_table
 from tati_re.options.patterns import toml as inline_table
 from tati_re.options.stages import METAVAR, Stage, toml
@@ -104,7 +105,7 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
         name: The option's name.
         field: Its entry in the table.
     """
-    text = f"{field.description} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
+    text = f"{meaning(field)} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
     if field.annotation is bool:
         group.add_argument(
             flag(name), dest=name, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text
@@ -151,6 +152,6 @@ def markdown_table(fields: Mapping[str, FieldInfo]) -> str:
     """Returns a Markdown table of options, one row each: name, flag, type and range, default, meaning."""
     rows = ["| option | flag | type and range | default | meaning |", "|---|---|---|---|---|"]
     for name, field in fields.items():
-        meaning = str(field.description).replace("|", "\\|")
-        rows.append(f"| `{name}` | `{flag(name)}` | {expected(field)} | `{default_text(field)}` | {meaning} |")
+        text = meaning(field).replace("|", "\\|")
+        rows.append(f"| `{name}` | `{flag(name)}` | {expected(field)} | `{default_text(field)}` | {text} |")
     return "\n".join(rows)

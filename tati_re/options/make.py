@@ -15,6 +15,8 @@ from pydantic import ValidationError
 
 from tati_re.core.errors import InputError, nearest
 from tati_re.options import tati_names as aliases
+from tati_re.options.families import markdown_table as table_of_families
+from tati_re.options.families import meaning
 from tati_re.options.flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
@@ -237,7 +239,7 @@ def describe(name: str | None = None) -> str:
         lines = []
         for group, title in GROUPS.items():
             lines.append(f"{group}: {title}")
-            lines += [f"  {n} (default {default_text(f)}): {f.description}" for n, f in options_of([group]).items()]
+            lines += [f"  {n} (default {default_text(f)}): {meaning(f)}" for n, f in options_of([group]).items()]
         return "\n".join(lines)
     if name not in OPTIONS and name in aliases.ALIASES:
         said = [aliases.describe(name), *(describe(new) for new in aliases.ALIASES[name].new if new in OPTIONS)]
@@ -246,7 +248,7 @@ def describe(name: str | None = None) -> str:
         raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
     field = OPTIONS[name]
     return (
-        f"{name}: {field.description}\n  type and range: {expected(field)}\n  default: {default_text(field)}\n"
+        f"{name}: {meaning(field)}\n  type and range: {expected(field)}\n  default: {default_text(field)}\n"
         f"  group: {field.json_schema_extra['group']}\n  flag: {flag(name)}"
     )
 
@@ -277,4 +279,9 @@ def reference_page() -> str:
     ]
     for group, title in GROUPS.items():
         parts.append(f"## {group.capitalize()}: {title}\n\n{markdown_table(options_of([group]))}")
+        if group == "sampler":
+            parts += [
+                "Splitting words take `friction`; those with D take `thermal_mass` and `thermostat_bath` as well.",
+                table_of_families(),
+            ]
     return "\n\n".join(parts) + "\n"

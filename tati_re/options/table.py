@@ -184,9 +184,8 @@ class Options(BaseModel):
 
     sampler: str = _sampler(
         "BAOAB",
-        "a splitting word of A, B, O, C, D (BAOAB, OBABO, BADODAB, ...), GLA1, GLA2, mCCAdL, SGLD, LM, pSGLD, SGHMC, "
-        "SGNHT, CCAdL, HMC, HMC1, GHMC, MALA, RWMH, TACT-HMC; your own: my_module:MySampler or my_file.py:MySampler; "
-        "or a set of options: RENHD, renhd_euler, RELD, reSGLD, reSGHMC, RE-HMC, simulated_tempering",
+        "a splitting word over A, B, O, C, D (BAOAB, OBABO, BADODAB, ...); a method by name: {samplers}; your own: "
+        "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}",
     )
     step_size: float = _sampler(0.001, "time step h of the scheme; for SGLD the coefficient of the gradient", gt=0)
     friction: float = _sampler(1.0, "friction gamma, rate of the O step in 1/time", ge=0)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.options.table import OPTIONS
 
 
 def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind: str) -> Any:
@@ -53,8 +54,8 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
     """Calls a class or function with those options that its signature names.
 
     A parameter that has the name of an option gets the value of that option, its default in the table of options
-    included. An option that has no value (none) leaves the default of the signature, if there is one. All other
-    parameters keep their own defaults.
+    included; `kT` gets the temperature of the target. An option that has no value (none) leaves the default of the
+    signature, if there is one. All other parameters keep their own defaults.
 
     Args:
         option: The option that named it, for messages.
@@ -90,9 +91,7 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
 
 
 def _is_option(name: str) -> bool:
-    from tati_re.options.table import OPTIONS
-
-    return name in OPTIONS
+    return name in OPTIONS or name == "kT"
 
 
 def _said(error: Exception) -> str:

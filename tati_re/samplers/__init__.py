@@ -2,13 +2,14 @@
 
 `make_sampler(name, ...)` turns an option into a sampler: a splitting word (BAOAB, OBABO, GLA2, ...), SGLD, or one with
 a Metropolis test (HMC, GHMC, MALA, ...). Adding a family touches one new file (copy `skeleton.py`) and one line of
-`FAMILIES`.
+`tati_re/options/families.py`.
 """
 
 from __future__ import annotations
 
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.protocol import Energy, Info, Rung, Sampler, State
+from tati_re.options.families import FAMILIES, WORDS, families, family
 from tati_re.samplers.ccadl import CCAdL
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.ghmc import GeneralizedHMC
@@ -59,40 +60,12 @@ __all__ = [
     "tuned",
 ]
 
-FAMILIES = {
-    "SGLD": lambda options: SGLD(),
-    "LM": lambda options: LeimkuhlerMatthews(),
-    "pSGLD": lambda options: PreconditionedSGLD(
-        options.preconditioner,
-        options.preconditioner_decay,
-        options.preconditioner_offset,
-        options.preconditioner_correction,
-    ),
-    "SGHMC": lambda options: SGHMC(options.friction, options.gradient_noise),
-    "SGNHT": lambda options: SGNHT(options.friction, options.thermal_mass),
-    "CCAdL": lambda options: CCAdL(options.friction, options.thermal_mass, options.covariance_window),
-    "HMC": lambda options: HamiltonianMonteCarlo(options.num_leapfrog_steps, options.leapfrog_jitter, options.walls),
-    "HMC1": lambda options: FirstOrderHMC(options.num_leapfrog_steps, options.leapfrog_jitter, options.walls),
-    "GHMC": lambda options: GeneralizedHMC(options.friction, options.num_leapfrog_steps),
-    "MALA": lambda options: MALA(),
-    "RWMH": lambda options: RandomWalkMetropolis(),
-    "TACT-HMC": lambda options: TactHMC(
-        options.friction,
-        options.thermal_mass,
-        (options.max_temperature or 6.0 * options.kT) / options.kT,
-        options.tempering_plateau,
-        options.tempering_steps,
-        options.tempering_nodes,
-    ),
-}
-NAMED_WORDS = ("BAOAB", "ABOBA", "OBABO", "OABAO", "BADODAB", *ALIASES)
-
 
 def make_sampler(name: str, options) -> Sampler:
     """Returns the sampler that an option names, with its step size tuned where `options.target_acceptance` is given.
 
     Args:
-        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `FAMILIES`, in any case; or `my_module:MySampler`,
+        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `families()`, in any case; or `my_module:MySampler`,
             see `tati_re.samplers.importing`.
         options: Where the options of the sampler are looked up.
 
@@ -120,21 +93,28 @@ def tuned(sampler: Sampler, options) -> Sampler:
 
 
 def _of_name(name: str, options) -> Sampler:
-    if ":" in name:
-        return imported(name, options)
-    upper = name.upper()
-    families = {family.upper(): make for family, make in FAMILIES.items()}
-    if upper in families:
-        return families[upper](options)
+    where = name if ":" in name else family(name)
+    if where is not None:
+        if where in FAMILIES.values() and options.thermostat_bath == "noise":
+            raise _no_bath(name)
+        return imported(where, options)
+    upper, names = name.upper(), [*families(), *WORDS]
     looks_like_word = len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
-    if upper in map(str.upper, ALIASES) or (looks_like_word and not nearest(name, FAMILIES)):
-        if "D" not in expand(name):
-            return Splitting(name, options.friction)
-        noise = None if options.thermostat_bath == "friction" else options.friction * options.kT
-        return Splitting(name, options.friction, options.thermal_mass, noise)
-    names = [*FAMILIES, *NAMED_WORDS]
-    raise InputError(
-        f"sampler: there is none of this name.{nearest(name, names)}",
-        received=repr(name),
-        expected=f"{', '.join(names)}, another splitting word over A, B, O, C, D, or my_module:MySampler",
+    if upper not in map(str.upper, ALIASES) and (not looks_like_word or nearest(name, families())):
+        raise InputError(
+            f"sampler: there is none of this name.{nearest(name, names)}",
+            received=repr(name),
+            expected=f"{', '.join(names)}, another splitting word over A, B, O, C, D, or my_module:MySampler",
+        )
+    thermostatted, noise = "D" in expand(name), None
+    if options.thermostat_bath == "noise":
+        if not thermostatted:
+            raise _no_bath(name)
+        noise = options.friction * options.kT
+    return Splitting(name, options.friction, options.thermal_mass if thermostatted else None, noise)
+
+
+def _no_bath(name: str) -> InputError:
+    return InputError(
+        f"thermostat_bath: {name} has no such choice.", "noise", "a splitting word with D, such as BADODAB"
     )

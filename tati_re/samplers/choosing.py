@@ -9,6 +9,8 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.models.fan_in import fan_in_plus_one
+from tati_re.options.families import FAMILIES, family, options_of_family
+from tati_re.options.table import options_of
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.mass import Massive
@@ -56,7 +58,7 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
 
 
 _BELONG = {
-    "thermostat_bath": lambda options: "D" in options.sampler.upper(),
+    "thermostat_bath": lambda options: family(options.sampler) is None and "D" in options.sampler.upper(),
     "schedule_delay": lambda options: options.step_schedule == "polynomial",
     "schedule_power": lambda options: options.step_schedule == "polynomial",
     "cycle_steps": lambda options: options.step_schedule == "cyclical",
@@ -68,30 +70,14 @@ _BELONG = {
 }
 """Options that only mean something beside another one."""
 
-_OF_FAMILIES = (
-    "friction",
-    "thermal_mass",
-    "covariance_window",
-    "gradient_noise",
-    "preconditioner",
-    "preconditioner_decay",
-    "preconditioner_offset",
-    "preconditioner_correction",
-    "num_leapfrog_steps",
-    "leapfrog_jitter",
-    "walls",
-    "tempering_plateau",
-    "tempering_steps",
-    "tempering_nodes",
-)
-"""Options that only mean something to samplers whose configuration has them."""
-
 
 def unused_options(options, sampler) -> list[str]:
     """Options that were given and that a run with this sampler does not use."""
     config = sampler.get_config()
+    taken = {name for where in FAMILIES.values() for name in options_of_family(where)}
     beside = [name for name, used in _BELONG.items() if name in options.explicit and not used(options)]
-    return [*(name for name in _OF_FAMILIES if name in options.explicit and name not in config), *beside]
+    given = [name for name in options_of(["sampler"]) if name in taken & options.explicit]
+    return [*(name for name in given if name not in config), *beside]
 
 
 def _checked(mass, shapes) -> np.ndarray:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from tati_re.core.errors import InputError
-from tati_re.options.user_code import called, found
+from tati_re.options.families import factory
+from tati_re.options.user_code import called
 
-FORM = "my_module:MySampler or my_file.py:MySampler"
 ATTRIBUTES = (
     "init",
     "step",
@@ -36,11 +35,7 @@ def imported(name: str, options):
         InputError: No such module or class, the module cannot be imported, the class cannot be made, or what it makes
             is no sampler.
     """
-
-    def is_sampler(value: Any) -> bool:
-        return inspect.isclass(value) and hasattr(value, "step")
-
-    return made(found("sampler", name, FORM, is_sampler, "a class with init and step"), options)
+    return made(factory(name), options)
 
 
 def made(factory: Any, options):

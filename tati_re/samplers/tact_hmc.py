@@ -240,6 +240,21 @@ class TactHMC:
         }
 
 
+def from_temperatures(
+    friction: float,
+    thermal_mass: float | None,
+    tempering_plateau: float,
+    tempering_steps: float,
+    tempering_nodes: int,
+    kT: float,
+    max_temperature: float | None = None,
+) -> TactHMC:
+    """Continuously tempered Hamiltonian dynamics up to a temperature as an option gives it; by default to 6 times the
+    target's."""
+    ratio = (max_temperature or 6.0 * kT) / kT
+    return TactHMC(friction, thermal_mass, ratio, tempering_plateau, tempering_steps, tempering_nodes)
+
+
 def reflected(tempering):
     """ξ between walls at ±1, and 1 or -1 for an even or odd number of reflections."""
     rooms = floor(0.5 * (tempering + 1.0))

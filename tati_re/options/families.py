@@ -1,0 +1,91 @@
+"""The samplers that have a name: one line each, from which help, completion, the options page and a run come.
+
+A package of yours adds one without a change here, by one line of its pyproject.toml under
+`[project.entry-points."tati_re.samplers"]`: `GJF = "gjf:GJF"`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from tati_re.core.errors import InputError
+from tati_re.options.presets import PRESETS
+from tati_re.options.table import OPTIONS
+from tati_re.options.user_code import found
+
+GROUP = "tati_re.samplers"
+WORDS = ("BAOAB", "OBABO", "ABOBA", "OABAO", "BADODAB", "GLA1", "GLA2", "mCCAdL")
+"""Splitting words that have a name or are common; any other valid word is a sampler too."""
+
+FAMILIES = {
+    "SGLD": "tati_re.samplers.sgld:SGLD",
+    "LM": "tati_re.samplers.leimkuhler_matthews:LeimkuhlerMatthews",
+    "pSGLD": "tati_re.samplers.psgld:PreconditionedSGLD",
+    "SGHMC": "tati_re.samplers.sghmc:SGHMC",
+    "SGNHT": "tati_re.samplers.sgnht:SGNHT",
+    "CCAdL": "tati_re.samplers.ccadl:CCAdL",
+    "HMC": "tati_re.samplers.hmc:HamiltonianMonteCarlo",
+    "HMC1": "tati_re.samplers.first_order_hmc:FirstOrderHMC",
+    "GHMC": "tati_re.samplers.ghmc:GeneralizedHMC",
+    "MALA": "tati_re.samplers.mala:MALA",
+    "RWMH": "tati_re.samplers.rwmh:RandomWalkMetropolis",
+    "TACT-HMC": "tati_re.samplers.tact_hmc:from_temperatures",
+}
+"""Where each sampler is made: a class, or a function; its options are those parameters that are options."""
+
+
+def families() -> dict[str, str]:
+    """Returns the samplers by name, those of installed packages included.
+
+    Raises:
+        InputError: A package takes a name that another sampler has.
+    """
+    all_of_them = dict(FAMILIES)
+    for entry in entry_points(group=GROUP):
+        if entry.name.upper() in map(str.upper, all_of_them):
+            raise InputError(f"The name of the sampler {entry.value} is taken.", entry.name, "another entry point")
+        all_of_them[entry.name] = entry.value
+    return all_of_them
+
+
+def family(name: str) -> str | None:
+    """Returns where the sampler of this name, in any case, is made; `None` if there is none."""
+    return next((where for known, where in families().items() if known.upper() == name.upper()), None)
+
+
+def factory(where: str) -> Callable[..., Any]:
+    """Returns the class of samplers, or the function that makes one, that `module:name` means.
+
+    Raises:
+        InputError: There is none, or its module cannot be imported.
+    """
+    form, kind = "my_module:MySampler or my_file.py:MySampler", "a class with init and step"
+    return found("sampler", where, form, lambda value: inspect.isclass(value) and hasattr(value, "step"), kind)
+
+
+def options_of_family(where: str) -> list[str]:
+    """Returns the options that a sampler takes, in the order of its constructor."""
+    return [name for name in inspect.signature(factory(where)).parameters if name in OPTIONS]
+
+
+def meaning(field: FieldInfo) -> str:
+    """Returns the help of an option, with the names of all samplers where it lists them."""
+    text = str(field.description)
+    if "{samplers}" not in text:
+        return text
+    return text.replace("{samplers}", ", ".join([*WORDS[5:], *families()])).replace("{presets}", ", ".join(PRESETS))
+
+
+def markdown_table() -> str:
+    """Returns the samplers that have a name as a Markdown table: name, options, what it is."""
+    rows = ["| sampler | its options | what it is |", "|---|---|---|"]
+    for name, where in families().items():
+        said = (inspect.getdoc(factory(where)) or "").split("\n\n")[0].replace("\n", " ")
+        options = ", ".join(f"`{option}`" for option in options_of_family(where))
+        rows.append(f"| `{name}` | {options} | {said} |")
+    return "\n".join(rows)
