@@ -1,4 +1,4 @@
-"""Walkers moved at given points of a path by a sampler, compiled once and called often."""
+"""Compiled sampling of walkers at given points of a path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_STEPS = 64
 
 
 class Segment(NamedTuple):
-    """What some steps left.
+    """The result of a number of steps.
 
     Attributes:
         position: `(walkers, parameters)`.
@@ -112,7 +112,7 @@ class Chains:
         return self.potential.bind(rung, None, self.auxiliary, clock)
 
     def _prepare(self, position, rung: Rung) -> None:
-        """Finds out which random numbers a step takes, and how many steps fit a call."""
+        """Records the random numbers of a step, and sets the number of steps per call."""
 
         def dry(position, rung):
             first, later = RecordingNoise(self.potential.dtype), RecordingNoise(self.potential.dtype)
@@ -171,6 +171,6 @@ class Chains:
         return position, rows.stack(), accepted, tuple(places.stack() for places in visited)
 
     def _loss(self, state, rung: Rung):
-        """The loss where the walkers are; after a swap round that is what the state holds."""
+        """The loss at the walkers' positions; after a swap round the state holds it."""
         current = self.sampler.current or getattr(self.sampler, "reevaluates", False)
         return state.loss if current else self._bound(rung).mean_loss(state.position)

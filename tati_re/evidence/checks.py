@@ -1,4 +1,4 @@
-"""What has an evidence, and what is refused."""
+"""Checks that a simulation has an evidence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures
 
 
 def check(sim, options: Options, potential) -> None:
-    """Refuses what has no evidence, in a sentence.
+    """Refuses simulations without an evidence.
 
     Raises:
         InputError: See `log_evidence`.

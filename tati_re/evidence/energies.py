@@ -1,4 +1,4 @@
-"""Energies along a path, produced by sampling: all points at once with swaps, or one after the other."""
+"""Sampling of energies along a path: all points at once with swaps, or one after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CALL = 64
 
 
 class Energies(NamedTuple):
-    """Energies E = -log(f/q) in nats, and how they were made.
+    """Energies E = -log(f/q) in nats, with step sizes, acceptance and cost.
 
     Attributes:
         path: λ from 0 to 1, `(points,)`.
@@ -44,7 +44,7 @@ class Energies(NamedTuple):
 
 
 class SamplingPlan(NamedTuple):
-    """How long and how energies are taken.
+    """Number of draws, sampling scheme and step sizes of an estimate.
 
     Attributes:
         walkers: Independent repeats.
@@ -189,7 +189,7 @@ def tuned(
     round_steps: int = _ROUND,
     times: int = 2,
 ) -> tuple[np.ndarray, float]:
-    """Walkers moved until the acceptance is near the wanted one, and the step size that gives it.
+    """Moves walkers while tuning the step size to the target acceptance; returns both.
 
     Args:
         chains: They move.

@@ -1,4 +1,4 @@
-"""From energies along a path to an evidence, with what a reader should know of it."""
+"""Evidence from energies along a path, with notes on its reliability."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tati_re.evidence.result import NAMES, Evidence
 
 
 def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -> Evidence:
-    """An estimate from energies along a path that was sampled already.
+    """Estimates log Z from sampled energies along a path.
 
     Args:
         energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.

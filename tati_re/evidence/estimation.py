@@ -1,4 +1,4 @@
-"""The parts of one estimate of log Z, from a simulation's options: potential, sampler, plan, and each method's run."""
+"""One estimate of log Z: potential, sampler and plan from a simulation's options, and the run of each method."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NO_MATTER = {"method", "output", "overwrite", "verbose", "threads", "execution"
 
 
 class Estimation:
-    """One simulation under one set of options; energies from the prior are sampled once.
+    """Estimates for one simulation and one set of options; energies from the prior are sampled once.
 
     Args:
         sim: The simulation.
@@ -70,7 +70,7 @@ class Estimation:
         self.folder: Path | None = None
 
     def keep(self, output: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Keeps finished parts in a folder, and goes on with those that are there.
+        """Saves finished parts in a folder, and continues with those found there.
 
         Args:
             output: New, empty, or of the same estimate.
@@ -81,11 +81,11 @@ class Estimation:
             self.progress.message(word)
 
     def estimates(self) -> Evidences:
-        """By all methods of the options."""
+        """The estimates by all methods of the options."""
         return Evidences([self.by(name) for name in dict.fromkeys(self.options.method)])
 
     def _said(self) -> dict[str, str]:
-        """What is estimated, as text by name; parts of another one are not gone on with."""
+        """A description of the estimate, text by name; parts with another one are not reused."""
         sim, options = self.sim, self.options
         given = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)
         said = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
@@ -102,7 +102,7 @@ class Estimation:
         return said | {"moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)}
 
     def potential(self, copies: int):
-        """The posterior of so many copies, moving statistics where the simulation has them."""
+        """The posterior for a number of copies, with the simulation's moving statistics."""
         potential = self.system.potential(self.options, self.objects, copies=copies)
         potential.auxiliary = tuple(np.repeat(value[:1], copies, axis=0) for value in self.sim._auxiliary)
         return potential
@@ -127,7 +127,7 @@ class Estimation:
         return sampler
 
     def plan(self, widths: np.ndarray) -> SamplingPlan:
-        """How long, and step sizes for parameters as wide as the reference."""
+        """The sampling plan, with step sizes for parameters as wide as the reference."""
         options = self.options
         mass, inner = 1.0, self.sampler
         while inner is not None:
@@ -182,7 +182,7 @@ class Estimation:
         return Evidence(found.log_z, found.error, method, found.curve, found.repeats, found.notes, settings)
 
     def from_prior(self) -> tuple[Energies, float]:
-        """Energies along the path from the prior, and the seconds they took."""
+        """Energies along the path from the prior, and their sampling time in seconds."""
         if self._from_prior is None:
             start = time.monotonic()
             grid, plan = self.grid(), self.plan(self.prior_widths())

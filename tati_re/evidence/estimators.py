@@ -1,4 +1,4 @@
-"""log Z from energies along a path, and the error bar that autocorrelation and repeats give it.
+"""Estimators of log Z from energies along a path, with errors from autocorrelation and repeats.
 
 Energies are E = -log(f/q) in nats, N times the mean loss where the reference q is the prior, as an array `(points,
 walkers, draws)`: every walker is a repeat with one draw at each point of the path at the same time, so that
@@ -46,7 +46,7 @@ class Estimate(NamedTuple):
 
     @property
     def repeats(self) -> np.ndarray:
-        """What each walker by itself says, to first order, `(walkers,)`."""
+        """The estimate of each walker, to first order, `(walkers,)`."""
         return self.log_z + self.influence.mean(axis=1)
 
 
@@ -75,7 +75,7 @@ def checked_energies(path, energies) -> np.ndarray:
 
 
 def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
-    """What is known at each point: the mean of log(f/q), its error and variance, and how many draws it is worth."""
+    """Statistics at each point: mean of log(f/q), its error and variance, and the effective number of draws."""
     flat = -energies
     enough = energies.shape[2] >= MINIMUM_DRAWS
     effective = [effective_sample_size(point, "mean") if enough else float("nan") for point in flat]
@@ -121,7 +121,7 @@ def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
 
 
 def stepping_stone(path, energies) -> Estimate:
-    """log Z as the sum over neighbouring points of the log of a mean weight, log <exp(-Δ E)>, seen from the lower one.
+    """log Z as the sum over neighboring points of log <exp(-Δ E)>, averaged at the lower one.
 
     No error from the spacing of the points, but the mean of the exponentials has few terms that count where the steps
     are wide: `effective_fraction` says which part.
@@ -197,7 +197,7 @@ def mbar(path, energies) -> Estimate:
 
 
 def _solved(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Free energies -log Z of all points, the first one's 0, from the trapezoid's."""
+    """Free energies -log Z of all points relative to the first, started from the trapezoid's."""
     pymbar = load_pymbar()
     with _quiet():
         # Near the solution a root finder is some ten times faster than the adaptive iteration that pymbar starts with.

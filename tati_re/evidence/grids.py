@@ -1,4 +1,4 @@
-"""Where on the path from the reference to the posterior energies are taken, and with which weights they are summed.
+"""Quadrature rules on the path from the reference to the posterior.
 
 The path is f_λ = q^(1-λ) f^λ between a normalised reference q (the prior, say) and the posterior f = likelihood x prior
 without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it.
@@ -17,7 +17,7 @@ POWER = 5.0
 
 
 class Quadrature(NamedTuple):
-    """Points of the path and the weights of a quadrature rule.
+    """Points of the path and weights of a quadrature rule.
 
     Attributes:
         path: λ, rising from 0 to 1, both of which belong to it, `(points,)`.
@@ -57,7 +57,7 @@ def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
 
 
 def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Quadrature:
-    """Even points in t, λ = t^p, joined by straight lines.
+    """The trapezoid rule with even points in t, λ = t^p.
 
     Args:
         num_nodes: Points, both ends among them, at least 2. Default: 16.
@@ -116,7 +116,7 @@ def spike_at_reference(grid: Quadrature, means) -> float | None:
 
 
 def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
-    """The grid that options name.
+    """Makes a quadrature rule by name.
 
     Args:
         rule: "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson".

@@ -1,4 +1,4 @@
-"""log Z of a simulation: what may be asked."""
+"""log Z of a simulation, by one method or several."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def sample_energies(sim, **options: Any) -> Energies:
 
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:
-    """What `log_evidences` would do, checked and not begun.
+    """The checked estimation of `log_evidences`, not yet started.
 
     Args:
         sim: As for `log_evidence`.

@@ -1,4 +1,4 @@
-"""Springs at a minimum of a simulation: where it is, and how wide the posterior is there."""
+"""Springs at a minimum of a simulation, as wide as the posterior there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVERY = 4
 
 
 def springs_at_minimum(work, kept: PartFiles) -> tuple[Springs, float]:
-    """Springs at a minimum, as soft as the mean squares of the distances from it that a short run has.
+    """Springs at a minimum, with the variances of a short run around it.
 
     Args:
         work: The simulation and its options (`Estimation`).

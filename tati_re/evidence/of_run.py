@@ -1,4 +1,4 @@
-"""Energies of a run that was sampled on a ladder of likelihood weights."""
+"""Energies of a run on a ladder of likelihood weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished parts of an estimate in a folder, from which a call that was stopped goes on."""
+"""Finished parts of an estimate in a folder, from which an interrupted call continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_CHAINS = ("calls", "gradients")
 
 
 class PartFiles:
-    """Parts by name, each an `.npz` file that is written whole; without a folder nothing is kept.
+    """Parts by name, each an `.npz` file written atomically; without a folder nothing is saved.
 
     A part is what some function computed from earlier parts and the random numbers of its chains, whose place in their
     sequence is kept with it: to load it is the same as to compute it.
@@ -42,7 +42,7 @@ class PartFiles:
         return PartFiles(self.folder, prefix)
 
     def load(self, name: str, *chains) -> dict[str, np.ndarray] | None:
-        """What was kept under a name, or `None`; chains go on where they were then.
+        """Loads a part, or `None`, and sets the chains' counters to its end.
 
         Raises:
             InputError: The file is damaged.
@@ -63,7 +63,7 @@ class PartFiles:
         return values
 
     def save(self, name: str, values: Mapping[str, Any], *chains, seconds: float | None = None) -> None:
-        """Keeps values under a name, in place of what was there.
+        """Saves a part, replacing an earlier one.
 
         Args:
             name: Of the part.
@@ -81,7 +81,7 @@ class PartFiles:
         write_whole(path, content.getvalue())
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]], *chains) -> dict[str, Any]:
-        """What was kept under a name, or what `compute` returns, which is kept."""
+        """Loads a part, or computes and saves it."""
         if (found := self.load(name, *chains)) is None:
             found = compute()
             self.save(name, found, *chains)

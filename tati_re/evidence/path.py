@@ -1,4 +1,4 @@
-"""The path from a reference to the posterior, as potentials that the samplers take.
+"""The path from a reference to the posterior as potentials for samplers.
 
 Point λ samples exp(-u), u = (1 - λ) V_q + λ (L + V), with V_q = -log q of the reference. With the prior as the
 reference that is λ L + V, which every potential of a model is; `SpringsPotential` is the path from springs at a
@@ -41,7 +41,7 @@ class SpringsPotential:
         self.log_normalisation = springs.log_normalisation
 
     def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock=None) -> SpringsEvaluate:
-        """The path as a step sees it."""
+        """The path bound to a step's rungs."""
         ones = Rung(*(tf.ones_like(values) for values in rung))
         return SpringsEvaluate(self, self.posterior.bind(ones, None, auxiliary, clock), rung)
 

@@ -1,4 +1,4 @@
-"""Populations that are weighted, resampled and cooled: the arithmetic of sequential Monte Carlo.
+"""Weighting, resampling and cooling of populations in sequential Monte Carlo.
 
 Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chosen by the effective sample size: Jasra,
 Stephens, Doucet and Tsagaris, Scand. J. Stat. 38 (2011).
@@ -20,7 +20,8 @@ def effective_fraction(log_weights) -> np.ndarray:
 
 
 def next_point(now: float, energies, fraction: float = 0.5) -> float:
-    """The next λ, at which the effective part of the poorest population falls to `fraction`, 1 at most; by bisection.
+    """The next λ, at most 1, at which the smallest effective fraction of a population falls to `fraction`; by
+    bisection.
 
     Args:
         now: λ of the populations.
@@ -52,7 +53,7 @@ def log_increments(step: float, energies) -> np.ndarray:
 
 
 def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
-    """Indices of the members that go on, by systematic resampling.
+    """Indices of the surviving members, by systematic resampling.
 
     Args:
         log_weights: `(members,)`.

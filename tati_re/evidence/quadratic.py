@@ -1,4 +1,4 @@
-"""The reference of Frenkel-Ladd integration: independent springs at a minimum, inside of the box of the prior if any.
+"""The reference of Frenkel-Ladd integration: independent springs at a minimum, cut at the prior's box if any.
 
     q(θ) = exp(-Σ (θ_i - c_i)²/(2 s_i²)) / Z_q    for abs(θ_i) < bound_i
 
@@ -17,7 +17,7 @@ from tati_re.core.errors import InputError
 
 
 class Springs:
-    """The normalised law q.
+    """The normalized Gaussian density q.
 
     Args:
         centre: c, `(parameters,)`.
@@ -56,20 +56,20 @@ class Springs:
         return float(whole.sum())
 
     def log_prob(self, position) -> np.ndarray:
-        """log q at positions `(n, parameters)` inside of the box, `(n,)`."""
+        """log q at positions `(n, parameters)` inside the box, `(n,)`."""
         squares = ((np.asarray(position, np.float64) - self.centre) / self.std) ** 2
         return -0.5 * squares.sum(axis=-1) - self.log_normalisation
 
     def cut_edges(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Probabilities below the lower and the upper wall of springs without a box; `None` where walls cut off
-        nothing that double precision can see."""
+        """Probabilities below the lower and the upper wall; `None` where the walls cut off less than double precision
+        resolves."""
         if self.bound is None:
             return None
         low, high = map(ndtr, self._edges())
         return (low, high) if (low + ndtr(-self._edges()[1]) > 1e-15).any() else None
 
     def from_normal(self, normal) -> np.ndarray:
-        """Draws from q, made of standard normal numbers `(n, parameters)`."""
+        """Draws from q, from standard normal numbers `(n, parameters)`."""
         normal = np.asarray(normal, np.float64)
         if (edges := self.cut_edges()) is not None:
             low, high = edges

@@ -1,4 +1,4 @@
-"""What an estimate of log Z says about itself, methods side by side, and models side by side."""
+"""Estimates of log Z with their errors and notes, compared between methods and between models."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Evidence:
         return "\n".join([*lines, *self.notes])
 
     def plot(self, path=None):
-        """Draws the curve; see `tati_re.plotting.plot_evidence`."""
+        """Plots the curve; see `tati_re.plotting.plot_evidence`."""
         from tati_re.plotting.evidence import plot_evidence
 
         return plot_evidence([self], path)
@@ -109,7 +109,7 @@ class Evidences(Sequence):
         return found
 
     def summary(self) -> str:
-        """The table, what disagrees, and the notes of each."""
+        """The table, disagreements, and notes."""
         wide = max(len(NAMES[each.method]) for each in self._estimates)
         lines = [
             f"{NAMES[each.method]:{wide}}  log Z = {value_and_error(each.log_z, each.error)}"
@@ -123,7 +123,7 @@ class Evidences(Sequence):
 
 
 def bayes_factors(estimates: Mapping[str, Evidence]):
-    """Models side by side on the same data, the best first.
+    """Compares models on the same data, the best first.
 
     Args:
         estimates: One estimate for each model by name.
@@ -152,7 +152,7 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
 
 
 def value_and_error(value: float, error: float) -> str:
-    """Both with two digits of the error: `-18.075 ± 0.012`."""
+    """Value and error with two digits of the error: `-18.075 ± 0.012`."""
     if not (math.isfinite(error) and error > 0):
         return f"{value:.6g} (error not known)"
     digits = max(0, 1 - math.floor(math.log10(error)))

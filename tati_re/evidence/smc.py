@@ -22,7 +22,7 @@ _BYTES = 256 * 2**20
 
 
 class Cooling(NamedTuple):
-    """What the populations did.
+    """The result of cooling the populations.
 
     Attributes:
         log_z: Of all populations together.
@@ -121,7 +121,7 @@ def cooled(
 
 
 def counted_moves(num_bytes: int, num_moves: int) -> int:
-    """How many of the moves count: all, or as many as memory holds the positions of.
+    """Number of moves that enter the estimate, limited by the memory for their positions.
 
     Args:
         num_bytes: Of all walkers' positions.

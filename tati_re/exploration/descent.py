@@ -1,4 +1,4 @@
-"""Down to a point without a force, and what kind of point it is: a minimum, a valley, or a saddle."""
+"""Descent to a stationary point, and its kind: minimum, valley or saddle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = 1e-3
 
 
 class StationaryPoint(NamedTuple):
-    """A point where the force vanishes.
+    """A point with vanishing gradient.
 
     Attributes:
         position: `(parameters,)`.
@@ -60,7 +60,7 @@ class StationaryPoint(NamedTuple):
 def descend(
     surface, start: np.ndarray, max_steps: int | None = None, temperature: float = 1.0
 ) -> tuple[np.ndarray, float, float]:
-    """Goes downhill to where the gradient vanishes, with L-BFGS on all data.
+    """Descends to a stationary point, with L-BFGS on all data.
 
     Beyond 300 parameters, where many directions are soft, it is over when a step lowers U by less than 10⁻⁶ T, since
     the last digits would take most of the time and change nothing.
@@ -93,7 +93,7 @@ def descend(
 
 
 def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: float):
-    """A descent of many parameters: position, U, |∇U|, and whether it came to an end."""
+    """A descent of many parameters: position, U, |∇U|, and whether it converged."""
     from scipy.optimize import minimize
 
     size = max(1.0, abs(float(surface.gradient(start)[0])))
@@ -104,7 +104,7 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
 
 
 def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> StationaryPoint:
-    """Says what kind of point one without a force is.
+    """Determines the kind of a stationary point.
 
     A negative eigenvalue makes a saddle. Where the lowest eigenvalue counts as 0 the point is moved by `step` along its
     eigenvector, and descends again: if it stays at least half as far away and U is the same, the bottom is a valley;

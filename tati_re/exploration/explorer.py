@@ -1,4 +1,4 @@
-"""Exploration: legs from known places, descents along them, new legs from where nothing was seen yet."""
+"""Exploration: short trajectories (legs) from known minima, descents along them, new legs from unseen regions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COORDINATES = 10
 
 
 class Exploration(NamedTuple):
-    """What an exploration found.
+    """The minima, barriers and paths found by an exploration.
 
     Attributes:
         minima: One row a bottom, the lowest first: `number, kind, potential, loss, gradient_norm, hessian_index,
@@ -73,7 +73,7 @@ def explore(
     max_time: float | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Exploration:
-    """Finds the bottoms of U that can be reached from one place.
+    """Finds the minima and valleys of U that can be reached from a starting point.
 
     Each round runs `num_legs` legs: half from the bottoms found so far, the least visited first, half from the sampled
     points that lie farthest from all bottoms and earlier starts, in coordinates along the directions in which the legs
@@ -187,7 +187,7 @@ def explore(
 
 
 class _StationaryPoints:
-    """The bottoms found so far."""
+    """The minima and valleys found so far."""
 
     def __init__(self, surface, temperature: float) -> None:
         self.surface, self.temperature = surface, temperature
@@ -230,7 +230,7 @@ class _StationaryPoints:
 def _next_starts(
     book: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
 ) -> list[np.ndarray]:
-    """Half bottoms, the least visited first; half sampled points that are farthest from all that is known."""
+    """Starts of the next round: half minima, the least visited first, half sampled points farthest from known ones."""
     seldom = np.argsort(book.times, kind="stable")[: max(1, count // 2)]
     chosen = [book.found[i].position for i in seldom]
     cloud = np.concatenate(legs)
@@ -255,7 +255,7 @@ def _next_starts(
 
 
 def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
-    """Coordinates in which distances are to be measured, `(n, k)`."""
+    """Coordinates for distances between points, `(n, k)`."""
     away = points - points.mean(axis=0)
     count = min(_COORDINATES, *away.shape)
     if directions == "diffusion_map" and len(points) > 20:
@@ -271,7 +271,7 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
 
 
 def _connect(surface, points: list[StationaryPoint], until: float, say: Callable[[str], None]):
-    """Ways between all pairs, those of the lowest first, as far as time allows; one always."""
+    """Paths between all pairs, the lowest first, as far as time allows, but at least one."""
     paths: dict[tuple[int, int], Path] = {}
     pairs = sorted(((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0]))
     for number, (i, j) in enumerate(pairs):

@@ -1,4 +1,4 @@
-"""Jobs of an exploration: each a leg with its descents, written to a file of its own, in parallel processes."""
+"""Jobs of an exploration, each a leg with its descents, run in parallel and saved in separate files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest
 
 
 class Job(NamedTuple):
-    """A leg to be run.
+    """A leg and its descents, to be run.
 
     Attributes:
         number: Counted from 1; says the file and the seed.
@@ -44,7 +44,7 @@ class Job(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """What a job found: positions of its leg `(n, parameters)`, where candidates lay on it, and where they led."""
+    """The positions of a leg `(n, parameters)`, the rows descended from, and the points reached."""
 
     positions: np.ndarray
     places: np.ndarray
@@ -52,7 +52,7 @@ class JobResult(NamedTuple):
 
 
 class ExploredSystem:
-    """A potential with the dynamics of its legs.
+    """A potential with the dynamics that samples its legs.
 
     Args:
         surface: `tati_re.landscape.Surface`.
@@ -64,7 +64,7 @@ class ExploredSystem:
         self.surface, self.legs, self.temperature = surface, legs, temperature
 
     def run(self, job: Job, seed: int) -> JobResult:
-        """Does a job."""
+        """Runs a job."""
         positions = job.path
         if positions is None:
             leg_seed = int(np.random.SeedSequence([seed, job.number]).generate_state(1)[0] >> 1)
@@ -75,7 +75,7 @@ class ExploredSystem:
 
 
 def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
-    """The system of a simulation, of a function potential, or of the description of one in words.
+    """The system of a simulation, a function potential, or a dict of options.
 
     Args:
         source: A Simulation, a FunctionPotential, `{"run": folder, options}`, or an ExploredSystem, which is returned.
@@ -106,7 +106,7 @@ def path_of_job(folder: Path, number: int) -> Path:
 
 
 def write(path: Path, done: JobResult) -> None:
-    """Writes what a job found; the file is there whole, or not at all."""
+    """Writes the result of a job atomically."""
     content = io.BytesIO()
     arrays = {
         "leg": done.positions,
@@ -120,7 +120,7 @@ def write(path: Path, done: JobResult) -> None:
 
 
 def read(path: Path) -> JobResult:
-    """Reads it again."""
+    """Reads the result of a job."""
     with np.load(path, allow_pickle=False) as file:
         found = []
         for position, kind, numbers in zip(file["points"], file["kinds"], file["numbers"], strict=True):
@@ -131,7 +131,7 @@ def read(path: Path) -> JobResult:
 
 
 class Pool:
-    """Runs jobs, those without a file alone; here, or in processes that each make the system from its description.
+    """Runs the jobs without a saved result, here or in processes that rebuild the system from its description.
 
     Args:
         system: The system in this process.
@@ -165,7 +165,7 @@ class Pool:
         until: float = float("inf"),
         report: Callable[[Job, JobResult, float], None] | None = None,
     ) -> list[JobResult]:
-        """Results of the jobs, in their order; of the first ones where time was over.
+        """Results of the jobs in order, of the first ones if the time ran out.
 
         Args:
             jobs: They are.
@@ -202,7 +202,7 @@ _here: dict[str, Any] = {}
 
 
 def _make(source: str, folder: str, seed: int) -> None:
-    """Called once in each process."""
+    """Builds the system, once in each process."""
     _here.update(system=system_of(json.loads(source)), folder=Path(folder), seed=seed)
 
 

@@ -1,4 +1,4 @@
-"""Barriers between two points: along the straight line, and along a path that has relaxed."""
+"""Barriers between two points along the straight line and along a relaxed path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FINE = 5
 
 
 class Path(NamedTuple):
-    """Two ways from one point to another.
+    """The straight and the relaxed path between two points.
 
     Attributes:
         place: Part of each way's length, `(n,)`, from 0 to 1.
@@ -100,7 +100,7 @@ def connect(
 
 
 def _between(images: np.ndarray, fine: np.ndarray) -> np.ndarray:
-    """A cubic spline through the images, at parts of its length: a straight piece would cut the bends of a valley."""
+    """A cubic spline through the images, since straight pieces would cut the bends of a valley."""
     from scipy.interpolate import CubicSpline
 
     pieces = np.linalg.norm(np.diff(images, axis=0), axis=1)

@@ -1,4 +1,4 @@
-"""Legs: short sampled trajectories, and the points on them from which to descend."""
+"""Legs, short sampled trajectories, and the points on them from which to descend."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FEWEST, _NUMBERS = 20, 4_000_000
 
 
 def num_kept(num_parameters: int) -> int:
-    """Positions of a leg that are kept: fewer of large networks, 32 MB or 20 positions."""
+    """Number of stored positions of a leg: at most 200, 32 MB, but at least 20."""
     return min(KEPT, max(_FEWEST, _NUMBERS // num_parameters))
 
 
 class FunctionTrajectories:
-    """Langevin dynamics by BAOAB on a surface, for potentials that are functions.
+    """BAOAB Langevin dynamics on a surface, for potentials given as functions.
 
     Args:
         surface: `tati_re.landscape.Surface`.
@@ -56,7 +56,7 @@ class FunctionTrajectories:
 
 
 class ModelTrajectories:
-    """Legs of a simulation, by its own sampler on its own mini-batches.
+    """Legs sampled by a simulation's own sampler and mini-batches.
 
     Args:
         sim: A `tati_re.Simulation` with one walker.
@@ -69,7 +69,7 @@ class ModelTrajectories:
 
     @property
     def identity(self) -> str:
-        """How legs are sampled, in one line."""
+        """One line on how legs are sampled."""
         options = self.sim.options
         return f"{options.sampler} {options.step_size} {options.friction} {options.batch_size}"
 
@@ -106,8 +106,8 @@ class Candidates(NamedTuple):
 
 
 def candidates(surface: Surface, positions: np.ndarray, count: int) -> Candidates:
-    """The rows of a trajectory with the smallest gradient, one in each of `count` equal parts of it: small gradients of
-    one basin must not hide those of another that the leg saw as well."""
+    """The rows with the smallest gradient in each of `count` equal parts of a trajectory, so that one basin does not
+    hide another."""
     norms = np.linalg.norm(surface.gradients(positions)[1], axis=1)
     norms = np.where(np.isfinite(norms), norms, np.inf)
     parts = np.array_split(np.arange(len(positions)), min(count, len(positions)))

@@ -1,4 +1,4 @@
-"""Directions in the space of the parameters, along which a landscape is looked at."""
+"""Directions in parameter space along which a landscape is evaluated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def random_directions(
     seed: int = 0,
     normalization: str = "filter",
 ) -> np.ndarray:
-    """Random directions as long as the parameters at the centre, filter by filter.
+    """Random directions with the norms of the parameters at the center, filter by filter.
 
     Rule: d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i: the weights that lead
     into one unit, the last axis of a kernel. A network that computes the same with other lengths of its filters then
@@ -60,7 +60,7 @@ def random_directions(
 
 
 def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Principal directions of a path as it is seen from its end.
+    """Principal directions of a path relative to its end.
 
     The right singular vectors of the rows position - centre (Li et al. 2018, section 7, take the end of training for
     the centre, not the mean), by the smaller of the two Gram matrices.
@@ -144,7 +144,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
-    """Which parameters stay where they are at the centre.
+    """The mask of parameters that are fixed at the center.
 
     Args:
         names: Parameter names such as `dense/kernel[0,3]`.
@@ -174,7 +174,7 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
 
 
 def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Directions without the parameters of a mask.
+    """Sets the parameters of a mask to zero in directions.
 
     Raises:
         InputError: Nothing is left of one of them.
@@ -186,6 +186,6 @@ def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _with_sign(rows: np.ndarray) -> np.ndarray:
-    """Each row so that its largest entry is positive: eigenvectors have no sign of their own."""
+    """Each row with the sign that makes its largest entry positive."""
     largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
     return rows * np.where(largest < 0, -1.0, 1.0)[:, None]

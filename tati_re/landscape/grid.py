@@ -32,7 +32,7 @@ class Axis(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As `parse_axis` reads it."""
+        """The form that `parse_axis` reads."""
         return f"{self.low:g}:{self.high:g}:{self.num_points}"
 
 
@@ -114,7 +114,7 @@ class Grid:
 
 
 def project(positions: np.ndarray, centre: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of the nearest points of a plane.
+    """Coordinates of the orthogonal projection on a plane.
 
     Least squares, so that directions need be neither orthogonal nor of length 1: positions that are centre + c D have
     the coordinates c.

@@ -61,14 +61,14 @@ class Density(NamedTuple):
         return kernel @ self.weights.reshape(-1) / len(self.nodes)
 
     def share(self, low: float, high: float) -> tuple[float, float]:
-        """The part of the eigenvalues in [low, high], and its standard error over the probes (nan for one probe)."""
+        """The fraction of eigenvalues in [low, high], and its standard error over the probes (nan for one probe)."""
         inside = np.sum(self.weights * ((self.nodes >= low) & (self.nodes <= high)), axis=1)
         error = inside.std(ddof=1) / np.sqrt(len(inside)) if len(inside) > 1 else np.nan
         return float(inside.mean()), float(error)
 
 
 def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
-    """The Hessian of U at a point, from one Hessian-vector product a parameter.
+    """The Hessian of U at a point, from one Hessian-vector product per parameter.
 
     Args:
         surface: `tati_re.landscape.Surface`.
@@ -265,7 +265,7 @@ def _probes(surface, num_probes: int, free: np.ndarray | None, seed: int):
 
 
 def _quadrature(surface, position, start: np.ndarray, num_steps: int, free) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights `(probes, steps)` of Lanczos runs that go side by side."""
+    """Nodes and weights `(probes, steps)` of parallel Lanczos runs."""
     probes = len(start)
     basis = [start / np.linalg.norm(start, axis=1, keepdims=True)]
     diagonal, off = np.zeros((probes, num_steps)), np.zeros((probes, num_steps - 1))

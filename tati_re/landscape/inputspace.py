@@ -1,4 +1,4 @@
-"""The predictive over a space of inputs: what a network says, and how much its sampled parameters disagree."""
+"""Predictions over a grid of inputs, and their spread over sampled parameters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InputSpace(NamedTuple):
     examples: tuple[np.ndarray, np.ndarray] | None
 
     def frame(self) -> pandas.DataFrame:
-        """One row an input: its columns, then those of the prediction; `std` of a class over the parameters."""
+        """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""
         import pandas
 
         inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
@@ -63,7 +63,7 @@ def input_space(
     thin: int = 1,
     model: Any = None,
 ) -> InputSpace:
-    """Predicts on a grid of inputs, or on given ones.
+    """Predicts on a grid of inputs, or on given inputs.
 
     Targets p(y|x) averaged over the parameters, probabilities, not logits; `std` is the spread of a prediction over
     them, `mutual_information` what they disagree about.
@@ -115,7 +115,7 @@ def input_space(
 
 
 def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int) -> np.ndarray:
-    """The parameters that words or steps mean, `(draws, parameters)`."""
+    """The parameters selected by a word or by steps, `(draws, parameters)`."""
     from tati_re.landscape.request import centre_of
     from tati_re.runs.positions import Positions
 
@@ -131,7 +131,7 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
 
 
 def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
-    """Training data of a run as they were read, where they are vectors, and the names of their columns."""
+    """Training inputs of a run before preparation, if they are vectors, and their column names."""
     from tati_re.data import dataset_from_options
     from tati_re.options.make import make_options
 
@@ -175,7 +175,7 @@ def _grid(axes: Sequence[Axis]) -> np.ndarray:
 
 
 def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
-    """Inputs of a file: `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order.
+    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order.
 
     Raises:
         InputError: No such file, or no table of numbers.

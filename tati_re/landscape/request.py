@@ -1,4 +1,4 @@
-"""From words to a landscape: whose potential, which centre, which directions."""
+"""Potential, center and directions of a landscape from their descriptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1,
 
 
 def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
-    """The simulation that a run was made with: its data, model, loss and prior, for one walker.
+    """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker.
 
     Args:
         folder: The run folder.
@@ -121,7 +121,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
 
 
 def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> tuple[np.ndarray, dict[int, float]]:
-    """Which parameters are held, and at which values.
+    """The mask of fixed parameters, and their values.
 
     Args:
         names: Parameter names.
@@ -185,7 +185,7 @@ def directions_of(
     seed: int = 0,
     walker: int | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Directions from words, and a sentence about each.
+    """Directions from their descriptions, with a sentence about each.
 
     Args:
         words: `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file.
@@ -253,7 +253,7 @@ def _numbers(words: str, rest: str) -> list[int]:
 
 
 def applied(centre: np.ndarray, values: Mapping[int, float]) -> np.ndarray:
-    """The centre with some parameters set."""
+    """The center with some parameters set."""
     centre = np.array(centre, np.float64)
     for place, value in values.items():
         centre[place] = value

@@ -56,7 +56,7 @@ def scan(
     description: dict[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Landscape:
-    """Evaluates a line, a plane or a grid, and a trajectory's projection on it.
+    """Evaluates U on a line, a plane or a grid, and along a projected trajectory.
 
     Args:
         surface: `tati_re.landscape.Surface`.
@@ -187,7 +187,7 @@ def load(folder: str | os.PathLike[str]) -> Landscape:
 
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
-    """Stored positions of a run, equally spaced, at most so many.
+    """Stored positions of a run, equally spaced, up to a number.
 
     Args:
         run: As `tati_re.load(folder)` returns it.
@@ -237,7 +237,7 @@ def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | 
 
 
 def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], path: Path | None):
-    """Rows of a trajectory: its own losses, and where there is a plane its coordinates and the losses there."""
+    """Rows of a trajectory: losses, and on a plane the coordinates and losses of the projections."""
     import pandas
 
     frame = tables.finished(path)

@@ -1,4 +1,4 @@
-"""The potential at any points: losses and accuracies of many points at once, gradients and Hessian products of one."""
+"""The potential at any points: losses, accuracies and gradients of many points, Hessian products at one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Surface:
 
     @property
     def identity(self) -> str:
-        """What is evaluated, in one line: two surfaces that differ in data, loss, prior or batch differ in it."""
+        """One line that differs between surfaces of different data, loss, prior or batch."""
         return f"{self._part.identity} {self.tensor_names} {self.shapes} {self.dtype}"
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
@@ -130,7 +130,7 @@ class Surface:
         return np.concatenate(parts).astype(np.float64).reshape(np.shape(vectors))
 
     def _padded(self, rows: np.ndarray) -> np.ndarray:
-        """A few numbers of rows only: each other one would be compiled anew."""
+        """Pads rows to one of a few sizes, since each size is compiled."""
         size = min(self.points, 1 << (len(rows) - 1).bit_length())
         return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
 
@@ -143,7 +143,7 @@ class Surface:
 
 
 class _OfModel:
-    """A model on its examples, in pieces."""
+    """Evaluations of a model on its examples, in pieces."""
 
     def __init__(self, sim: Any, batch_size: int | None, test: bool, points: int) -> None:
         options = sim.options
@@ -282,7 +282,7 @@ class _OfModel:
 
 
 class _OfFunction:
-    """A potential that is a function of the positions."""
+    """Evaluations of a potential given as a function."""
 
     columns = ("loss", "potential")
     identity = "a function"
@@ -324,7 +324,7 @@ def _activation(layer: Any) -> str:
 
 
 def _width(model: Any) -> int:
-    """Numbers that the widest layer holds for one example."""
+    """Size of the widest layer's output for one example."""
     widths = [int(np.prod(model.output_shape[1:], dtype=np.int64))]
     for layer in model.layers:
         try:

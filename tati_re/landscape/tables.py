@@ -1,4 +1,4 @@
-"""Tables of a landscape that grow block by block, and go on where they were stopped."""
+"""Tables of a landscape, written block by block and resumable."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def digest(*parts: Any) -> str:
 
 
 def prepare(folder: str | os.PathLike[str], said: Mapping[str, Any], overwrite: bool = False) -> Path:
-    """Makes the folder of a landscape, or opens one of the same specification to go on with it.
+    """Makes the folder of a landscape, or opens one of the same specification to continue.
 
     Args:
         folder: New, empty, or of the same landscape.
@@ -91,7 +91,7 @@ def grown(
     rows: Callable[[int, int], np.ndarray],
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """All rows of a table, those in its file as they are, the others computed block by block and appended.
+    """All rows of a table: those in its file, then the others, computed and appended block by block.
 
     Args:
         path: CSV file of the finished table, or None for memory alone. While it grows it is `....partial` beside it.
@@ -122,7 +122,7 @@ def grown(
 
 
 def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTable]:
-    """The complete rows of a growing file, and the file opened to go on behind them."""
+    """The complete rows of an unfinished file, and the file opened for appending."""
     integers = [name for name in columns if name in ("scale", "step", "walker")]
     if not path.exists() or b"\n" not in path.read_bytes()[:65536]:
         return [], CsvTable(path, columns, integers)
@@ -134,7 +134,7 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
 
 
 def finish(path: Path, frame: pandas.DataFrame) -> None:
-    """Writes a finished table in place of the one that grew."""
+    """Replaces the unfinished table by the finished one."""
     text = io.StringIO()
     frame.to_csv(text, index=False, lineterminator="\n")
     write_whole(path, text.getvalue().encode())
@@ -143,19 +143,19 @@ def finish(path: Path, frame: pandas.DataFrame) -> None:
 
 
 def finished(path: Path | None) -> pandas.DataFrame | None:
-    """A table that was finished before, or none."""
+    """Loads a finished table, or None."""
     return read_csv(path) if path is not None and path.exists() else None
 
 
 def with_excess(frame: pandas.DataFrame, lowest: float) -> pandas.DataFrame:
-    """Adds the column ln(L - L0); empty where L is L0."""
+    """Adds the column ln(L - L0), empty where L is L0."""
     excess = frame["loss"].to_numpy(np.float64) - lowest
     positive = excess > 0
     return frame.assign(**{EXCESS: np.where(positive, np.log(np.where(positive, excess, 1.0)), np.nan)})
 
 
 def in_blocks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of `size` items, the last one perhaps shorter."""
+    """Splits items into lists of `size`, the last one perhaps shorter."""
     block: list[Any] = []
     for item in items:
         block.append(item)

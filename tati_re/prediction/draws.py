@@ -1,4 +1,4 @@
-"""Stored positions as draws of one temperature that predictions are averaged over: weighted, in blocks."""
+"""Stored positions at one temperature as weighted draws for predictions, in blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Draws:
-    """The rows of a run's trajectory that are draws of one rung of its ladder and have a weight.
+    """The weighted draws of one rung in a run's trajectory.
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.
@@ -84,7 +84,7 @@ class Members:
         return len(self.vectors)
 
     def first(self) -> Members:
-        """The first of them alone."""
+        """The first draw."""
         return Members(self.vectors[:1], self.walker[:1])
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:

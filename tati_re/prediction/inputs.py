@@ -1,4 +1,4 @@
-"""Inputs to predict, from a file: with labels or without."""
+"""Inputs to predict from a file, with or without labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOISE = "noise"
 
 
 def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
-    """Reads inputs as those that a run was trained on, and their labels where the file has them.
+    """Reads inputs in the form of a run's training data, and labels if the file has them.
 
     Of a table the columns are taken that the run's inputs have by name; labels are the run's `label_columns`, else all
     that start with `label`, else the only column that is left. A `.npy` file, and an NPZ file of one array, hold
@@ -59,7 +59,7 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
 
 
 def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Uniform random numbers, as many, each entry within the range that it has among the inputs.
+    """Uniform random inputs, as many, each entry within its range among the inputs.
 
     An entry that never varies gets the range of all of them.
     """

@@ -48,7 +48,7 @@ class PosteriorAverage(NamedTuple):
 
 
 def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities with one column per class, from those or from the single column of a binary classifier.
+    """Probabilities with one column per class, also from the single column of a binary classifier.
 
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) with the probability of the positive class.
@@ -70,7 +70,7 @@ def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
 
 
 def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Labels as integers from 0, from those, from -1 and +1, or from one-hot rows.
+    """Labels as integers from 0, from integers, from -1 and +1, or from one-hot rows.
 
     Args:
         labels: Shape (n,), (n, 1) or one-hot (n, num_classes).
@@ -96,7 +96,7 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """Part of the examples whose most probable class is the right one.
+    """Fraction of the examples whose most probable class is correct.
 
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
@@ -215,7 +215,7 @@ def posterior_average(
     predict: Callable[[np.ndarray], np.ndarray],
     observe: Callable[[np.ndarray], Any] | None = None,
 ) -> PosteriorAverage:
-    """Averages predictions over parameter vectors, one at a time: the memory is that of two predictions.
+    """Averages predictions over parameter vectors, one at a time, in the memory of two predictions.
 
     Targets the posterior predictive p(y|x) = E[p(y|x, θ)]: average probabilities, not logits.
 

@@ -1,4 +1,4 @@
-"""The network of a run folder, ready to predict with any of its parameters."""
+"""The network of a run folder, for predictions with any parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """A run's model as a function of parameters and inputs, with what happens to inputs before it and outputs after.
+    """A run's model as a function of parameters and inputs, with the preparation of inputs and outputs.
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.
@@ -69,11 +69,11 @@ class Network:
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
 
     def packed(self, inputs: Any) -> np.ndarray:
-        """Inputs as in the data set in one array, several side by side."""
+        """Inputs of the data set in one array, several packed."""
         return as_packed(inputs, self._layout)
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
-        """Inputs as the network takes them, from inputs as in the data set, `(n, ...)`."""
+        """The network's inputs from the data set's, `(n, ...)`."""
         from tati_re.models.inputs import fit_inputs
 
         values = self.packed(inputs)
@@ -87,7 +87,7 @@ class Network:
         return fit_inputs(values, self._outputs.input_shape).astype(self.flat.input_dtype)
 
     def prepared_targets(self, targets: np.ndarray) -> np.ndarray:
-        """Targets as the network's outputs are compared with them."""
+        """Targets in the units of the network's outputs."""
         return targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
 
     def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -108,18 +108,18 @@ class Network:
         return found.reshape(*found.shape[:2], -1)
 
     def noise_std(self, parameters: np.ndarray) -> np.ndarray | None:
-        """The noise of each vector `(draws, P)` where it is a parameter, `(draws,)`; else None."""
+        """The noise of each parameter vector, `(draws,)`, if it is a parameter, else None."""
         return np.exp(np.asarray(parameters[:, -1], np.float64)) if self.predictive.samples_noise else None
 
     def final_positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the run's walkers are now, `(walkers, P)`, and their numbers."""
+        """The current positions of the run's walkers, `(walkers, P)`, and their numbers."""
         arrays, _, _ = checkpoint.load(self._folder)
         positions = np.asarray(arrays["state/position/0"])
         return positions, np.arange(len(positions))
 
 
 def _named_loss(loss: dict[str, Any]) -> Any:
-    """A Keras loss that has only a name, as a function of arrays; None for those that need no help."""
+    """A Keras loss known by name only, as a function of arrays; None for the others."""
     from tati_re.posterior.losses import CLASSIFICATION, REGRESSION, Loss
 
     name = loss["loss"]

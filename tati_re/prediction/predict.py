@@ -1,4 +1,4 @@
-"""Posterior predictions of runs: every input, averaged over every draw, in bounded memory."""
+"""Posterior predictions of runs, averaged over all draws in bounded memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def predict(
     thin: int = 1,
     model: Any = None,
 ) -> ClassPrediction | RegressionPrediction:
-    """Posterior predictions: the average over the draws that runs stored, with intervals and scores.
+    """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
 
     Targets p(y|x) = E[p(y|x, θ)] under the law that the run sampled: of a run with weights the weighted average, on a
     ladder that of one rung. Of runs of an optimizer, the place where each walker arrived is a draw: that of one walker
@@ -81,7 +81,7 @@ def predict(
 def source_of(
     run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1, model: Any = None
 ) -> tuple[Network, Draws | Members]:
-    """The network of a run and the parameters to predict with: its draws, or where an optimizer arrived."""
+    """The network of a run and the parameters to predict with: its draws, or the end of an optimization."""
     network = Network(run, model)
     if run.manifest.get("kind") == "fit":
         return network, Members(*network.final_positions())
@@ -89,7 +89,7 @@ def source_of(
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and labels of the test part of a run's data, read again as the run read them.
+    """Inputs and labels of the test part of a run's data, read again.
 
     Raises:
         InputError: The data were given in Python, changed since, or have no test part.
@@ -170,7 +170,7 @@ def average(
 
 
 class _Part:
-    """Predictions of some of the inputs, by all draws."""
+    """Predictions of some of the inputs by all draws."""
 
     def __init__(self, sources, found: list[tuple], labels: np.ndarray | None, level: float) -> None:
         weight = np.concatenate([draws.weight for _, draws in sources])
@@ -223,7 +223,7 @@ class _Part:
 
 
 def _outputs(network: Network, draws: Draws | Members, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Of all draws, `(draws, n, outputs)`, float64; and their noise `(draws,)`, where it is a parameter."""
+    """Outputs of all draws, `(draws, n, outputs)`, float64, and their noise `(draws,)` if it is a parameter."""
     noise: list[np.ndarray] = []
     found = np.empty((len(draws), len(inputs), network.predictive.num_outputs))
     for first, vectors in draws.blocks(_BLOCK_DRAWS):

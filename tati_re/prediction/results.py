@@ -1,4 +1,4 @@
-"""What a posterior average says about each input, and how well it did."""
+"""Predictions by a posterior average, and their scores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What both kinds of predictions have.
+    """Base of the predictions of classes and of values.
 
     Attributes:
         num_draws: Vectors of parameters that were averaged over.
@@ -49,7 +49,7 @@ class Prediction:
     kind: ClassVar[str] = ""
 
     def frame(self) -> pd.DataFrame:
-        """One row an input."""
+        """One row per input."""
         raise NotImplementedError
 
     def scores(self) -> dict[str, float]:
@@ -57,7 +57,7 @@ class Prediction:
         raise NotImplementedError
 
     def uncertainty(self) -> dict[str, np.ndarray]:
-        """Scores of each input that should be larger for inputs unlike those of the training, `(n,)` each."""
+        """Uncertainty scores of each input, larger for inputs unlike the training data, `(n,)` each."""
         raise NotImplementedError
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
@@ -114,7 +114,7 @@ class ClassPrediction(Prediction):
 
     @property
     def predicted(self) -> np.ndarray:
-        """The most probable class of each input, as the data call it, `(n,)`."""
+        """The most probable class of each input, in the data's labels, `(n,)`."""
         return self.class_values[self.probabilities.argmax(axis=1)]
 
     def calibration(self, num_bins: int = 15) -> Calibration:
@@ -159,7 +159,7 @@ class ClassPrediction(Prediction):
 
 @dataclass(frozen=True, eq=False)
 class RegressionPrediction(Prediction):
-    """Values with their spread, in the units of the data: a mixture of normals, one for each draw of the parameters.
+    """Values in the units of the data, as a mixture of normals, one for each draw of the parameters.
 
     Attributes:
         mean: Posterior average, `(n, outputs)`.
@@ -197,7 +197,7 @@ class RegressionPrediction(Prediction):
 
     @property
     def coverage(self) -> float:
-        """Part of the targets inside of their intervals.
+        """Fraction of the targets inside their intervals.
 
         Raises:
             InputError: There are no targets.

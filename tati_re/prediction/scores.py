@@ -38,7 +38,7 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """Area under the ROC curve of a score that should be larger outside: P(outside > inside) + P(equal)/2.
+    """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2.
 
     Args:
         inside: Scores of inputs like those of the training, `(n,)`.
@@ -167,7 +167,7 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 
 
 def normal_crps(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """The same for one normal law, in closed form (Gneiting and Raftery 2007, section 4.2)."""
+    """The CRPS of one normal distribution, in closed form (Gneiting and Raftery 2007, section 4.2)."""
     z = (y - mean) / std
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     return std * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))

@@ -1,4 +1,4 @@
-"""Predictions of a run that kept their averages while it sampled, in place of positions."""
+"""Predictions of a run that accumulated their averages while sampling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction | RegressionPrediction:
-    """What a run with `stream_predictions` says about the test part of its data, up to its last checkpoint.
+    """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint.
 
     Of the draws only averages are left: class probabilities have no intervals, those of values are the normal ones, and
     there is no loss of each draw.
@@ -77,7 +77,7 @@ def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction
 
 
 def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:
-    """Lines of a summary: the scores of the averages that the run keeps; none where it keeps none."""
+    """Lines of a summary with the scores of the accumulated averages, if the run has any."""
     try:
         found = streamed_prediction(run)
     except InputError:

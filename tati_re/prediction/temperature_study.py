@@ -1,4 +1,4 @@
-"""Loss and accuracy against temperature, and where cooling should stop."""
+"""Loss and accuracy against temperature, and the temperature where cooling should stop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RISE = 2.0
 
 @dataclass(frozen=True, eq=False)
 class TemperatureStudy:
-    """What a posterior does at several temperatures.
+    """Loss and accuracy of a posterior at several temperatures.
 
     Attributes:
         frame: One row a temperature, rising: see `temperature_curve`.
@@ -44,7 +44,7 @@ class TemperatureStudy:
     runs: dict[float, RunFiles]
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Draws losses and accuracies against temperature: see `tati_re.plotting.plot_temperatures`."""
+        """Plots losses and accuracies against temperature: see `tati_re.plotting.plot_temperatures`."""
         from tati_re.plotting.temperatures import plot_temperatures
 
         return plot_temperatures(self.frame, path)
@@ -59,7 +59,7 @@ def temperature_study(
     output: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> TemperatureStudy:
-    """Samples at one temperature after the other, from the hottest down, each from where the one before arrived.
+    """Samples at several temperatures from the hottest down, each starting where the previous one ended.
 
     With early stopping the cooling ends once the validation loss has risen, and goes back: the walkers of `sim` are
     then left where they were at the temperature of the lowest validation loss. Every run targets exp(-U/T) at its T; a
@@ -156,7 +156,7 @@ def temperature_curve(
 
 
 def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
-    """Where cooling should stop: cool until the validation loss rises, then go back.
+    """The temperature with the lowest validation loss when cooling until it rises.
 
     It has risen where it is more than `RISE` standard errors (of the difference) above the lowest one so far.
 
@@ -179,7 +179,7 @@ def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
 
 
 def _parts(inputs: np.ndarray, labels: np.ndarray, fraction: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """The examples that validate, evenly spread over all of them, and the others, which test."""
+    """Validation examples, evenly spread, and the other examples, which test."""
     if not 0 <= fraction < 1:
         raise InputError("validation_fraction is out of range.", fraction, "a number in [0, 1)")
     numbers = np.arange(len(inputs))
