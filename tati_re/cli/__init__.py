@@ -1,1 +1,1 @@
-"""The commands, one thin file each: they read the options, start the engine and print what came out."""
+"""The commands, one thin file each: parse options, call the package, print the result."""

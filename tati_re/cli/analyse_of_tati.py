@@ -77,7 +77,7 @@ def _file(typed: dict[str, Any], name: str) -> str:
 
 
 def _rows(typed: dict[str, Any], name: str) -> pd.DataFrame:
-    """The rows of a table after the burn-in, every so many steps."""
+    """The rows of a table after the burn-in, thinned."""
     from pathlib import Path
 
     from tati_re.runs.reading import read_csv

@@ -1,4 +1,4 @@
-"""What the commands share: flags from the table of options, one-line errors, a free run folder."""
+"""Common parts of the commands: flags from the table of options, one-line errors, a free run folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are `InputError`, with the nearest flag for one that is not known.
+    """An argparse parser that raises `InputError`, with the nearest flag for an unknown one.
 
     Flags are typed in full, and those that are not typed are absent from what `parse` returns. Every command that has
     one says its version, and can print what shells need to complete it (`--print-completion`).
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         return vars(known)
 
     def _advice(self, name: str) -> str:
-        """Returns which flag was meant: one that begins so, or the nearest; none for an option of another command."""
+        """Returns a suggested flag: one with this beginning, or the nearest; none for an option of another command."""
         if name in map(flag, OPTIONS) and name not in self._option_string_actions:
             return ""
         flags = [known for known in self._option_string_actions if known not in self._of_tati]
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
 
     def add_names_of_tati(self, groups: Iterable[str]) -> None:
-        """Adds the flags of TATi, which are not shown: `--step_width`, `--batch_size`, also with dashes.
+        """Adds the hidden flags of TATi: `--step_width`, `--batch_size`, also with dashes.
 
         Args:
             groups: The groups of options in TATi (`tati_re.options.tati_names`) that the command has.
@@ -132,7 +132,7 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
 
 
 def free_folder(name: str, parent: str = "runs") -> Path:
-    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., also when two commands start at once.
+    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for concurrent commands.
 
     Args:
         name: The first part of the folder's name.
@@ -162,7 +162,7 @@ def free_folder(name: str, parent: str = "runs") -> Path:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Removes a folder made by `free_folder` that nothing was written to, and `runs` too if it is empty then."""
+    """Removes an empty folder made by `free_folder`, and `runs` too if it is empty then."""
     with contextlib.suppress(OSError):
         folder.rmdir()
         folder.parent.rmdir()
@@ -170,7 +170,7 @@ def remove_if_empty(folder: Path) -> None:
 
 @contextlib.contextmanager
 def output_folder(given: str | None, name: str) -> Iterator[Path]:
-    """The folder of `--output`; without one the next of `free_folder`, removed again where nothing was written to it.
+    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty.
 
     Args:
         given: What was typed, if anything.
@@ -187,7 +187,7 @@ def output_folder(given: str | None, name: str) -> Iterator[Path]:
 
 
 def number_typed(name: str, text: str, kind: type = int, least: float | None = None) -> Any:
-    """A number from what was typed.
+    """Converts a typed value to a number.
 
     Args:
         name: Of the flag, as in Python.
@@ -209,7 +209,7 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
 
 
 def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> int | None:
-    """An integer among what was typed, or the default where it was not.
+    """A typed integer, or the default.
 
     Raises:
         InputError: It is no integer, or below `least`.
@@ -219,7 +219,7 @@ def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, 
 
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Errors that begin with a name of Python begin with its flag.
+    """Replaces a leading Python name in errors by its flag.
 
     Args:
         names: Flags of a command beside the table of options, as in Python.
@@ -235,7 +235,7 @@ def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None
 
 
 def as_typed(message: str, flags: Collection[str]) -> str:
-    """Returns a message with the options that were typed as flags written as flags.
+    """Returns a message with typed options written as flags.
 
     Args:
         message: The message, with options by their Python names.
@@ -251,7 +251,7 @@ def as_typed(message: str, flags: Collection[str]) -> str:
 
 
 def show(run: Any) -> None:
-    """Prints the summary of a run, text or a table of rich, and its folder."""
+    """Prints the summary of a run and its folder."""
     summary = run.summary()
     if isinstance(summary, str):
         print(summary)
@@ -286,7 +286,7 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
 
 
 def command(body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs the body of a command and turns what users can cause into one line on stderr and an exit status.
+    """Runs the body of a command and turns users' errors into one line on stderr and an exit status.
 
     Args:
         body: The command, a function of its arguments.

@@ -1,4 +1,4 @@
-"""`tati-compare`: do two runs agree, column by column, to a tolerance?"""
+"""`tati-compare`: compare two runs, column by column, to a tolerance."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
 
 
 def _body(argv: list[str]) -> int:
-    """The exit status: 0 where both agree, 1 where they do not."""
+    """Returns the exit status: 0 if both agree, else 1."""
     typed = _parser().parse(argv)
     paths = typed.get("paths", [])
     if len(paths) != 2:

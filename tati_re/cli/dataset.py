@@ -1,4 +1,4 @@
-"""`tati-dataset`: make a data set from a seed, or look at a file; describe it, write it, draw it."""
+"""`tati-dataset`: make a data set from a seed or read a file; describe, write and draw it."""
 
 from __future__ import annotations
 

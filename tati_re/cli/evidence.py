@@ -1,4 +1,4 @@
-"""`tati-evidence`: log Z of a model by one method or several, or of several models side by side."""
+"""`tati-evidence`: log Z of one or several models, by one or several methods."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
 
 
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
-    """The options of each model of an earlier call, by name, as they were given then."""
+    """The options of each model of an earlier call, by name."""
     for name in typed:
         if name not in BESIDE_RESUME:
             raise InputError(
@@ -60,12 +60,12 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
 
 
 def _head(name: str) -> str:
-    """How the names of a model's files begin."""
+    """The prefix of a model's files."""
     return f"{name.replace('/', '_')}-" * bool(name)
 
 
 def _begin(models: dict[str, Options], folder: Path) -> None:
-    """Writes the options, from which a call that is stopped goes on; parts of an earlier estimate are removed."""
+    """Writes the options for `--resume`, and removes parts of an earlier estimate."""
     from tati_re.runs.storage import storing, write_whole
 
     kept = folder / KEPT
@@ -94,7 +94,7 @@ def _check(models: dict[str, Options]) -> None:
 
 
 def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
-    """Estimates all models, writes tables and the figure, and returns what is printed."""
+    """Estimates all models, writes tables and the figure, and returns the text to print."""
     import pandas as pd
 
     from tati_re.evidence import bayes_factors

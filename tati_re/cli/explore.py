@@ -1,4 +1,4 @@
-"""`tati-explore`: find minima and valleys from one place, and the barriers between them."""
+"""`tati-explore`: find minima and valleys from a starting point, and the barriers between them."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
 
 
 def surface_words(system: Any) -> str:
-    """What is explored, for the start."""
+    """Describes the explored system."""
     sim = system.legs.sim
     return f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
 

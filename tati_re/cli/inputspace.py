@@ -1,4 +1,4 @@
-"""`tati-inputspace`: what a network predicts over a grid of inputs, and how much its sampled parameters disagree."""
+"""`tati-inputspace`: predictions over a grid of inputs, and their spread over sampled parameters."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _parser() -> Parser:
 
 
 def _check(typed: dict[str, Any]) -> None:
-    """What can be said before anything is loaded."""
+    """Checks the flags before anything is loaded."""
     ways = [name for name in ("grid", "along", "hessian") if typed.get(name)]
     for name in ways[1:]:
         raise InputError(f"{flag(ways[0])} and {flag(name)} exclude each other.")
@@ -102,7 +102,7 @@ def _check(typed: dict[str, Any]) -> None:
 
 
 def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
-    """The simulation, and the options that were typed."""
+    """The simulation, and the typed options."""
     from tati_re.landscape.request import simulation_of
     from tati_re.simulation.simulation import Simulation
 
@@ -136,7 +136,7 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
 
 
 def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, folder: Path) -> list[str]:
-    """Curvature at the centre: printed, and written to hessian.csv."""
+    """Prints the curvature at the center and writes it to hessian.csv."""
     import numpy as np
     import pandas
 
@@ -271,7 +271,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
 
 
 class _Progress:
-    """A line on stderr that says how far it is, where that is a terminal."""
+    """A progress line on stderr, if that is a terminal."""
 
     def __call__(self, done: int, total: int) -> None:
         if sys.stderr.isatty():
@@ -284,7 +284,7 @@ def _has_run(typed: dict[str, Any]) -> bool:
 
 
 def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
-    """Stored positions of the run; none where it has none and nobody asked."""
+    """Stored positions of the run; none if it has none and they were not asked for."""
     from tati_re.landscape import path_of
     from tati_re.simulation.run import load
 

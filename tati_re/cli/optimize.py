@@ -21,7 +21,7 @@ def _fit(options: Options) -> Any:
 
 
 def _step_sizes(sim: Any) -> str:
-    """What the curvature at the end says to the samplers, where the model has second derivatives."""
+    """Step sizes advised by the curvature at the end, if the model has second derivatives."""
     from tati_re.core.backend import tf
 
     try:

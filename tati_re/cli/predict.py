@@ -1,4 +1,4 @@
-"""`tati-predict`: predict with the posterior average of a run, and say how well that does."""
+"""`tati-predict`: predict with the posterior average of a run, and score it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main job on embedded data: train a network on handwritten digits and sample its Bayesian posterior."""
+"""`tati-quickstart`: train a network on handwritten digits and sample its Bayesian posterior."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _scores(labels: np.ndarray, optimum: np.ndarray, average: PosteriorAverage) 
 
 
 def _r_hat_of_predictions(sim: Simulation, average: PosteriorAverage) -> str:
-    """R-hat of the probability of the right class, over the test images: the value that 95 % of them stay below."""
+    """Median and 95 % quantile over test images of the R-hat of the right class's probability."""
     import numpy as np
 
     from tati_re.analysis import r_hat

@@ -1,4 +1,4 @@
-"""`tati-report`: runs as one page of HTML."""
+"""`tati-report`: one HTML page about runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the arguments of a command to options and a run folder, the same for every command that starts a run."""
+"""Options and run folder from the arguments of a command that starts a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tati_re.options.presets import note_of
 
 
 def with_config(typed: dict[str, Any]) -> Options:
-    """Makes options from what was typed: the file of `--config` first, then the flags, then `--quiet`.
+    """Makes options from the file of `--config`, then the flags, then `--quiet`.
 
     Args:
         typed: What `Parser.parse` returned.

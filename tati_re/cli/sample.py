@@ -1,4 +1,4 @@
-"""`tati-sample`: sample the posterior of a network, or go on with an earlier run."""
+"""`tati-sample`: sample the posterior of a network, or resume a run."""
 
 from __future__ import annotations
 

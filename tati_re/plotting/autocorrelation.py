@@ -1,4 +1,4 @@
-"""How long a run remembers: autocorrelation functions of its observables."""
+"""Autocorrelation functions of a run's observables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def plot_autocorrelation(
 
 
 def autocorrelation_function(chains: np.ndarray, num_lags: int) -> np.ndarray:
-    """Returns the mean over the chains of their autocorrelations, each about its own mean, lags 0 to `num_lags`."""
+    """Returns the mean autocorrelation of the chains, each about its mean, at lags 0 to `num_lags`."""
     chains = np.atleast_2d(chains)
     deviation = chains - chains.mean(axis=1, keepdims=True)
     size = 1 << int(2 * chains.shape[1] - 1).bit_length()

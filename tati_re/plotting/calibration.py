@@ -1,4 +1,4 @@
-"""How far predicted probabilities can be believed: the optimum beside the posterior average."""
+"""Calibration of predicted probabilities, of the optimum and of the posterior average."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def plot_classes(
     path: str | os.PathLike[str] | None = None,
     num_bins: int = 10,
 ) -> Figure:
-    """Draws how far several predictions of the same labelled inputs can be believed.
+    """Draws the calibration of several predictions of the same labeled inputs.
 
     Left: their reliability, with the examples per bin. Right: the predictive entropy of each, of right and wrong
     predictions; with predictions of other inputs, of both, and how well the entropy tells them apart.
@@ -165,7 +165,7 @@ def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], name
 
 
 def _wilson(part: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's interval of one standard error: it stays inside 0..1 and has a width where all are right."""
+    """Wilson's interval of one standard error, which stays inside 0..1 and has a width even where all are right."""
     middle = (part + 0.5 / count) / (1 + 1 / count)
     half = np.sqrt(part * (1 - part) / count + 0.25 / count**2) / (1 + 1 / count)
     return middle - half, middle + half

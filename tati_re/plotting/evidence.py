@@ -1,4 +1,4 @@
-"""What was integrated to log Z, and what several methods found."""
+"""Integrands of log Z, and the estimates of several methods."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _CLOUD = 3000
 
 
 def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = None) -> Figure:
-    """Draws where an exploration went, and U along the ways between the bottoms that it found.
+    """Draws the points of an exploration, and U along the paths between its minima.
 
     Left: sampled points and bottoms on the two directions in which the points spread most (the parameters themselves
     where there are two), each pair joined by its relaxed path. Middle: barriers of all pairs, above the diagonal along

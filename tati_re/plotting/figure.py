@@ -1,4 +1,4 @@
-"""What all figures share: colours, sizes, saving."""
+"""Colors, sizes and saving of all figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DARK = "#333333"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Makes a figure with its own canvas, outside of pyplot.
+    """Makes a figure with its own canvas, outside pyplot.
 
     Args:
         width: In inches.
@@ -38,7 +38,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plain(axes: Axes) -> None:
-    """Takes the upper and right line off a panel and makes its text small."""
+    """Removes the upper and right lines of a panel and makes its text small."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.tick_params(labelsize=8, color=GREY)

@@ -1,4 +1,4 @@
-"""What a network says over its inputs: the decision boundary with its uncertainty, or a curve with its band."""
+"""Predictions over inputs: the decision boundary with its uncertainty, or a curve with its band."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
 
 
 def _plane(space: InputSpace, values: np.ndarray) -> np.ndarray:
-    """Values of the grid, rows along the second input."""
+    """Values on the grid, rows along the second input."""
     assert space.axes is not None
     return values.reshape([axis.num_points for axis in space.axes]).T
 

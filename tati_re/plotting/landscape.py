@@ -1,4 +1,4 @@
-"""Landscapes as pictures: sweeps along a line, contours and surfaces over a plane, with the trajectory on them."""
+"""Figures of landscapes: lines, contours and surfaces, with the trajectory on them."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def plot_landscape(
 
 
 def matrix(landscape: Landscape, table: Any, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coordinates of two axes and the quantity on them, `(first axis, second axis)`; the lowest point is lifted to its
-    lowest neighbour where its logarithm is minus infinity."""
+    """Coordinates of two axes and the quantity on them, `(first axis, second axis)`; minus infinity, the logarithm at
+    the lowest point, is replaced by the lowest neighbor."""
     first, second = (np.unique(table[name]) for name in landscape.names)
     values = table[quantity].to_numpy(np.float64).reshape(len(first), len(second))
     if quantity == "ln_excess_loss" and np.isfinite(values).any():
@@ -95,7 +95,7 @@ def matrix(landscape: Landscape, table: Any, quantity: str) -> tuple[np.ndarray,
 
 
 def _scales(landscape: Landscape) -> list[tuple[int | None, Any, Any]]:
-    """Scale, rows of the table, and rows of the trajectory that lie in it."""
+    """Scale, rows of the table, and rows of the trajectory in its range."""
     table, trajectory = landscape.table, landscape.trajectory
     if "scale" not in table:
         return [(None, table, _inside(landscape, table, trajectory))]

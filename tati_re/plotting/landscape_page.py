@@ -1,4 +1,4 @@
-"""A landscape that turns: one HTML file with a surface over the plane and the trajectory on it."""
+"""An interactive landscape: one HTML file with a surface over the plane and the trajectory on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], quantity: str = "ln_excess_loss") -> None:
-    """Writes a page with the surface of each scale, to be turned and read off in a browser without a network.
+    """Writes a page with the surface of each scale, which a browser rotates and reads off offline.
 
     The program that turns it, plotly.js, is part of the file: 4 to 5 MB.
 

@@ -1,4 +1,4 @@
-"""Predictions of a regression: values with their intervals, and whether the intervals hold what they promise."""
+"""Predictions of a regression: values with their intervals, and the intervals' coverage."""
 
 from __future__ import annotations
 

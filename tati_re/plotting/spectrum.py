@@ -1,4 +1,4 @@
-"""Spectrum of a covariance, and how slow its directions are."""
+"""Spectrum of a covariance, and autocorrelation times of its directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of a run: potential of each walker, temperatures against their target."""
+"""Traces of a run: potential of each walker, temperatures with their target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plot_traces(
     num_burnin_steps: int = 0,
     path: str | os.PathLike[str] | None = None,
 ) -> Figure:
-    """Draws the potential of each walker over the steps, and below it the temperatures that the run has.
+    """Draws the potential of each walker over the steps, and below it the recorded temperatures.
 
     Each temperature is the running mean over walkers and rows after burn-in, with the target and the band where such a
     mean should lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.

@@ -1,4 +1,4 @@
-"""A run as one page of HTML: what was sampled, what is wrong, and how it went."""
+"""Reports on runs: text, tables with figures, and one HTML page."""
 
 from tati_re.report.page import write_report
 

@@ -1,4 +1,4 @@
-"""What a run was, in sentences."""
+"""Description of a run, in sentences."""
 
 from __future__ import annotations
 

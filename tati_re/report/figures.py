@@ -17,7 +17,7 @@ _MOST_REPLICAS = 4
 
 
 def narrow(figure: Figure) -> None:
-    """Makes the traces of `plot_traces` fit half a page: wide legends go, and what they say is in the caption."""
+    """Fits the traces of `plot_traces` to half a page, without wide legends, which the caption replaces."""
     from matplotlib.ticker import MaxNLocator
 
     for number, axes in enumerate(figure.axes):
@@ -32,7 +32,7 @@ def narrow(figure: Figure) -> None:
 
 
 def plot_ladder(ladder: pd.DataFrame) -> Figure:
-    """Draws the part of swaps that is accepted between each two rungs, measured and expected.
+    """Draws the acceptance of swaps between neighboring rungs, measured and expected.
 
     Args:
         ladder: `ladder.csv`.
@@ -55,7 +55,7 @@ def plot_ladder(ladder: pd.DataFrame) -> Figure:
 
 
 def plot_replicas(rows: pd.DataFrame) -> Figure:
-    """Draws at which rung some replicas are, over the steps.
+    """Draws the rungs of some replicas over the steps.
 
     Args:
         rows: Of `run.csv`, with the columns `rung` and `replica`.
@@ -89,7 +89,7 @@ def plot_replicas(rows: pd.DataFrame) -> Figure:
 
 
 def plot_bias(bias: pd.DataFrame) -> Figure:
-    """Draws the bias of each rung over the potential.
+    """Draws the bias of each rung against the potential.
 
     Args:
         bias: `bias.csv`.

@@ -1,4 +1,4 @@
-"""Pieces of a page: text, tables and figures inside of one file, without anything from outside."""
+"""Pieces of a self-contained page: text, tables and figures."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def bullets(sentences: Iterable[str], kind: str = "") -> str:
 
 
 def pairs(lines: Iterable[tuple[str, str]]) -> str:
-    """Labels and values; two spaces within a value, which set its parts apart in plain text, become a comma."""
+    """Labels and values; double spaces within a value become commas."""
     parts = [f"<dt>{escape(label)}</dt><dd>{escape(value.replace('  ', ', '))}</dd>" for label, value in lines]
     return "<dl>" + "".join(parts) + "</dl>"
 
 
 def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str:
-    """A table; where it is wider than the page it is moved sideways by itself."""
+    """A table, scrolled sideways if wider than the page."""
     shown = table[list(columns)] if columns else table
     head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in shown.columns)
     rows = [
@@ -74,7 +74,7 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
 
 
 def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
-    """A figure of matplotlib as an image inside of the page.
+    """A figure of matplotlib as an embedded image.
 
     Args:
         drawn: The figure.
@@ -90,7 +90,7 @@ def figure(drawn: Figure, caption: str, width: float | None = None, height: floa
 
 
 def image(content: bytes, caption: str, wide: bool = False) -> str:
-    """A PNG image inside of the page."""
+    """A PNG file as an embedded image."""
     data = base64.b64encode(content).decode()
     kind = ' class="broad"' if wide else ""
     text = escape(caption)
@@ -100,12 +100,12 @@ def image(content: bytes, caption: str, wide: bool = False) -> str:
 
 
 def figures(drawn: Sequence[str]) -> str:
-    """Figures side by side where the page is wide enough."""
+    """Figures side by side on a wide page."""
     return '<div class="figures">' + "\n".join(drawn) + "</div>" if drawn else ""
 
 
 def fold(title: str, content: str) -> str:
-    """What is shown only when asked for."""
+    """A part that is folded until opened."""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 

@@ -1,4 +1,4 @@
-"""What a run on a temperature ladder says about its rungs."""
+"""Summary lines on the rungs of a temperature ladder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_ROWS = 40
 
 
 def noise_of(run: Run) -> pd.DataFrame | None:
-    """The table noise.csv of a run whose swaps saw mini-batches: p-values of Shapiro and Wilk's test."""
+    """The table noise.csv of a run with mini-batch swaps: p-values of the Shapiro-Wilk test."""
     from tati_re.runs.reading import read_csv
 
     path = run.folder / "noise.csv"
@@ -65,7 +65,7 @@ def ladder_lines(
 
 
 def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
-    """Whether the noise of mini-batches is normal, as rules and thermostats take it to be."""
+    """Whether the noise of mini-batches is normal, as swap rules and thermostats assume."""
     from tati_re.exchange.gaussianity import gaussianity_report
 
     notes, lines = [], []
@@ -101,7 +101,7 @@ def _notes(ladder: pd.DataFrame) -> list[str]:
 
 
 def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
-    """What would make a ladder work, from the heat capacity that its mean energies show: d<U>/dT between neighbours.
+    """Advice on a ladder from its heat capacity d<U>/dT, by the mean energies of neighbors.
 
     Sentences; none where the energies do not rise with temperature, or the likelihood alone is tempered.
     """

@@ -1,4 +1,4 @@
-"""The modules of `tati-analyse`: each turns a run into tables and figures."""
+"""The modules of `tati-analyse`, each from a run to tables and figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
 
 @dataclass(frozen=True)
 class Choices:
-    """What a user asked of the modules.
+    """The options of the modules.
 
     Attributes:
         burnin: Steps to leave out; None: the run's own burn-in.
@@ -79,7 +79,7 @@ class Choices:
 
 @dataclass
 class Result:
-    """What a module found.
+    """The tables, figures and text of a module.
 
     Attributes:
         table: The table.
@@ -216,7 +216,7 @@ MODULES: dict[str, tuple[Callable[[Run, Choices], Result], str]] = {
 
 
 def modules_of(run: Run) -> list[str]:
-    """The modules that a run has data for, those of a first look."""
+    """The default modules among those that a run has data for."""
     from tati_re.runs.kinds import is_optimization
 
     names = ["averages"]

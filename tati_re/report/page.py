@@ -1,4 +1,4 @@
-"""From run folders to one self-contained HTML file."""
+"""One self-contained HTML file about runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write_report(
     burnin: int | None = None,
     thin: int = 1,
 ) -> Path:
-    """Writes a page about one or several runs, with figures inside, that needs no network to be read.
+    """Writes a self-contained page about one or several runs.
 
     For each run the warnings first, each with advice, then what was sampled, traces, averages and autocorrelation,
     temperatures (of each layer where the run recorded them), ladder and bias where there are, and the figures that
@@ -148,7 +148,7 @@ def _about(run: Run, name: str, number: int, several: bool, part: Part) -> str:
 
 
 class Part(NamedTuple):
-    """The part of a run that its averages rest on.
+    """The part of a run that enters its averages.
 
     Attributes:
         burnin: Steps that are left out; 0 for a fit.
@@ -162,7 +162,7 @@ class Part(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, burnin: int | None = None, thin: int = 1) -> Part:
-        """The part of a run after so many steps, the run's own burn-in for None.
+        """The part of a run after a number of steps, by default its burn-in.
 
         Raises:
             InputError: No rows are left after the steps that were asked for, or numbers out of range.
@@ -273,7 +273,7 @@ def _bias(run: Run) -> html.Section:
 
 
 def _others(run: Run) -> html.Section | None:
-    """Figures that other commands left in the folder, but for those that stand here already."""
+    """Figures of other commands in the folder that the page does not have yet."""
     own = ("traces.png", "autocorrelation.png", "temperatures.png")
     folders = [run.folder, *(run.folder / name for name in _FOUND)]
     paths = [path for folder in folders for path in sorted(folder.glob("*.png")) if path.name not in own]
@@ -284,7 +284,7 @@ def _others(run: Run) -> html.Section | None:
 
 
 def _found(path: Path, place: str) -> str:
-    """A figure of another command; its width and height stand in the first bytes of a PNG file."""
+    """A figure of another command, with width and height from the first bytes of its PNG file."""
     content = path.read_bytes()
     width, height = (int.from_bytes(content[k : k + 4], "big") for k in (16, 20))
     return html.image(content, f"{path.stem.replace('_', ' ')} ({place})", width > 1.3 * max(1, height))

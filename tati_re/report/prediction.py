@@ -1,4 +1,4 @@
-"""What `tati-predict` writes: predictions, scores, reliability, other inputs told apart, figures."""
+"""The output of `tati-predict`: predictions, scores, reliability, out-of-distribution inputs, figures."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
 
 
 def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Prediction]) -> pd.DataFrame:
-    """How well each predictor's uncertainties tell other inputs apart: `predictor, score, auroc`."""
+    """AUROC of each predictor's uncertainties for other inputs: `predictor, score, auroc`."""
     import pandas as pd
 
     rows = []
@@ -101,7 +101,7 @@ def _inputs(run: Run, source: str | None) -> tuple[np.ndarray, np.ndarray | None
 
 
 def _test_inputs(run: Run) -> np.ndarray | None:
-    """The test inputs, where they are at hand."""
+    """The test inputs, if available."""
     try:
         inputs = test_part(run)[0]
     except InputError:

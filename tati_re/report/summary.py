@@ -27,7 +27,7 @@ SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
 
 
 def summarize(run: Run) -> str:
-    """Says how a run went: sampled or fitted, finished or not.
+    """Summarizes a sampled or fitted run, finished or not.
 
     Warnings come first, one sentence each: R-hat of the potential above 1.05, its effective sample size below 100, a
     temperature outside its band, a potential that nothing confines, too few rows.
@@ -44,7 +44,7 @@ def summarize(run: Run) -> str:
 
 
 def summary_lines(run: Run, burnin: int | None = None, thin: int = 1) -> tuple[list[str], list[tuple[str, str]]]:
-    """The warnings of a run, and pairs of label and value, of which `summarize` makes a page.
+    """The warnings and the pairs of label and value of `summarize`.
 
     Args:
         run: As there.
@@ -82,7 +82,7 @@ def temperature_text(temperature: Temperature) -> str:
 
 
 def convergence_notes(what: str, hat: float, size: float) -> list[str]:
-    """Returns the warnings that an R-hat and an effective sample size deserve.
+    """Returns warnings about a large R-hat and a small effective sample size.
 
     Args:
         what: What they are of, such as "the potential".
@@ -105,7 +105,7 @@ def convergence_notes(what: str, hat: float, size: float) -> list[str]:
 
 
 def temperature_note(temperature: Temperature) -> str | None:
-    """Returns the warning that a temperature outside its band deserves, or None."""
+    """Returns a warning about a temperature outside its band, or None."""
     if temperature.in_band or not math.isfinite(temperature.mean):
         return None
     above = temperature.mean > temperature.target

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and says what they show.
+    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and describes them.
 
     Args:
         runs: The runs.

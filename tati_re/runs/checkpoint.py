@@ -1,4 +1,4 @@
-"""Checkpoints: the state of a run in one file, never without a complete one on the disk."""
+"""Checkpoints: the state of a run in one file, with a complete one on disk at all times."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ DIGEST_LENGTH = 64
 
 
 class _DamagedCheckpoint(Exception):
-    """A checkpoint file that is missing or not what was written; the message completes "is ..."."""
+    """A missing or damaged checkpoint file; the message completes "is ..."."""
 
 
 def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-    """Writes a checkpoint; a kill at any moment leaves at least one that `load` accepts.
+    """Writes a checkpoint; one that `load` accepts survives a kill at any moment.
 
     The file is written aside and synced, the current one becomes the previous one, then the new one gets its name.
 
@@ -71,7 +71,7 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
 
 
 def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
-    """Reads the newest checkpoint that is complete.
+    """Reads the newest complete checkpoint.
 
     Args:
         folder: The run folder.
@@ -128,7 +128,7 @@ def _write(file: BinaryIO, content: Mapping[str, np.ndarray]) -> None:
 
 
 def _digest(file: BinaryIO) -> bytes:
-    """Returns the sha256 of all but the last 64 bytes: every byte that says something, not of the arrays alone."""
+    """Returns the sha256 of all but the last 64 bytes, which hold it."""
     left = file.seek(0, os.SEEK_END) - DIGEST_LENGTH
     file.seek(0)
     digest = hashlib.sha256()

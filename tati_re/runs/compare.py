@@ -1,4 +1,4 @@
-"""Do two runs agree? Their tables, column by column, to a tolerance."""
+"""Comparison of two runs, table by table and column by column, to a tolerance."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = ("absolute", "relative")
 
 
 class Tolerance(NamedTuple):
-    """How far two numbers may be apart.
+    """The largest accepted difference of two numbers.
 
     Attributes:
         value: At least 0.
@@ -33,7 +33,7 @@ class Tolerance(NamedTuple):
     kind: str = "absolute"
 
     def exceeded(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Where the numbers are farther apart; two that are no numbers agree, so do two equal infinities."""
+        """Where the numbers differ by more; two NaN agree, and so do two equal infinities."""
         with np.errstate(invalid="ignore"):
             allowed = self.value * (np.maximum(np.abs(a), np.abs(b)) if self.kind == "relative" else 1.0)
             near = np.abs(a - b) <= allowed
@@ -44,7 +44,7 @@ DEFAULT = Tolerance(1e-8)
 
 
 class Difference(NamedTuple):
-    """What does not agree.
+    """A disagreement between two runs.
 
     Attributes:
         table: Its name.
@@ -162,7 +162,7 @@ def _compare_tables(
 
 
 def _difference(a: pd.DataFrame, b: pd.DataFrame, column: str, limit: Tolerance, ignore_sign: bool) -> str | None:
-    """How a column differs, in words; None where it does not."""
+    """Describes how a column differs; None if it agrees."""
     try:
         x, y = (np.asarray(table[column], dtype=np.float64) for table in (a, b))
     except (TypeError, ValueError):

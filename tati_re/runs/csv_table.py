@@ -20,7 +20,7 @@ BLOCK_VALUES = 1 << 17
 
 
 class CsvTable(Rows):
-    """A CSV file with a header line, complete rows only, readable by any program while it grows.
+    """A CSV file with a header line and complete rows only, readable by any program while it grows.
 
     float64 numbers are written with the fewest digits that give the same number back, float32 ones with nine digits,
     NaN as an empty cell. Names with a comma are quoted. An existing file of that name is replaced.
@@ -74,7 +74,7 @@ class CsvTable(Rows):
         integer_columns: Sequence[str] = INTEGERS,
         float32_columns: Sequence[str] = (),
     ) -> CsvTable:
-        """Opens an existing file to go on at `position`; whatever lies past it is cut off first.
+        """Opens an existing file to continue at `position`, truncating it there.
 
         Args:
             path: The file.
@@ -113,7 +113,7 @@ class CsvTable(Rows):
         return cls(path, columns, integer_columns, float32_columns, _position=position)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on the disk.
+        """Writes the waiting rows and returns when they are on disk.
 
         Raises:
             StorageError: They could not be written; the file ends with the last complete row, the rows keep waiting.
@@ -127,7 +127,7 @@ class CsvTable(Rows):
         self.flush()
 
     def _write(self, text: bytes) -> None:
-        """Writes at the position, ends the file there, and returns when all is on the disk."""
+        """Writes at the position, truncates the file there, and returns when all is on disk."""
         with storing(self.path), open(self.path, "r+b", buffering=0) as file:
             file.seek(self.on_disk)
             view = memoryview(text)
@@ -165,7 +165,7 @@ class CsvTable(Rows):
 
 
 def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
-    """A whole table as CSV: one entry of each column a row, NaN as an empty cell."""
+    """A table as CSV text, NaN as an empty cell."""
     lines = [
         ",".join("" if value != value else str(value) for value in row)
         for row in zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)

@@ -26,7 +26,7 @@ RESERVE_BYTES = 1 << 20
 
 
 class H5Table(Rows):
-    """An HDF5 file for wide tables, still readable after its writer was killed in the middle of a write.
+    """An HDF5 file for wide tables, readable even after its writer was killed in the middle of a write.
 
     Datasets: `index` (n, integer columns) int64 and `rows` (n, other columns) in `dtype`, with their names in the
     string datasets `index_columns` and `columns`. The file is open during `flush` only, and then in HDF5's
@@ -73,7 +73,7 @@ class H5Table(Rows):
         integer_columns: Sequence[str] = INTEGERS,
         dtype: str = "float64",
     ) -> H5Table:
-        """Opens an existing file to go on at row `position`; later rows are cut off first.
+        """Opens an existing file to continue at row `position`, dropping later rows.
 
         A file with later rows, or whose writer was killed inside a flush, is copied aside up to `position` and
         renamed, so that another kill loses nothing.
@@ -116,7 +116,7 @@ class H5Table(Rows):
         return table
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on the disk.
+        """Writes the waiting rows and returns when they are on disk.
 
         Raises:
             StorageError: They could not be written; rows up to `position()` stay readable, the others keep waiting.
@@ -133,7 +133,7 @@ class H5Table(Rows):
         self.flush()
 
     def _copy(self, source: Any, num_rows: int) -> None:
-        """Replaces the file by one with the first `num_rows` rows of the open file `source`, itself."""
+        """Replaces the file by a copy of the first `num_rows` rows of the open file `source`, itself."""
         aside = self.path.with_name(self.path.name + PARTIAL)
         write_whole(aside, self._empty_file())
         step = max(1, COPY_BYTES // (len(self.columns) * 8))
@@ -144,7 +144,7 @@ class H5Table(Rows):
             replace(aside, self.path)
 
     def _empty_file(self) -> bytes:
-        """Returns a file without rows. It is made in memory: where HDF5 meets a full disk, the process may crash."""
+        """Returns a file without rows, made in memory: on a full disk HDF5 may crash the process."""
         import h5py
 
         content = io.BytesIO()
@@ -159,7 +159,7 @@ class H5Table(Rows):
         return content.getvalue()
 
     def _write(self, path: Path, first: int, rows: np.ndarray, index: np.ndarray) -> None:
-        """Writes rows from row `first` on, over what may be there, and returns when they are on the disk."""
+        """Writes rows from row `first` on, replacing old ones, and returns when they are on disk."""
         from h5py import File
 
         last = first + len(rows)
@@ -176,7 +176,7 @@ class H5Table(Rows):
             sync_file(path)
 
     def _bytes_of(self, num_rows: int) -> int:
-        """Returns what the chunks of so many rows take, with 64 bytes a chunk for their addresses."""
+        """Returns the size of the chunks for a number of rows, with 64 bytes per chunk for its address."""
         total = 0
         for num_columns, size in ((len(self._index_names), 8), (len(self._row_names), self.dtype.itemsize)):
             height, width = _chunk(num_columns, size)
@@ -185,13 +185,13 @@ class H5Table(Rows):
 
 
 def _chunk(num_columns: int, size: int) -> tuple[int, int]:
-    """Returns rows and columns of a chunk of numbers of `size` bytes."""
+    """Returns the rows and columns of a chunk of numbers of `size` bytes."""
     width = min(num_columns, CHUNK_BYTES // size)
     return max(1, min(4096, CHUNK_BYTES // (width * size))), width
 
 
 def _reserve(file: BinaryIO, count: int) -> None:
-    """Makes sure that the disk has room: HDF5 must not find out, and cuts off at its close what it did not use.
+    """Reserves disk space, since HDF5 may crash on a full disk; it releases the rest when it closes the file.
 
     Raises:
         OSError: There is no room; the file is as it was.

@@ -1,4 +1,4 @@
-"""What kind of run a folder holds, and which of its rows belong to the target."""
+"""The kind of a run, and its rows at the target."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def at_target(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that are draws from the target: at its temperature, and with a weight."""
+    """The rows that are draws from the target: at its temperature, with a weight."""
     if "rung" in rows:
         rows = rows[rows["rung"] == 0]
     return rows[rows["weight"] > 0] if "weight" in rows else rows
 
 
 def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
-    """Returns whether a run is one of an optimizer: its manifest says so, or its rows have no temperature."""
+    """Returns whether a run is an optimization, by its manifest, or by rows without a temperature."""
     if manifest.get("kind") == "fit":
         return True
     values = rows["temperature"].to_numpy(dtype=np.float64) if "temperature" in rows.columns else np.full(1, np.nan)

@@ -1,4 +1,4 @@
-"""The manifest of a run: what was run, on what, with which versions, as TOML."""
+"""The manifest of a run as TOML: method, data, options and versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 
 def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Writes `manifest.toml`, whole or not at all.
+    """Writes `manifest.toml` atomically.
 
     Args:
         folder: The run folder, which exists.

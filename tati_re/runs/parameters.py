@@ -1,4 +1,4 @@
-"""Parameters from files: a row of a trajectory, ours or TATi's, an NPZ, a Keras model, the folder of a run."""
+"""Parameters from files: trajectories of this package or of TATi, NPZ files, Keras models, run folders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WALKER = ("walker", "id")
 
 
 class FileParameters(NamedTuple):
-    """Parameters that were read.
+    """Parameters read from a file.
 
     Attributes:
         positions: One row a stored walker, in their order, `(rows, parameters)`, float64.
@@ -35,8 +35,8 @@ class FileParameters(NamedTuple):
     auxiliary: list[np.ndarray] | None = None
 
     def for_walkers(self, num_walkers: int) -> np.ndarray:
-        """The position of each walker, `(num_walkers, parameters)`: its own, or the first one for all where some are
-        not stored."""
+        """The position of each walker, `(num_walkers, parameters)`: its own, or the first one if some are not
+        stored."""
         return np.array(self.positions[self.rows_of(num_walkers)])
 
     def rows_of(self, num_walkers: int) -> np.ndarray:
@@ -133,7 +133,7 @@ def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParame
 
 
 def _csv_rows(path: Path, columns: list[str], step_column: int | None, walker_column: int | None):
-    """Step and walker of each row of the target's temperature, `(rows, 2)`, and the rows as text."""
+    """Step and walker of each row at the target's temperature, `(rows, 2)`, and the rows as text."""
     index, lines, first = [], [], True
     rung = columns.index("rung") if "rung" in columns else None
     growing = (path.parent / manifest.NAME).exists()

@@ -1,4 +1,4 @@
-"""Stored positions of a run in blocks, as many passes as an analysis needs, in bounded memory."""
+"""Stored positions of a run in blocks, for any number of passes in bounded memory."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Positions:
 
     @property
     def num_parameters(self) -> int:
-        """P, or the number of directions that the run projected on."""
+        """P, or the number of directions of a run with projections."""
         return len(self.names)
 
     @property
@@ -103,7 +103,7 @@ class Positions:
         return stores_projections(self.run)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields the rows that are kept, in the order in which they were written.
+        """Yields the selected rows, in the order in which they were written.
 
         Raises:
             InputError: No rows are left, or no such walker.
@@ -131,11 +131,11 @@ class Positions:
             )
 
     def all_blocks(self) -> Iterator[Block]:
-        """Yields every row of the file, none or many, whatever was chosen."""
+        """Yields every row of the file, selected or not."""
         return (block for block, _ in self._read())
 
     def read(self) -> Block:
-        """Returns all rows that are kept in memory at once, by step and walker."""
+        """Returns all selected rows at once, by step and walker."""
         blocks = list(self.blocks())
         weights = [block.weight for block in blocks]
         joined = [np.concatenate(parts) for parts in list(zip(*blocks, strict=True))[:-1]]
@@ -203,7 +203,7 @@ class Positions:
 
 
 def stores_projections(run: RunFiles) -> bool:
-    """Whether a run was told to store projections on directions instead of parameters."""
+    """Whether a run stores projections on directions instead of parameters."""
     options = run.manifest.get("options", {})
     return bool(options.get("directions")) or "directions" in run.manifest.get("objects", [])
 

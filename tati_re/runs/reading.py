@@ -1,4 +1,4 @@
-"""Reading the tables of a run, also of one that goes on or was killed: complete rows only."""
+"""Reads the complete rows of a run's tables, also while it runs or after it was killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
-    """Returns a CSV table with every number exactly as it was written; a last line still being written is left out."""
+    """Returns a CSV table with every number exactly as written, without an incomplete last line."""
     import pandas
 
     content = Path(path).read_bytes()
@@ -29,7 +29,7 @@ def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
 
 
 def exact_numbers() -> dict[str, str]:
-    """Returns what `pandas.read_csv` must be told to read every number exactly as it was written."""
+    """Returns arguments with which `pandas.read_csv` reads every number exactly as written."""
     import pandas
 
     # From 3.1 on pandas does so and warns about the word; before it has to be asked.
@@ -38,7 +38,7 @@ def exact_numbers() -> dict[str, str]:
 
 
 def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
-    """Returns an HDF5 table with the integer columns first, in the file's own number types."""
+    """Returns an HDF5 table with the integer columns first, in the file's number types."""
     import pandas
 
     with open_h5(path) as file:
@@ -53,7 +53,7 @@ def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
 
 @contextmanager
 def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Opens an HDF5 table for reading, also while it is written and after its writer was killed.
+    """Opens an HDF5 table for reading, also while it is written or after its writer was killed.
 
     Args:
         path: The file.
@@ -95,7 +95,7 @@ def h5_columns(file: Any) -> tuple[list[str], list[str]]:
 
 
 def h5_length(file: Any) -> int:
-    """Returns the number of complete rows: an index of -1 marks one whose writer was killed before it arrived."""
+    """Returns the number of complete rows; an index of -1 marks one whose writer was killed."""
     length = min(len(file["rows"]), len(file["index"]))
     missing = np.flatnonzero(file["index"][:length, 0] == -1)
     return int(missing[0]) if len(missing) else length

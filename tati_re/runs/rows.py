@@ -26,7 +26,7 @@ INTEGERS = (
 
 
 class Rows:
-    """What both formats share: the columns, the rows waiting in memory for the next flush, the position on the disk.
+    """Base of both formats: the columns, the rows waiting for the next flush, the position on disk.
 
     Args:
         path: The file.
@@ -59,5 +59,5 @@ class Rows:
             self.pending.append(rows)
 
     def position(self) -> int:
-        """Returns how much of the file is on the disk: bytes of a CSV file, rows of an HDF5 file."""
+        """Returns the size on disk: bytes of a CSV file, rows of an HDF5 file."""
         return self.on_disk

@@ -1,4 +1,4 @@
-"""A finished, running or stopped run, read from its folder on demand."""
+"""The files of a run, read on demand."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Moments(NamedTuple):
 
 
 class RunFiles:
-    """A run as tables and parameters; a file is read when it is asked for, and again only after it changed.
+    """A run's tables and parameters; a file is read on demand, and again only after it changed.
 
     Users get a `tati_re.simulation.run.Run`, which also predicts and describes itself.
 

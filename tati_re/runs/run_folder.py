@@ -1,4 +1,4 @@
-"""The folder of a run, made or emptied before it."""
+"""Preparation of the folder of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = (
 
 
 def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Makes the folder of a new run, empty of an old one.
+    """Makes the folder of a new run, removing an old one.
 
     Args:
         path: The folder; its parents are made too.

@@ -1,4 +1,4 @@
-"""Which rows of a run an analysis looks at: after the burn-in, every so many, of one rung."""
+"""Selection of a run's rows: after the burn-in, thinned, of one rung."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_run(run: RunFiles | str | os.PathLike[str]) -> RunFiles:
 
 
 def burnin_of(run: RunFiles, burnin: int | None) -> int:
-    """Returns the steps to leave out: those asked for, else those of the run's own burn-in (none for a fit).
+    """Returns the steps to drop: the given number, else the run's burn-in (none for a fit).
 
     Raises:
         InputError: Less than 0.
@@ -36,7 +36,7 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
 def kept_rows(
     run: RunFiles | str | os.PathLike[str], burnin: int | None = None, thin: int = 1, rung: int | None = 0
 ) -> pd.DataFrame:
-    """Takes the rows of `run.csv` that count: after the burn-in, every k-th of each walker.
+    """Selects rows of `run.csv`: after the burn-in, every k-th of each walker.
 
     Args:
         run: The run, or its folder.
@@ -56,7 +56,7 @@ def kept_rows(
 
 
 def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None) -> pd.DataFrame:
-    """As `kept_rows`, of a table with the columns `step` and `walker`."""
+    """As `kept_rows`, for a table with the columns `step` and `walker`."""
     check_thin(thin)
     kept = rows[rows["step"] > burnin]
     if rung is not None and "rung" in kept.columns:
@@ -79,7 +79,7 @@ def check_thin(thin: int) -> None:
 
 
 def spacing(rows: pd.DataFrame) -> float:
-    """Returns the steps between two rows of one walker at one rung, in the mean; nan for a single row."""
+    """Returns the mean number of steps between rows of one walker at one rung; nan for a single row."""
     one = rows[rows["walker"] == rows["walker"].iloc[0]]
     if "rung" in one.columns:
         one = one[one["rung"] == one["rung"].iloc[0]]

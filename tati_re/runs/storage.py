@@ -1,4 +1,4 @@
-"""Writing that survives: errors in one sentence, files replaced whole, bytes on disk before a name is."""
+"""Robust writing: files replaced atomically, synced before they are renamed, errors in one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTIAL = ".partial"
 
 
 class StorageError(InputError):
-    """A file that cannot be written: a full disk, a read-only folder, a path below a file.
+    """A file that cannot be written: full disk, read-only folder, path below a file.
 
     Args:
         path: The file.
@@ -46,7 +46,7 @@ def storing(path: str | os.PathLike[str], *more: type[Exception]) -> Iterator[No
 
 
 def sync_file(path: str | os.PathLike[str]) -> None:
-    """Returns when the bytes of a file, or the names in a folder, are on the disk."""
+    """Returns when the bytes of a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -55,13 +55,13 @@ def sync_file(path: str | os.PathLike[str]) -> None:
 
 
 def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Renames `source` to `target`, over an old file of that name, and waits until the folder is on the disk."""
+    """Renames `source` to `target`, replacing it, and waits until the folder is on disk."""
     os.replace(source, target)
     sync_file(Path(target).parent)
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a small file so that a reader, or a kill, meets the old content or the new, never a part.
+    """Writes a small file atomically: readers see the old content or the new, even after a kill.
 
     Args:
         path: The file; its folder exists.

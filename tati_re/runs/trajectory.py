@@ -1,4 +1,4 @@
-"""Stored positions of a run, one after the other, without reading all of them into memory."""
+"""Stored positions of a run one by one, without reading all of them into memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Position(NamedTuple):
 
 
 def stored_positions(run: RunFiles) -> Iterator[Position]:
-    """Yields the rows of a run's trajectory as they were written, a block of them in memory at a time.
+    """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
 
     That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
 
