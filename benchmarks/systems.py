@@ -41,7 +41,7 @@ class Row:
 
     @property
     def dense(self) -> bool:
-        """Whether the network is one of dense layers: these the JAX peer knows, and vectorised walkers work."""
+        """Whether the network is one of dense layers: these the JAX peer knows, and vectorized walkers work."""
         return self.network[0].isdigit()
 
     @property

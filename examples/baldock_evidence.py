@@ -15,8 +15,8 @@ figure.png, in about half an hour on 2 cores; `--full` takes 28 runs, as many as
 Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154): the shallow
 network has the larger evidence. Differences from the paper: points of the path at Gauss-Legendre nodes, λ = t⁵, in
 place of an even grid whose end at the springs has a spike; walls that reflect; energies summed in double precision; a
-box that is centred on 0 in the springs' normalisation; runs of one network that share the minimum of their springs, for
-any of which the integral is exact.
+box that is centered on 0 in the springs' normalization; runs of one network that share the minimum of their springs,
+for any of which the integral is exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A script of TATi from end to end: write a data set, optimise, sample, analyse.
+"""A script of TATi from end to end: write a data set, optimize, sample, analyse.
 
 Only the import lines are changed; in TATi they read
 

@@ -1,7 +1,7 @@
 """Replica-exchange Nosé-Hoover dynamics on five Gaussians, with noise on gradients and on the energies of swaps.
 
 Figure 2 of the paper: seven rungs with temperature ratio 1.5, noise of variance 0.25 on every energy and every entry of
-a gradient, swaps by the compensated rule with σ*² = 0.2. Its centres, step size, friction and trajectory length are not
+a gradient, swaps by the compensated rule with σ*² = 0.2. Its centers, step size, friction and trajectory length are not
 in print; here five equal Gaussians of standard deviation 0.5 lie at (0, 0) and (±3, ±3), h = 0.05, a bath of noise C =
 1 on every rung, and 20 steps between two swap rounds, each of which gives one sample. Independent ladders are averaged
 over; all start in the middle.
@@ -79,10 +79,10 @@ class Result(NamedTuple):
     Attributes:
         cold: Positions at temperature 1, `(samples, ladders, 2)`.
         rung: Of the first replica of the first ladder at each sample.
-        masses: Of the five cells about the centres at temperature 1, and their standard errors.
+        masses: Of the five cells about the centers at temperature 1, and their standard errors.
         energy: <U> at temperature 1, and its standard error.
         rates: Of accepted swaps for each pair of rungs.
-        spread: Standard deviation of the distance to the nearest centre along an axis.
+        spread: Standard deviation of the distance to the nearest center along an axis.
         size: Effective sample size of one sample, and its standard error.
         changes: How often a sample lies in another cell than the one before.
     """
@@ -98,7 +98,7 @@ class Result(NamedTuple):
 
 
 def nearest(positions: np.ndarray) -> np.ndarray:
-    """The index of the nearest centre."""
+    """The index of the nearest center."""
     return np.argmin([((positions - centre) ** 2).sum(-1) for centre in CENTRES], axis=0)
 
 

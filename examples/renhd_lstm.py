@@ -12,7 +12,7 @@ swaps are decided for the potential whose gradients move the walkers.
 
 U is the mean loss, with the prior's V/N, at the temperature 1/N with N = 6,000: the posterior at T = 1 for 6,000 images
 under a standard normal prior. The temperature ratio of the ladder is measured: a pilot of SGNHT tells how U spreads at
-T = 1, and neighbours are put where Metropolis' rule would accept half of the swaps.
+T = 1, and neighbors are put where Metropolis' rule would accept half of the swaps.
 
     python examples/renhd_lstm.py --data FOLDER [--num-gradients 2400] [--num-replicas 3] [--output DIR]
 
@@ -437,7 +437,7 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
         data: The folder.
         names: Of the methods.
         sizes: Of the runs.
-        ratio: Of neighbouring temperatures; `None`: by the pilot.
+        ratio: Of neighboring temperatures; `None`: by the pilot.
         seed: Of permutations, starts and dynamics.
         output: Folder of the files.
 
@@ -501,7 +501,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [method.name for method in METHODS]
     parser.add_argument("--methods", nargs="+", choices=names, default=names, help="default: all")
     parser.add_argument(
-        "--temperature-ratio", type=float, default=None, metavar="R", help="of neighbouring rungs; default: by a pilot"
+        "--temperature-ratio", type=float, default=None, metavar="R", help="of neighboring rungs; default: by a pilot"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     for name, default in Sizes._field_defaults.items():

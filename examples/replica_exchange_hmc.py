@@ -12,7 +12,7 @@ other starts at the ends of descents from hidden layers drawn from the prior; th
 
 A trajectory has 200 velocity Verlet steps, with masses k_i, in which the box is a cube of half width f; step sizes are
 tuned for an acceptance of 0.65 at every temperature during the burn-in and then frozen. After each trajectory
-neighbouring temperatures try to swap. The paper rejects a trajectory that leaves the box, which here would make every
+neighboring temperatures try to swap. The paper rejects a trajectory that leaves the box, which here would make every
 step tiny; ours is reflected at the walls. Parameters are in single precision, energies are summed in double.
 
     python examples/replica_exchange_hmc.py --data FOLDER [--num-trajectories 60] [--output DIR]
@@ -104,7 +104,7 @@ QUICK = Sizes(60, 5, 4, 0.1, 1.0, 100, 100)
 
 
 class Digits(NamedTuple):
-    """Images `(n, 256)`, standardised, and labels `(n,)`."""
+    """Images `(n, 256)`, standardized, and labels `(n,)`."""
 
     train: np.ndarray
     train_labels: np.ndarray
@@ -141,7 +141,7 @@ class Curve(NamedTuple):
         net: A key of NETS.
         points: From the lowest temperature upwards, one list a start.
         round_trips: Of all replicas, from the lowest temperature to the highest and back.
-        rungs: How many rungs these energies ask for so that neighbours exchange with probability 0.3.
+        rungs: How many rungs these energies ask for so that neighbors exchange with probability 0.3.
         baseline: Mean test loss of the descents, its standard error, mean training loss, mean test accuracy.
         seconds: What sampling took.
     """
@@ -360,7 +360,7 @@ def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[lis
 
 
 def rungs_wanted(run, images: int, num_burnin_steps: int) -> int:
-    """Rungs between the same ends whose neighbours would exchange with probability 0.3, from the spread of U."""
+    """Rungs between the same ends whose neighbors would exchange with probability 0.3, from the spread of U."""
     from tati_re.exchange import spaced_evenly
 
     rows = run.run_info[run.run_info["step"] > num_burnin_steps]

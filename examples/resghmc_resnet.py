@@ -1,11 +1,11 @@
 """Replica exchange SGHMC on a ResNet-20: two chains, one five times as hot, and the correction of their noisy swaps.
 
-The network (0.27 million parameters, convolutions without biases, batch normalisation) is trained by Adam on 10,000
-images of CIFAR-10, which also learns the moving statistics of the batch normalisation. Then reSGHMC samples; half way
-the run stops, and is resumed from its folder. Each mini-batch is normalised by its own mean and variance, as in the
+The network (0.27 million parameters, convolutions without biases, batch normalization) is trained by Adam on 10,000
+images of CIFAR-10, which also learns the moving statistics of the batch normalization. Then reSGHMC samples; half way
+the run stops, and is resumed from its folder. Each mini-batch is normalized by its own mean and variance, as in the
 published chains: U is another function for each batch, forces go through its statistics too, and swaps and predictions
 take the moving averages of each chain. With `--batch-norm frozen` both chains move the trainable parameters of a
-network that normalises by the fixed numbers that Adam left.
+network that normalizes by the fixed numbers that Adam left.
 
 The scale is the published one: temperatures 0.01 and 0.05 of U = N * mean loss - log prior, weight decay 0.0005 of the
 mean loss, a momentum that keeps 0.9, a step of the hot chain sqrt(1.5) times that of the cold one, swaps that are
@@ -317,7 +317,7 @@ def experiment(
         f"ResNet-{6 * sizes.blocks + 2}, {sim.num_parameters():,} parameters; N = {num_examples:,} images, batches "
         f"of {sizes.batch_size}; U = N * mean loss - log prior, prior with standard deviation "
         f"{1 / math.sqrt(WEIGHT_DECAY * num_examples):.3f}; temperatures {TEMPERATURES[0]:g} and {TEMPERATURES[1]:g}; "
-        f"batch normalisation {'frozen' if batch_norm == 'frozen' else 'by each batch'} while sampling",
+        f"batch normalization {'frozen' if batch_norm == 'frozen' else 'by each batch'} while sampling",
         flush=True,
     )
     sim.fit(

@@ -307,10 +307,10 @@ def sample_mean(control_variate: bool, num_pairs: int, num_steps: int, refresh: 
     """A run of pairs of SGLD chains on the posterior of μ, swaps corrected with F = 1.
 
     Args:
-        control_variate: Losses and gradients are corrected by those of a centre at which all data were seen.
+        control_variate: Losses and gradients are corrected by those of a center at which all data were seen.
         num_pairs: Independent pairs of chains.
         num_steps: Of each.
-        refresh: Steps from one centre to the next.
+        refresh: Steps from one center to the next.
         seed: Of all random numbers but those of the data.
         **options: More of them.
     """
@@ -340,7 +340,7 @@ class MeanRow(NamedTuple):
     """One run of the mean of a mixture.
 
     Attributes:
-        refresh: Steps from one centre of the control variate to the next; 0: none.
+        refresh: Steps from one center of the control variate to the next; 0: none.
         variance: Mean V of the swaps.
         swap_rate: In %.
         right: Mass of the mode at 25, all chains having started in the other.
@@ -486,7 +486,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--num-steps", type=int, default=3_000, metavar="N", help="steps averaged over; default 3000")
     add("--mean-pairs", type=int, default=32, metavar="N", help="pairs of chains on the mean; default 32")
     add("--mean-steps", type=int, default=8_000, metavar="N", help="their steps; default 8000")
-    add("--refresh", type=int, default=3, metavar="N", help="steps from one centre to the next; default 3")
+    add("--refresh", type=int, default=3, metavar="N", help="steps from one center to the next; default 3")
     add("--output", type=Path, default=Path("results/resgld"), metavar="DIR", help="folder of the files")
     given = parser.parse_args(argv)
     try:

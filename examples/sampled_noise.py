@@ -31,7 +31,7 @@ class Found(NamedTuple):
     """What one run found.
 
     Attributes:
-        noise: σ in standardised units: the chosen one, or the draws of the sampled one.
+        noise: σ in standardized units: the chosen one, or the draws of the sampled one.
         log_density: Mean of new observations, in nats.
         error: Its standard error over the test part.
     """

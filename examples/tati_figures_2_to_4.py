@@ -1,4 +1,4 @@
-"""Discretisation errors of GLA1, GLA2, BAOAB and SGLD where they are known exactly: Figures 2 to 4 of TATi's paper.
+"""Discretization errors of GLA1, GLA2, BAOAB and SGLD where they are known exactly: Figures 2 to 4 of TATi's paper.
 
 Figures 2 and 3: one weight on the single example (sqrt(a), 0), a harmonic well with force constant 2a. The mean kinetic
 energy of BAOAB is too small by the part h² 2a/4, the mean virial of GLA2 too large by about the same.
@@ -379,7 +379,7 @@ def reproduce(num_walkers: int, num_steps: int, seed: int, output: Path, quick: 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Discretisation errors, Figures 2 to 4 of TATi's paper.")
+    parser = argparse.ArgumentParser(description="Discretization errors, Figures 2 to 4 of TATi's paper.")
     parser.add_argument("--num-walkers", type=int, default=100, metavar="N", help="independent seeds; default 100")
     parser.add_argument("--num-steps", type=int, default=100_000, metavar="N", help="steps of each; default 100,000")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of data and random numbers; default 1")

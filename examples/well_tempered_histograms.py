@@ -2,7 +2,7 @@
 
 A harmonic well of 100 dimensions on six rungs with temperature ratio 1.2, by HMC. Without a bias the energies of rung r
 have the law Gamma(50) in units of T; with the converged one Gamma(49/γ + 1) in units of γT, whose deviation is twice as
-large at γ = 4, so that neighbours overlap and swap: 2 I_{1/(1+R)}(b, b) with b = 50 and 13.25 is 0.36 and 0.64. The
+large at γ = 4, so that neighbors overlap and swap: 2 I_{1/(1+R)}(b, b) with b = 50 and 13.25 is 0.36 and 0.64. The
 weights e^{A(U)/T} give the law without bias back.
 
     python examples/well_tempered_histograms.py [--num-ladders 30] [--num-steps 3000] [--quick] [--output results/wte]

@@ -22,7 +22,7 @@ __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_i
 
 
 class ClassificationDatasets:
-    """TATi's generator of two classes of points in the plane, labelled -1 and +1.
+    """TATi's generator of two classes of points in the plane, labeled -1 and +1.
 
     Args:
         seed: Of the random numbers; with `None` it is drawn from `numpy.random`, as seeded by the script. Default:

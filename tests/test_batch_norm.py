@@ -1,4 +1,4 @@
-"""Batch normalisation by the statistics of mini-batches: forces, moving averages, short batches, resume, refusals."""
+"""Batch normalization by the statistics of mini-batches: forces, moving averages, short batches, resume, refusals."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_what_needs_fixed_statistics_is_refused(options, layers, words):
 
 
 def test_a_model_without_batch_normalisation_is_told():
-    with pytest.raises(InputError, match="the model has no batch normalisation"):
+    with pytest.raises(InputError, match="the model has no batch normalization"):
         Simulation(data=(X, Y), **OPTIONS).sample(num_steps=2)
 
 
@@ -164,8 +164,8 @@ def test_a_stored_run_names_its_statistics(tmp_path):
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
-        ([keras.layers.Dropout(0.5)], "Sampling keeps batch normalisation at its moving statistics and dropout off."),
-        ([], "Sampling keeps batch normalisation at its moving statistics."),
+        ([keras.layers.Dropout(0.5)], "Sampling keeps batch normalization at its moving statistics and dropout off."),
+        ([], "Sampling keeps batch normalization at its moving statistics."),
     ],
 )
 def test_what_is_off_while_sampling_is_named(layers, words, capsys):

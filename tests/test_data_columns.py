@@ -1,4 +1,4 @@
-"""Derived inputs and standardisation: what the network sees, and what `prepare` does with new inputs."""
+"""Derived inputs and standardization: what the network sees, and what `prepare` does with new inputs."""
 
 import numpy as np
 import pytest
@@ -131,7 +131,7 @@ def test_images_have_one_mean_or_one_of_each_channel():
     coloured = GENERATOR.normal(size=(20, 4, 4, 3)) * [1, 2, 3] + [4, 5, 6]
     ready = load_data((coloured, np.arange(20) % 2), standardize="inputs").prepared()
     np.testing.assert_allclose(ready.inputs.std((0, 1, 2)), 1, rtol=1e-12)
-    with pytest.raises(InputError, match="do not fit those that were standardised"):
+    with pytest.raises(InputError, match="do not fit those that were standardized"):
         load_data((coloured, np.arange(20) % 2), standardize="inputs").prepare(np.ones((2, 4, 4, 1)))
 
 

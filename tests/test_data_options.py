@@ -37,7 +37,7 @@ def test_columns_and_standardisation_reach_the_model_and_predict():
     assert sim.loss() == pytest.approx(plain.loss(), rel=1e-12)
     np.testing.assert_allclose(sim.gradients(), plain.gradients(), rtol=1e-10)
     assert sim.loss() == pytest.approx(np.mean(residual**2) / 2 + np.log(2 * np.pi) / 2, rel=1e-10)
-    # A prediction that is left in standardised units, or takes raw inputs, is far away.
+    # A prediction that is left in standardized units, or takes raw inputs, is far away.
     assert np.abs(outputs - Y).min() > 100
     with pytest.raises(InputError, match="input_columns do not fit the inputs"):
         sim.predict(np.ones((2, 3)))

@@ -139,7 +139,7 @@ def test_regressions_are_described_and_drawn(folder):
     assert plot_points(data).axes[0].get_ylabel() == "label"
     several = load_data((np.stack([x, x], axis=1), np.stack([x, 2 * x], axis=1)))
     assert "\n  label1 " in describe_dataset(several) and "\n  label2 " in describe_dataset(several)
-    assert len(plot_points(several).axes) == 2  # the points and their colour scale
+    assert len(plot_points(several).axes) == 2  # the points and their color scale
     with pytest.raises(InputError, match="not points of a plane"):
         plot_points(load_data((x, np.stack([x, x], axis=1))))
 

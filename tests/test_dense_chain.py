@@ -99,7 +99,7 @@ CROSS_ENTROPY, GAUSSIAN = "sparse_categorical_crossentropy", "gaussian"
     ],
 )
 def test_it_is_that_of_single_examples(case, loss, hidden, walkers, activation):
-    """A full batch, and a short one however it is executed; each walker at a place of its own, regularised weights."""
+    """A full batch, and a short one however it is executed; each walker at a place of its own, regularized weights."""
     inner = [layers.Dense(units, activation=activation, kernel_regularizer="l2") for units in hidden]
     model = keras.Sequential([keras.Input((4,)), *inner, layers.Dense(3)])
     data = (X, CLASSES if loss.startswith("sparse") else VALUES)

@@ -195,7 +195,7 @@ def test_a_wrapper_takes_the_walkers_to_the_other_rungs_of_the_potential_inside(
     evaluate, here = WRAPPERS[name](model), tf.constant(POSITION)
     other = rungs()._replace(likelihood_weight=tf.fill([WALKERS], tf.constant(0.5, tf.float64)))
     if (name, "at") in REFUSED or name == "control_variate":
-        pytest.skip("refuses, or is corrected by energies of the rung of its centre")
+        pytest.skip("refuses, or is corrected by energies of the rung of its center")
     before, after = evaluate(here), evaluate.at(other)(here)
     np.testing.assert_allclose(after.potential, before.potential - 0.5 * evaluate.scale * before.loss, rtol=1e-12)
 

@@ -104,7 +104,7 @@ def test_a_spike_at_the_springs_is_measured():
 
 
 def test_springs_in_a_box_that_is_not_centred_on_them():
-    """By quadrature; the published bound, which takes the box as centred on the minimum, is off by 0.09."""
+    """By quadrature; the published bound, which takes the box as centered on the minimum, is off by 0.09."""
     from scipy.special import erf
 
     springs = Springs([0.8, -0.2], [0.5, 3.0], 1.0)

@@ -46,7 +46,7 @@ def test_figures(script, tmp_path, capsys):
         assert (output / name).stat().st_size > 10_000
     plane = pd.read_csv(output / "landscape-float64" / "landscape.csv")
     assert len(plane) == 9 * 7
-    # The centre is the lowest point of the plane: at every scale no other point lies below it.
+    # The center is the lowest point of the plane: at every scale no other point lies below it.
     for _, rows in plane.groupby("scale"):
         assert rows["loss"].min() > rows["loss"].iloc[4] - 1e-12
     said = capsys.readouterr().out

@@ -212,7 +212,7 @@ def test_replica_exchange_hmc_counts_loss_and_pixels():
 
 
 def test_replica_exchange_hmc_keeps_training_images_out_of_the_test(tmp_path, capsys):
-    """Every image has a grey of its own, by which it is known again."""
+    """Every image has a gray of its own, by which it is known again."""
     script = example("replica_exchange_hmc")
     images = np.repeat(np.arange(200), 784).reshape(-1, 28, 28).astype(np.uint8)
     labels = (np.arange(200) % 10).astype(np.uint8)
@@ -330,7 +330,7 @@ def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     assert (np.diff(swaps["swaps"]) <= 1).all() and (swaps["exact"] <= swaps["without"]).all()
     assert (swaps["correction"] > 0).all()
     assert (tmp_path / "figure.png").stat().st_size > 10_000
-    assert "batch normalisation by each batch" in capsys.readouterr().out
+    assert "batch normalization by each batch" in capsys.readouterr().out
 
 
 def test_corrections_of_the_resnet_example():

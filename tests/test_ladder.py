@@ -1,6 +1,6 @@
-"""Ladders: temperatures, what is refused, and rungs that move until neighbours reject equally.
+"""Ladders: temperatures, what is refused, and rungs that move until neighbors reject equally.
 
-On harmonic wells the acceptance of neighbours is known (`harmonic_acceptance`): at temperature ratio R, 2 I_{1/(1+R)}
+On harmonic wells the acceptance of neighbors is known (`harmonic_acceptance`): at temperature ratio R, 2 I_{1/(1+R)}
 (d/2, d/2). With a Gaussian prior of c times the precision of the data, likelihood tempering has the same law with
 R = (λ + c)/(λ' + c): rung λ has loss energies Gamma(d/2) of rate λ + c.
 """
@@ -91,7 +91,7 @@ def test_power_below_one_is_refused():
 
 
 def temperature_rejection(ladder: Ladder, dimensions: np.ndarray) -> np.ndarray:
-    """Of neighbours on harmonic wells; one number of dimensions for each pair, as if it changed with T."""
+    """Of neighbors on harmonic wells; one number of dimensions for each pair, as if it changed with T."""
     temperature = ladder.temperature
     return 1 - harmonic_acceptance(dimensions, temperature[1:] / temperature[:-1])
 

@@ -1,4 +1,4 @@
-"""Acceptance of neighbours: exact on harmonic wells, expected from heat capacities, and what is said of bad ladders."""
+"""Acceptance of neighbors: exact on harmonic wells, expected from heat capacities, and what is said of bad ladders."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_what_is_said_of_an_impossible_ladder():
 
 
 def test_a_gap_that_no_bias_closes():
-    """With γ → ∞ neighbours are ln R apart: ratio 10 is further than 0.3 allows."""
+    """With γ → ∞ neighbors are ln R apart: ratio 10 is further than 0.3 allows."""
     found = ladder_advice(explicit([1.0, 10.0]), dimensions=1000)
     assert found.hopeless and found.bias_factor is None and "bias_factor" not in found.sentences[1]
 

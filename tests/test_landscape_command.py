@@ -149,7 +149,7 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
     ("argv", "sentence"),
     [
         ([], "tati-landscape needs a run folder, or --data."),
-        (["--data", "digits"], "There is no centre."),
+        (["--data", "digits"], "There is no center."),
         (["nosuch"], "nosuch"),
         (["RUN", "--directions", "randm"], "--directions: randm is not known. Did you mean 'random'?"),
         (["RUN", "--directions", "hessian:x"], "--directions: no numbers of eigenvectors. Received: hessian:x."),

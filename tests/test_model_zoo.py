@@ -87,7 +87,7 @@ def test_what_cannot_be_vectorised_is_said_in_one_sentence_and_nothing_else(tmp_
         [sys.executable, str(script)], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
     )
     assert done.stderr == ""
-    assert done.stdout.count("cannot be vectorised over walkers, which are computed one by one.") == 1
+    assert done.stdout.count("cannot be vectorized over walkers, which are computed one by one.") == 1
     assert len(done.stdout.splitlines()) < 10
     assert len(done.stdout) < 1500, done.stdout
 

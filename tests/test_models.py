@@ -418,7 +418,7 @@ def refused():
     frozen.trainable = False
     yield frozen, "no trainable parameters"
     yield keras.Sequential([keras.Input((3,)), layers.Dense(2, kernel_constraint="non_neg")]), "Constraints"
-    yield keras.Sequential([keras.Input((3,)), layers.Dense(2, activity_regularizer="l2")]), "Activity regularisers"
+    yield keras.Sequential([keras.Input((3,)), layers.Dense(2, activity_regularizer="l2")]), "Activity regularizers"
     yield keras.Sequential([keras.Input((3,)), layers.Dense(2), layers.ActivityRegularization(0.1)]), "Activity"
     yield keras.Sequential([keras.Input((3,)), AddsLoss(), layers.Dense(2)]), "add_loss"
     yield keras.Model(x, [layers.Dense(1)(x), layers.Dense(1)(x)]), "several outputs"

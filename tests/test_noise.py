@@ -171,7 +171,7 @@ def distance(values: np.ndarray, distribution) -> float:
 
 @DTYPES
 def test_normals_are_normal(dtype):
-    """Distance, the first four moments, and correlations between neighbouring parameters, walkers and steps."""
+    """Distance, the first four moments, and correlations between neighboring parameters, walkers and steps."""
     values = sample(dtype)
     assert values.dtype == dtype.as_numpy_dtype
     values = values.astype(np.float64)

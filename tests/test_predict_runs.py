@@ -39,7 +39,7 @@ def signs(folder):
 
 @pytest.fixture(scope="module")
 def line(folder):
-    """A regression from a CSV file, derived columns, everything standardised."""
+    """A regression from a CSV file, derived columns, everything standardized."""
     generator = np.random.default_rng(1)
     x = generator.uniform(-3, 5, (40, 2))
     y = 100 + 20 * x[:, 0] + generator.normal(size=40)

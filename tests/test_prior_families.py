@@ -95,7 +95,7 @@ def test_walls_far_out_in_a_tail_keep_their_digits():
 
 @pytest.mark.parametrize("name", WALLS)
 def test_soft_walls_are_normalised_and_drawn_from(name):
-    """The density integrates to one; without the normaliser it would not."""
+    """The density integrates to one; without the normalizer it would not."""
     prior = WALLS[name]
     pieces = [-60.0, -5.0, *np.linspace(-1.3, 1.3, 105), 5.0, 60.0]
     total = sum(integrate.fixed_quad(lambda x: density(prior, x), a, b, n=60)[0] for a, b in pairwise(pieces))
@@ -305,4 +305,4 @@ def test_a_student_prior_that_is_too_hot_is_said(capsys):
     sim = Simulation(**{**SMALL, "verbose": 1}, prior="student_t", prior_degrees=1.5)
     for temperature, said in ((2.0, False), (3.0, True)):
         sim.sample(num_steps=1, step_size=1e-4, temperature=temperature)
-        assert ("too wide to be normalised" in " ".join(capsys.readouterr().out.split())) == said
+        assert ("too wide to be normalized" in " ".join(capsys.readouterr().out.split())) == said

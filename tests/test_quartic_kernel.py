@@ -2,11 +2,11 @@
 
 U = x⁴/4, T = 1, γ = 1, <U> = 1/4 exactly. The kernel comes from the repository's own steps: each point of a grid in
 (x, p) takes a step once with each node of a Gauss-Hermite rule as its normal number, and where it arrives is shared
-among 8 x 8 neighbouring points by Lagrange's interpolation. The row vector that the kernel keeps is the stationary law.
+among 8 x 8 neighboring points by Lagrange's interpolation. The row vector that the kernel keeps is the stationary law.
 81 x 81 points in place of 65 x 61 change the bias by 4e-11 (BAOAB, h = 0.2) to 1.2e-8.
 
 BAOAB's bias shows no order at these step sizes (slopes 4.2 to 6.6) and is bounded instead; the orders of the others are
-fitted between neighbouring step sizes.
+fitted between neighboring step sizes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def hermite(number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lagrange(points: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first of `ORDER` neighbouring points for each target, and their weights `(targets, ORDER)`; the ends hold
+    """The first of `ORDER` neighboring points for each target, and their weights `(targets, ORDER)`; the ends hold
     what would leave."""
     place = (np.clip(targets, points[0], points[-1]) - points[0]) / (points[1] - points[0])
     first = np.clip(np.floor(place).astype(int) - ORDER // 2 + 1, 0, len(points) - ORDER)
@@ -107,7 +107,7 @@ def bias_of_sgld(step_size: float) -> float:
 
 
 def slopes(step_sizes, biases) -> list[float]:
-    """Logarithmic slopes between neighbours; all biases have one sign."""
+    """Logarithmic slopes between neighbors; all biases have one sign."""
     assert len(set(np.sign(biases))) == 1
     logs = zip(np.log(step_sizes), np.log(np.abs(biases)), strict=True)
     return [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairwise(logs)]

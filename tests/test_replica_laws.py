@@ -190,7 +190,7 @@ def nearest(positions: np.ndarray) -> np.ndarray:
 
 
 def five_by_quadrature():
-    """Masses of the cells about each centre, `(rungs, 5)`, and mean energies."""
+    """Masses of the cells about each center, `(rungs, 5)`, and mean energies."""
     axis = np.linspace(-14, 14, 561)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     energy, cell = five_gaussians(tf.constant(grid)).numpy(), np.eye(5)[nearest(grid)]
@@ -280,7 +280,7 @@ def test_a_single_rung_of_five_gaussians_stays_in_its_mode():
     "rule", [BarkerCompensated(0.2), Penalty(target_variance=None)], ids=["compensated", "penalty"]
 )
 def test_three_hundred_thousand_samples_of_five_gaussians(rule):
-    """Published: an effective sample size of 0.0416 a sample; the centres are ours."""
+    """Published: an effective sample size of 0.0416 a sample; the centers are ours."""
     run = five(rule, 60, 5_000)
     assert run.positions.shape[:3] == (5_000, 7, 60)
     masses, energy = check_five(run)

@@ -295,7 +295,7 @@ def test_unused_options_are_said(monkeypatch):
         ),
         (
             {"tempering": "likelihood", "temperature_ratio": None, "control_variate": True, "batch_size": 4},
-            "control_variate: its centre belongs to one likelihood weight",
+            "control_variate: its center belongs to one likelihood weight",
         ),
         ({"adapt_ladder": True, "num_burnin_steps": 0}, "adapt_ladder: the ladder moves during the burn-in only"),
         (

@@ -1,4 +1,4 @@
-"""Where replicas start: with the walkers, newly initialised, at the end of a descent, or where they are told to."""
+"""Where replicas start: with the walkers, newly initialized, at the end of a descent, or where they are told to."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def test_without_swaps_chains_stay_in_their_mode():
 
 @pytest.mark.slow
 def test_control_variate_lets_the_exact_correction_mix():
-    """The mean of a mixture, T = 25 and 1000, F = 1: a centre of each third step divides the variance of a swap by 2
+    """The mean of a mixture, T = 25 and 1000, F = 1: a center of each third step divides the variance of a swap by 2
     and more, and multiplies accepted swaps by 10 and more; all chains begin in one mode, and leave it."""
     rows = []
     for used in (False, True):

@@ -1,6 +1,6 @@
 """Swap rules: exact stationary laws of a two-replica chain, by linear algebra and quadrature, without sampling.
 
-Two replicas move on eight levels by Metropolis steps between neighbours and swap by the rule; the total variation is
+Two replicas move on eight levels by Metropolis steps between neighbors and swap by the rule; the total variation is
 that of the cold replica's stationary law from exp(-u). The chain tells a bias of 1e-5; the wrong rules have 0.02 to
 0.4. Draws of `accept` are compared with `expected` within 5.5 standard errors, at most 0.3 %.
 """

@@ -1,7 +1,7 @@
 """The well-tempered ensemble: its converged law, its swaps and weights, its grid, and an adaptive run.
 
 On a harmonic well of d dimensions, a = d/2, energies are Gamma(a) without bias; with the converged one they are
-Gamma((a - 1)/γ + 1, γT), of mean T(a - 1 + γ) and variance γT²(a - 1 + γ), and neighbours at temperature ratio R
+Gamma((a - 1)/γ + 1, γT), of mean T(a - 1 + γ) and variance γT²(a - 1 + γ), and neighbors at temperature ratio R
 exchange with probability 2 I_{1/(1+R)}(b, b), b = (a - 1)/γ + 1.
 """
 

@@ -1,7 +1,7 @@
 """The well-tempered ensemble in the engine: laws of biased ladders, what is written, and what is refused.
 
 On a harmonic well of d dimensions the converged bias gives energies the mean T(a - 1 + γ) and the variance
-γT²(a - 1 + γ), a = d/2, and neighbours at the ratio R the acceptance 2 I_{1/(1+R)}(b, b), b = (a - 1)/γ + 1; weights
+γT²(a - 1 + γ), a = d/2, and neighbors at the ratio R the acceptance 2 I_{1/(1+R)}(b, b), b = (a - 1)/γ + 1; weights
 give back <U> = aT whatever the bias is. Errors come from independent ladders; energies with the reweighted mean of each
 ladder as a ratio. Power: 5.5 errors are about 0.5 % of a mean in ten dimensions; swaps that forget the bias move it by
 several per cent, weights of the wrong sign by half.

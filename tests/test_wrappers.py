@@ -195,7 +195,7 @@ def test_their_variance_falls_with_the_square_of_the_distance(regression):
 
 
 def test_a_centre_from_the_batch_is_caught(regression):
-    """Without the gradient of all data at the centre the estimate is off."""
+    """Without the gradient of all data at the center the estimate is off."""
     potential, position = regression
     rung = rung_of(np.ones(1))
     zero = {"centre": tf.constant(position + 0.3), "centre_gradient": tf.zeros_like(position)}

@@ -60,7 +60,7 @@ def leading_eigenpairs(
     """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / ((1 - 1/n) Σ w), by a block Krylov method.
 
     Rule: the first pass takes the mean, the trace and Y = C Ω for P x l random numbers Ω, l = k + 10. From Q = qr(Y) on
-    each further pass applies C to one block, orthogonalises it against all before, and adds it to the basis; the
+    each further pass applies C to one block, orthogonalizes it against all before, and adds it to the basis; the
     eigenpairs of C within the basis are those returned. This is subspace iteration that forgets none of its blocks:
     for spectra without gaps it needs far fewer passes. It ends when the residuals of all k are below `tolerance` times
     their eigenvalue; an eigenvalue is then closer still, by the residual's square over the gap.

@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 
 DENSE_LIMIT = 3000
-"""Up to so many points all pairs count; beyond, each point's nearest neighbours."""
+"""Up to so many points all pairs count; beyond, each point's nearest neighbors."""
 
 _CUTOFF = 40.0
 """Kernels below exp(-40) are none."""
@@ -114,7 +114,7 @@ def diffusion_map(
         raise InputError(
             f"The points fall apart into {pieces} or more pieces, which no kernel joins.",
             f"bandwidth {epsilon:.3g}",
-            "a larger bandwidth, or more neighbours",
+            "a larger bandwidth, or more neighbors",
         )
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
     vectors = vectors * np.where(largest < 0, -1.0, 1.0)
@@ -161,7 +161,7 @@ def _squared_distances(points: np.ndarray, num_neighbors: int | None):
 
     graph = NearestNeighbors(n_neighbors=num_neighbors).fit(points).kneighbors_graph(points, mode="distance")
     graph.data **= 2
-    # A pair counts if one is among the other's neighbours; explicit zeros on the diagonal stay.
+    # A pair counts if one is among the other's neighbors; explicit zeros on the diagonal stay.
     return _union(graph)
 
 

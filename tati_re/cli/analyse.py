@@ -65,7 +65,7 @@ def _parser() -> Parser:
     parser.add_argument("--along", metavar="NAME", help=text)
     parser.add_argument("--method", metavar="WORD", help="free_energy: histogram or kernel; default histogram")
     parser.add_argument("--bandwidth", metavar="X", help="diffusion_map: bgh, median, or a number; default bgh")
-    parser.add_argument("--alpha", metavar="X", help="diffusion_map: its normalisation, 0 to 1; default 0.5")
+    parser.add_argument("--alpha", metavar="X", help="diffusion_map: its normalization, 0 to 1; default 0.5")
     text = "diffusion_map: points count for exp(-U/T) whatever their own density"
     parser.add_argument("--target-measure", action="store_true", help=text)
     text = "reweighting: temperatures T of exp(-U/T); default those of the ladder, and two between each"

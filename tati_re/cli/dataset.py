@@ -32,7 +32,7 @@ READING = (
 NUMBERS = {
     "num_examples": (int, "points of both classes together, those for testing not counted (default 500)"),
     "noise": (float, "displacement of the points, 0 to 1; two_clusters: the deviation is 0.5 + 7 noise (default 0)"),
-    "std": (float, "two_clusters: standard deviation around each centre (default 1)"),
+    "std": (float, "two_clusters: standard deviation around each center (default 1)"),
     "a": (float, "harmonic: the square of the input (default 1)"),
     "num_dimensions": (int, "gaussian: dimensions and examples (default 10)"),
     "condition": (float, "gaussian: the largest eigenvalue, the smallest being 1 (default 100)"),

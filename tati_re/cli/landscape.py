@@ -21,25 +21,25 @@ OWN: dict[str, tuple[Any, str]] = {
         "WORD",
         "of the run: mean, last, best, or a stored step; default last of a fit, mean of a sampled run; or zero",
     ),
-    "walker": ("N", "walker of centre and trajectory; default all, the first for a centre that is one position"),
+    "walker": ("N", "walker of center and trajectory; default all, the first for a center that is one position"),
     "directions": (
         "WORDS",
         "random[:COUNT] (default), trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, FILE",
     ),
     "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
-    "to": (("FILE",), "between: one or two files of parameters beside the centre"),
+    "to": (("FILE",), "between: one or two files of parameters beside the center"),
     "range": (
         "LOW:HIGH:POINTS",
         "of all axes, or one for each, joined by a comma; default -1:1:41; write --range=-1:1:41",
     ),
     "scales": ("N,N,...", "powers of 10 that the range is multiplied with, one grid after the other, as 1,0,-1,-2"),
-    "grid": (("PATTERN=LOW:HIGH:POINTS",), "a grid over named parameters around the centre, instead of directions"),
+    "grid": (("PATTERN=LOW:HIGH:POINTS",), "a grid over named parameters around the center, instead of directions"),
     "along": (None, "no plane: loss and accuracy at the stored positions, on all data"),
     "trajectory": ("RUN", "run whose positions are projected; default RUN; none: no trajectory"),
     "trajectory_points": ("N", "positions of it, equally spaced; default 500"),
-    "exclude": (("PATTERN",), "parameters that stay at the centre, such as */bias"),
+    "exclude": (("PATTERN",), "parameters that stay at the center, such as */bias"),
     "fix": (("PATTERN=VALUE",), "parameters that are set to a value and stay there"),
-    "hessian": ("WORDS", "curvature at the centre: extremes, trace, density, full, joined by commas; no plane"),
+    "hessian": ("WORDS", "curvature at the center: extremes, trace, density, full, joined by commas; no plane"),
     "probes": ("N", "random vectors of trace (default 64) and density (default 8)"),
     "no_test": (None, "without the test part"),
     "quantity": ("COLUMN", "column that is drawn; default ln_excess_loss over a plane, the losses along a line"),
@@ -90,7 +90,7 @@ def _check(typed: dict[str, Any]) -> None:
         raise InputError("tati-landscape needs a run folder, or --data.", expected="tati-landscape RUN [options]")
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
         raise InputError(
-            "There is no centre.", expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero"
+            "There is no center.", expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero"
         )
     for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
         if word not in HESSIAN:

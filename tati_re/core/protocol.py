@@ -106,7 +106,7 @@ class Sampler(Protocol):
     (thermostat, tuned step size, preconditioner): they change hands when two walkers exchange temperatures.
 
     A method that moves one group of walkers while the others rest has two more: `groups`, how many groups of
-    neighbouring walkers there are, and `group_steps`, how many steps one group moves before the next one does. Its
+    neighboring walkers there are, and `group_steps`, how many steps one group moves before the next one does. Its
     `gradients_per_step` then counts for a walker that moves. Such a method may spare the loop to take its group out of
     all walkers, and to put it back, at each step: `begin_turn(state, evaluate)` gives what its steps change,
     `move(turn, evaluate, noise)` makes a step of it, and `end_turn(state, turn, evaluate)` the state of all walkers

@@ -32,7 +32,7 @@ def two_clusters(
     Args:
         num_examples: Points of both clusters together, at least 2. Default 500.
         seed: Integer >= 0. Default 0.
-        std: Standard deviation of each coordinate around its centre. Default 1.0.
+        std: Standard deviation of each coordinate around its center. Default 1.0.
         test_fraction: Test points as a part of all points, in [0, 1). Default 0.2: 125 test points.
         noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's generator. Default: none.
 

@@ -54,8 +54,8 @@ class Preparation:
 
     Args:
         columns: The derived inputs. Default: the inputs as they are.
-        input_standard: Of the derived inputs of the training part. Default: they are not standardised.
-        target_standard: Of the targets of the training part. Default: they are not standardised.
+        input_standard: Of the derived inputs of the training part. Default: they are not standardized.
+        target_standard: Of the targets of the training part. Default: they are not standardized.
     """
 
     columns: Columns | None = None
@@ -80,7 +80,7 @@ class Preparation:
         shape = standard.mean.shape
         if values.shape[values.ndim - len(shape) :] != shape:
             raise InputError(
-                "The inputs do not fit those that were standardised.", values.shape, f"(n, ..., {shape[0]})"
+                "The inputs do not fit those that were standardized.", values.shape, f"(n, ..., {shape[0]})"
             )
         return standard(values)
 

@@ -35,7 +35,7 @@ def check(sim, options: Options, potential) -> None:
         )
     if sim._system.flat.regularizer is not None:
         raise InputError(
-            "model: its weight regularisers are priors without a normalisation.", expected="prior and prior_std instead"
+            "model: its weight regularizers are priors without a normalization.", expected="prior and prior_std instead"
         )
     if options.batch_norm == "batch":
         raise InputError("batch_norm: its statistics would change from step to step.", "batch", "batch_norm frozen")

@@ -101,7 +101,7 @@ def energies_along(
 
     First every walker goes from a draw of the reference up to the posterior, point by point, with the step size tuned
     at each one. "sequential" takes its draws on this way; "ladder" starts all points where they were passed, and lets
-    neighbours swap after every step, so that a walker that met a mode can leave it by the reference. At λ = 0 draws are
+    neighbors swap after every step, so that a walker that met a mode can leave it by the reference. At λ = 0 draws are
     independent draws from the reference in both.
 
     Args:

@@ -46,7 +46,7 @@ def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:
     if "effective_fraction" in found.curve and (least := found.curve["effective_fraction"].min()) < 0.02:
         said.append(f"One step of the path uses {least:.1%} of its draws: take more evidence_nodes.")
     if "overlap" in found.curve and (least := np.nanmin(found.curve["overlap"])) < 0.03:
-        said.append(f"Two neighbouring points overlap by {least:.3f} only: take more evidence_nodes.")
+        said.append(f"Two neighboring points overlap by {least:.3f} only: take more evidence_nodes.")
     if (poor := energies.acceptance[1:].min()) < 0.3:
         said.append(f"The acceptance at one point is {poor:.2f}: a smaller step_size or more burn-in.")
     half = found.influence.shape[1] // 2

@@ -23,7 +23,7 @@ def energies_of_run(run: Run) -> Energies:
         run: Sampled on all data, with the prior as its last rung.
 
     Raises:
-        InputError: Another run, or one whose energies have no normalisation.
+        InputError: Another run, or one whose energies have no normalization.
 
     Examples:
         >>> run = sim.sample(sampler="HMC", tempering="likelihood", num_replicas=16, num_steps=2000)
@@ -35,7 +35,7 @@ def energies_of_run(run: Run) -> Energies:
     if weights[0] != 1.0 or weights[-1] != 0.0:
         raise InputError("The run has no ladder from the posterior to the prior.", run.folder, "tempering likelihood")
     if options.get("potential", "posterior") != "posterior" or not manifest["prior_proper"]:
-        raise InputError("The run's potential has no normalisation.", run.folder, "potential posterior, a proper prior")
+        raise InputError("The run's potential has no normalization.", run.folder, "potential posterior, a proper prior")
     if loss["loss"] not in (*CLASSIFICATION, "gaussian"):
         raise InputError("The run's loss is no likelihood with its constant.", loss["loss"], "gaussian with noise_std")
     count = manifest["dataset"]["num_examples"]

@@ -13,7 +13,7 @@ _HALVINGS = 60
 
 
 def effective_fraction(log_weights) -> np.ndarray:
-    """1/(n Σ w²) of normalised weights along the last axis, between 1/n and 1."""
+    """1/(n Σ w²) of normalized weights along the last axis, between 1/n and 1."""
     log_weights = np.asarray(log_weights, np.float64)
     log_squares = logsumexp(2 * log_weights, axis=-1) - 2 * logsumexp(log_weights, axis=-1)
     return np.exp(-log_squares) / log_weights.shape[-1]

@@ -2,7 +2,7 @@
 
     q(θ) = exp(-Σ (θ_i - c_i)²/(2 s_i²)) / Z_q    for abs(θ_i) < bound_i
 
-Published bounds took the box as centred on the minimum; it is centred on 0, so that its part of the normalisation is
+Published bounds took the box as centered on the minimum; it is centered on 0, so that its part of the normalization is
 1/2 [erf((a - c)/(√2 s)) + erf((a + c)/(√2 s))] for each parameter. That correction is ours.
 
 Source: Frenkel and Ladd, J. Chem. Phys. 81, 3188 (1984); of networks: Baldock and Marzari (arXiv 1904.04154).
@@ -25,7 +25,7 @@ class Springs:
         bound: Half width of the box, `(parameters,)` or a number. Default: there is no box.
 
     Raises:
-        InputError: Wrong shapes, a width that is not above 0, or a centre outside of the box.
+        InputError: Wrong shapes, a width that is not above 0, or a center outside of the box.
     """
 
     def __init__(self, centre, std, bound=None) -> None:

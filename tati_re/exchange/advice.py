@@ -1,4 +1,4 @@
-"""How often neighbours of a ladder will exchange, and how many rungs it takes, from the spread of their energies.
+"""How often neighbors of a ladder will exchange, and how many rungs it takes, from the spread of their energies.
 
 Two rungs of densities exp(-bE) with b = β, E = U (posterior tempering) or b = β λ, E = L (likelihood tempering) are
 x = ∫ sd(E) db apart. Where E is Gaussian at each b and x small enough for its spread not to change, the log ratio of a
@@ -31,12 +31,12 @@ def heat_capacity(inverse_temperature, energy_variance):
 
 
 def spacing(acceptance):
-    """The x at which neighbours exchange with this probability, erfc(x/2): 1.812, 1.466, 1.190 for 0.2, 0.3, 0.4."""
+    """The x at which neighbors exchange with this probability, erfc(x/2): 1.812, 1.466, 1.190 for 0.2, 0.3, 0.4."""
     return 2.0 * erfcinv(acceptance)
 
 
 def distances(coordinate, energy_sd) -> np.ndarray:
-    """x of each pair of neighbours, |Δb| times a mean of the two standard deviations.
+    """x of each pair of neighbors, |Δb| times a mean of the two standard deviations.
 
     The mean is s s' ln(s/s')/(s - s'), between harmonic and geometric mean: 1/s is linear in b between two rungs, which
     is exact for a harmonic well (s = √C_V/β, x = √C_V ln R) and for a Gaussian prior and likelihood of one shape.
@@ -112,7 +112,7 @@ def spaced_evenly(coordinate, energy_sd, acceptance: float = 0.3, num_replicas: 
     Args:
         coordinate: b of the rungs on which the spread was measured, `(rungs,)`.
         energy_sd: There.
-        acceptance: The least wanted of neighbours. Default: 0.3.
+        acceptance: The least wanted of neighbors. Default: 0.3.
         num_replicas: Number of rungs instead, at least 2.
 
     Returns:
@@ -141,7 +141,7 @@ class Advice(NamedTuple):
     """What to expect of a ladder, and what would work.
 
     Attributes:
-        acceptance: Expected of each pair of neighbours, `(rungs - 1,)`.
+        acceptance: Expected of each pair of neighbors, `(rungs - 1,)`.
         num_replicas: Rungs that the wanted acceptance takes between the same ends.
         coordinate: Where they would be: β, or β λ.
         bias_factor: The least γ with which this ladder has the wanted acceptance; none where there is no such, or
@@ -157,7 +157,7 @@ class Advice(NamedTuple):
 
     @property
     def hopeless(self) -> bool:
-        """Some pair of neighbours would hardly ever exchange."""
+        """Some pair of neighbors would hardly ever exchange."""
         return bool(self.acceptance.min() < HOPELESS)
 
 
@@ -188,7 +188,7 @@ def ladder_advice(
     if not 0 < acceptance < 1:
         raise InputError("acceptance is out of range.", acceptance, "above 0 and below 1")
     if ladder.num_rungs < 2:
-        raise InputError("A ladder of one rung has no neighbours.", expected="at least 2 rungs")
+        raise InputError("A ladder of one rung has no neighbors.", expected="at least 2 rungs")
     tempers_posterior = ladder.tempering == "posterior"
     if energy_sd is None and not tempers_posterior:
         raise InputError("Likelihood tempering needs energy_sd, the spread of L on each rung.")
@@ -229,14 +229,12 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
     pair = f"between {symbol} = {shown[worst]:.4g} and {shown[worst + 1]:.4g}"
     chance = _in_words(log_acceptance(apart[worst]))
     if not advice.hopeless:
-        first = f"Neighbouring rungs are expected to exchange with probability {advice.acceptance.mean():.2f}"
+        first = f"Neighboring rungs are expected to exchange with probability {advice.acceptance.mean():.2f}"
         first += f", at worst {chance} {pair}."
         if advice.acceptance.min() >= acceptance:
             return (first,)
         return first, f"{_ladder_in_words(advice, posterior)} would make it {acceptance:.2g} or more throughout."
-    first = (
-        f"Neighbouring rungs {pair} would exchange with probability {chance}: replicas would not travel this ladder."
-    )
+    first = f"Neighboring rungs {pair} would exchange with probability {chance}: replicas would not travel this ladder."
     ways = [f"{_ladder_in_words(advice, posterior)} up to {symbol} = {shown[-1]:.4g}"]
     coordinate = ladder.inverse_temperature * ladder.likelihood_weight
     reached = _places(coordinate, sd, np.array([(rungs - 1) * spacing(acceptance)]))[0]

@@ -1,4 +1,4 @@
-"""What replica exchange counts: swaps by pair of neighbours, round trips by replica, mean energies by rung."""
+"""What replica exchange counts: swaps by pair of neighbors, round trips by replica, mean energies by rung."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def no_counts(rungs: int, walkers: int) -> Counts:
 
 
 def by_neighbours(pairs: Pairs, values, rungs: int):
-    """Sums of `(ladders, pairs)` values over the ladders, for the pairs of neighbours alone: `(rungs - 1,)`."""
+    """Sums of `(ladders, pairs)` values over the ladders, for the pairs of neighbors alone: `(rungs - 1,)`."""
     neighbours = tf.logical_and(pairs.valid, tf.equal(pairs.high, pairs.low + 1))
     at = tf.one_hot(pairs.low, rungs - 1, dtype=tf.float64) * tf.cast(neighbours, tf.float64)[..., None]
     return tf.reduce_sum(at * values[..., None], axis=[0, 1])

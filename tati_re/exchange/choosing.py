@@ -171,7 +171,7 @@ def _check_likelihood(options, ladder: Ladder, prior) -> None:
         )
     if options.control_variate:
         raise InputError(
-            "control_variate: its centre belongs to one likelihood weight.",
+            "control_variate: its center belongs to one likelihood weight.",
             received="tempering likelihood",
             expected="tempering posterior",
         )

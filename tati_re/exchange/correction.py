@@ -1,7 +1,7 @@
 """The variance that a corrected swap subtracts, averaged from swap to swap, and the schedule of its factor.
 
 A rule that corrects for noisy energies needs the variance of D. Each attempt estimates it from its own mini-batch; here
-these estimates are averaged in the state, one average for each pair of neighbouring rungs of each ladder,
+these estimates are averaged in the state, one average for each pair of neighboring rungs of each ladder,
 
     v <- (1 - g) v + g ṽ,   V = f² v/n (1 - n/N),   f = β_i λ_i - β_j λ_j,
 
@@ -31,7 +31,7 @@ class Smoothed(NamedTuple):
     """What is remembered from swap to swap, float64.
 
     Attributes:
-        variance: v of each pair of neighbours, `(ladders, rungs - 1)`.
+        variance: v of each pair of neighbors, `(ladders, rungs - 1)`.
         updates: m, estimates behind it, `(ladders, rungs - 1)`.
         tries: Attempts of the pair, `(ladders, rungs - 1)`.
         swaps: Accepted swaps of the ladder, `(ladders,)`.
@@ -84,7 +84,7 @@ class Correction:
 
         Args:
             state: Before it.
-            pairs: `low`, `high`, `valid`, `(ladders, pairs)`; others than neighbours are passed over.
+            pairs: `low`, `high`, `valid`, `(ladders, pairs)`; others than neighbors are passed over.
             found: ṽ of each pair, `(ladders, pairs)`.
         """
         here = _neighbours(state, pairs)
@@ -108,7 +108,7 @@ class Correction:
             num_examples: N.
 
         Returns:
-            The new state, and the difference; a pair that is no pair of neighbours keeps its own estimate.
+            The new state, and the difference; a pair that is no pair of neighbors keeps its own estimate.
         """
         state = self.updated(state, pairs, difference.example_variance)
         here = _neighbours(state, pairs)

@@ -58,10 +58,10 @@ class Ladder(NamedTuple):
         return Rung(*(take(values, rung) for values in self))
 
     def adapted(self, rejection) -> Ladder:
-        """The same ends with inner rungs at which neighbours would reject equally; see `adapted`.
+        """The same ends with inner rungs at which neighbors would reject equally; see `adapted`.
 
         Args:
-            rejection: Mean rejection of each pair of neighbours, `(rungs - 1,)`, of a ladder of NumPy arrays.
+            rejection: Mean rejection of each pair of neighbors, `(rungs - 1,)`, of a ladder of NumPy arrays.
         """
         if self.tempering == "likelihood":
             moved = adapted(self.likelihood_weight, rejection, "power")
@@ -146,7 +146,7 @@ def likelihood(
 ) -> Ladder:
     """λ = t^p, t even from 1 down to 0, at one temperature.
 
-    Where the data say much more than the prior, neighbours exchange evenly if λ is spaced evenly in log(λ + c), with c
+    Where the data say much more than the prior, neighbors exchange evenly if λ is spaced evenly in log(λ + c), with c
     the ratio of prior precision to that of the data, which nobody knows beforehand: p = 5 opens no gap for c down to
     1e-3 with 12 rungs in 20 dimensions (least acceptance 0.02), where p = 1 closes the ladder before its last rung
     (below 1e-6). Adapt it during the burn-in.
@@ -182,7 +182,7 @@ def make_ladder(
 
     Args:
         num_replicas: Number of rungs. Default: that of `temperatures`, else 1.
-        temperature_ratio: Of neighbours, above 1.
+        temperature_ratio: Of neighbors, above 1.
         max_temperature: Of the last rung, instead of the ratio.
         temperatures: All of them, instead of either.
         tempering: "posterior" or "likelihood"; the latter takes `num_replicas` alone.
@@ -226,16 +226,16 @@ def make_ladder(
 
 
 def adapted(values, rejection, coordinate: str = "logarithm"):
-    """Inner rungs moved to where neighbours reject equally, the ends kept.
+    """Inner rungs moved to where neighbors reject equally, the ends kept.
 
     The sums of the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté,
-    Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimise the round trips'
+    Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips'
     time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are
     too few to tell how far apart rungs are: adapt several times. For NumPy and TensorFlow alike.
 
     Args:
         values: β or λ of the rungs, falling, float64 `(rungs,)`; at least 2.
-        rejection: Mean rejection of each pair of neighbours, float64 `(rungs - 1,)`.
+        rejection: Mean rejection of each pair of neighbors, float64 `(rungs - 1,)`.
         coordinate: In which the barrier is interpolated: "logarithm", for β, or "power", λ^(1/5), where λ may be 0.
             Default: "logarithm".
 
@@ -254,7 +254,7 @@ def adapted(values, rejection, coordinate: str = "logarithm"):
 
 
 def barrier(rejection):
-    """Λ, the sum of the rejections of neighbours: a ladder works well with about 2Λ + 1 rungs (Syed et al. 2021)."""
+    """Λ, the sum of the rejections of neighbors: a ladder works well with about 2Λ + 1 rungs (Syed et al. 2021)."""
     return cumulative_sum(rejection)[-1]
 
 
@@ -264,7 +264,7 @@ def round_trip_rate(rejection):
     It holds where replicas forget their energy between two rounds; 0 where a pair always rejects.
 
     Args:
-        rejection: r of each pair of neighbours, `(rungs - 1,)`.
+        rejection: r of each pair of neighbors, `(rungs - 1,)`.
     """
     open_pairs = rejection < 1.0
     zero = 0.0 * rejection

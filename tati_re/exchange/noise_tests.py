@@ -19,7 +19,7 @@ _VECTORS = 100
 def noise_table(potential, method, state, auxiliary: tuple, rung, seed: int, first_batch: int) -> dict | None:
     """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees noise.
 
-    `energy`: means over mini-batches of the differences of the losses of neighbouring replicas, `rung` the lower one of
+    `energy`: means over mini-batches of the differences of the losses of neighboring replicas, `rung` the lower one of
     a pair. `gradient`: mini-batch gradients at the target's first walker, less their mean, on random unit vectors.
 
     Args:

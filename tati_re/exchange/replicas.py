@@ -44,7 +44,7 @@ class Rungs(NamedTuple):
         index: The rung of each walker, `(walkers,)`, int32; 0 is the target.
         table: β and λ of the rungs, which change where the ladder adapts.
         rounds: Swap rounds so far, int64.
-        rejected: Sum of rejection probabilities between neighbours since the last adaptation, `(rungs - 1,)`, float64.
+        rejected: Sum of rejection probabilities between neighbors since the last adaptation, `(rungs - 1,)`, float64.
         tried: Attempts behind these.
         counts: What ladder.csv tells.
         events: The last round's rows of exchange.csv.
@@ -364,7 +364,7 @@ class ReplicaExchange:
         return state, difference, difference.variance / rule.factor(state, evaluate.clock.step)
 
     def _pairs(self, rungs: Rungs, uniforms: dict) -> Pairs:
-        """The pairs of a round; those of all neighbours where no pairs are chosen."""
+        """The pairs of a round; those of all neighbors where no pairs are chosen."""
         shape = (self.num_ladders, self._pairs_each())
         if self.infinite:
             low = tf.broadcast_to(tf.range(self.num_rungs - 1), shape)

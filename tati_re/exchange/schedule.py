@@ -118,7 +118,7 @@ class AllPairs:
         Args:
             round: Its number, not used.
             uniforms: `(R,)`, or `(ladders, R)`, in (0, 1): the rungs in their order make a random permutation, of which
-                neighbours are paired.
+                neighbors are paired.
             num_ladders: Not used, the shape of `uniforms` tells.
         """
         rungs = np.arange(self.num_rungs)

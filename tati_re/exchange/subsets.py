@@ -4,7 +4,7 @@ A keyed permutation of 0, ..., N - 1 is evaluated where it is asked for: the ima
 random subset, the next places enlarge it, and all N places give every example once. Its cost is that of n places,
 whatever N.
 
-Source: J. Black, P. Rogaway, Ciphers with arbitrary finite domains (2002): a generalised Feistel network on a x b >= N
+Source: J. Black, P. Rogaway, Ciphers with arbitrary finite domains (2002): a generalized Feistel network on a x b >= N
 numbers, and cycle walking, which sends numbers outside of 0, ..., N - 1 through it again until they are inside.
 """
 
@@ -70,7 +70,7 @@ def permuted(places, keys, count: int):
 
 
 def _hashed(values, word, number: int):
-    """32 bits that depend on all bits of a value and of a key: Murmur's finaliser (Appleby 2011), keyed twice."""
+    """32 bits that depend on all bits of a value and of a key: Murmur's finalizer (Appleby 2011), keyed twice."""
     values = (values + constant(0x9E3779B9 * (number + 1) % 2**32, values)) ^ word
     values = (values ^ shift_right(values, 16)) * constant(0x85EBCA6B, values)
     values = ((values ^ shift_right(values, 13)) + word) * constant(0xC2B2AE35, values)

@@ -141,7 +141,7 @@ def _ends(surface, position) -> tuple[np.ndarray, np.ndarray]:
     """Ritz values of a fixed number of Lanczos steps, ascending, and the vector of the lowest, `(1, parameters)`.
 
     There are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing), and the ends of the
-    spectrum converge first. All vectors are orthogonalised, which keeps copies out.
+    spectrum converge first. All vectors are orthogonalized, which keeps copies out.
     """
     from scipy.linalg import eigh_tridiagonal
 

@@ -62,8 +62,8 @@ def random_directions(
 def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """Principal directions of a path relative to its end.
 
-    The right singular vectors of the rows position - centre (Li et al. 2018, section 7, take the end of training for
-    the centre, not the mean), by the smaller of the two Gram matrices.
+    The right singular vectors of the rows position - center (Li et al. 2018, section 7, take the end of training for
+    the center, not the mean), by the smaller of the two Gram matrices.
 
     Args:
         positions: `(n, parameters)`.
@@ -129,7 +129,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         *sets: Two or three vectors `(parameters,)`.
 
     Returns:
-        The first vector as the centre, and the directions to the others, not normalised: they lie at coordinate 1
+        The first vector as the center, and the directions to the others, not normalized: they lie at coordinate 1
         along each axis, so that (0, 0), (1, 0), (0, 1) are the given points.
     """
     if len(sets) not in (2, 3):

@@ -69,7 +69,7 @@ def parse_scales(text: str) -> tuple[int, ...]:
 
 
 class Grid:
-    """The points centre + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after scale.
+    """The points center + 10^scale * sum over axes of c_k d_k, the last axis fastest, scale after scale.
 
     Args:
         centre: `(parameters,)`.
@@ -116,7 +116,7 @@ class Grid:
 def project(positions: np.ndarray, centre: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates of the orthogonal projection on a plane.
 
-    Least squares, so that directions need be neither orthogonal nor of length 1: positions that are centre + c D have
+    Least squares, so that directions need be neither orthogonal nor of length 1: positions that are center + c D have
     the coordinates c.
 
     Args:

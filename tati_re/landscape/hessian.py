@@ -229,7 +229,7 @@ def hessian_density(
 ) -> Density:
     """The spectral density by stochastic Lanczos quadrature.
 
-    From each random vector some Lanczos steps with full reorthogonalisation give a small tridiagonal matrix; its
+    From each random vector some Lanczos steps with full reorthogonalization give a small tridiagonal matrix; its
     eigenvalues, weighted by the squares of the first entries of its eigenvectors, are Gauss quadrature nodes of the
     density as that vector sees it. The mean over vectors is unbiased for polynomials up to degree 2 num_steps - 1.
     Source: G. Golub, G. Meurant, Matrices, Moments and Quadrature (1994); B. Ghorbani, S. Krishnan, Y. Xiao, An

@@ -126,7 +126,7 @@ def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> t
     Args:
         names: Parameter names.
         fix: `PATTERN=VALUE`.
-        exclude: Patterns: held where they are at the centre.
+        exclude: Patterns: held where they are at the center.
 
     Returns:
         A mask `(parameters,)`, and values by place.
@@ -154,7 +154,7 @@ def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, l
 
     Args:
         names: Parameter names.
-        grid: `PATTERN=LOW:HIGH:POINTS`, around the centre; a pattern may fit several parameters, each an axis.
+        grid: `PATTERN=LOW:HIGH:POINTS`, around the center; a pattern may fit several parameters, each an axis.
 
     Returns:
         Directions `(axes, parameters)`, ranges, and the names of the axes.

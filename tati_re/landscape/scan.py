@@ -69,7 +69,7 @@ def scan(
         output: A folder, in which the tables grow as points are done: called again with the same arguments, it goes on
             where it was stopped, and reads what is there. Default: none, all in memory.
         overwrite: Whether the files of another landscape there are removed. Default: False.
-        description: More words for `landscape.toml`, such as where the centre comes from. Default: none.
+        description: More words for `landscape.toml`, such as where the center comes from. Default: none.
         progress: Called with points done and in all after each block. Default: none.
 
     Returns:

@@ -253,7 +253,7 @@ class _OfModel:
         return tf.cast(tape.gradient(along, position, unconnected_gradients="zero"), tf.float64)
 
     def _of_prior(self, position):
-        """V of each point and its gradient, the model's regularisers included."""
+        """V of each point and its gradient, the model's regularizers included."""
         prior, regularizer = self.potential.prior, self.potential.flat.regularizer
         slope = prior.gradient(position)
         slope = tf.zeros_like(position) if slope is None else slope

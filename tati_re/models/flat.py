@@ -44,8 +44,8 @@ class FlatModel:
         has_training_state: Whether there are such layers.
         vectorizable: Whether `tf.vectorized_map` handles all layers as single large operations.
         xla_safe: Whether the gradient compiles under XLA.
-        regularized: Names of the tensors with a weight regulariser.
-        regularizer: Function (weights of one walker) -> sum of the weight regularisers, a scalar tensor; None where
+        regularized: Names of the tensors with a weight regularizer.
+        regularizer: Function (weights of one walker) -> sum of the weight regularizers, a scalar tensor; None where
             there are none.
 
     Raises:

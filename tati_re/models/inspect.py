@@ -35,7 +35,7 @@ def refuse_unsupported(model: Any) -> None:
         model: Any Keras model.
 
     Raises:
-        InputError: No weights yet; none that train; constraints; activity regularisers or other losses of layers;
+        InputError: No weights yet; none that train; constraints; activity regularizers or other losses of layers;
             layers that keep a state between batches; several outputs; parameters of several types.
     """
     if not model.built or not all(layer.built for layer in layers_of(model)):
@@ -56,7 +56,7 @@ def refuse_unsupported(model: Any) -> None:
             raise InputError("Constraints of the model cannot be sampled; use a prior.", received, "no constraints")
     for layer in layers_of(model):
         if getattr(layer, "activity_regularizer", None) is not None:
-            raise InputError("Activity regularisers cannot be sampled.", f"one on layer {layer.name}", "none")
+            raise InputError("Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none")
         if getattr(layer, "stateful", False):
             raise InputError("A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False")
     if any(not type(layer).__module__.startswith("keras.") for layer in [model, *layers_of(model)]):

@@ -154,7 +154,7 @@ class Annealing:
         moved = drift(kick(moved, t), evaluate, t)
         moved = ornstein_uhlenbeck(moved, noise, 0.0 * t + self._friction_time)
         moved = drift(moved, evaluate, t)
-        # Walkers that stopped are evaluated where they are: batch normalisation then learns what belongs there.
+        # Walkers that stopped are evaluated where they are: batch normalization then learns what belongs there.
         moved = moved._replace(position=where(state.stopped[:, None], state.position, moved.position))
         moved = kick(evaluated(moved, evaluate), t)
         state = state._replace(**_chosen(state.stopped, state, moved, LangevinState._fields[:-1]))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DPI = 150
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-"""Distinguishable with any colour vision: M. Okabe, K. Ito, Color Universal Design (2008), without yellow."""
+"""Distinguishable with any color vision: M. Okabe, K. Ito, Color Universal Design (2008), without yellow."""
 GREY = "#8C8C8C"
 DARK = "#333333"
 

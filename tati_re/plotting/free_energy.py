@@ -58,12 +58,12 @@ def plot_diffusion_map(
 
     Args:
         found: The map.
-        potential: Of the points, `(n,)`: their colour.
+        potential: Of the points, `(n,)`: their color.
         landmarks: Indices of points to mark. Default: None.
         path: PNG file to write. Default: None, no file.
 
     Returns:
-        The figure, with two panels and a colour bar.
+        The figure, with two panels and a color bar.
 
     Raises:
         InputError: A path that cannot be written.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def plot_points(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws the examples of a data set: two columns of inputs against each other, or one column against its target.
 
-    Classes have colours and shapes of their own, the values of a regression in the plane a colour scale; test points
+    Classes have colors and shapes of their own, the values of a regression in the plane a color scale; test points
     are hollow.
 
     Args:

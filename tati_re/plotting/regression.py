@@ -27,7 +27,7 @@ def plot_values(
     Left: over the input where there is one, else over what came true; the dark band is the interval of the network's
     values over the draws, the light one that of a new observation. Right, with targets and noise: the part of targets
     inside of central intervals against the probability that these promise; below the diagonal the predictions are too
-    sure. The grey band is where 95 % of calibrated predictions of so many independent examples lie, level by level.
+    sure. The gray band is where 95 % of calibrated predictions of so many independent examples lie, level by level.
 
     Args:
         predictions: By name.

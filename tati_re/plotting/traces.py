@@ -88,7 +88,7 @@ def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -
     if num_burnin_steps:
         axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GREY, alpha=0.18, linewidth=0)
         said = {"transform": axes.transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
-        axes.text(0.0, 1.02, "grey: burn-in, left out of averages", **said)
+        axes.text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
     for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
         color = COLORS[number] if own_colors else COLORS[0]
         every = max(1, len(chain) // _POINTS)

@@ -71,7 +71,7 @@ class ModelEvaluate(Evaluate):
 
     def full(self, position) -> Energy:
         if self.potential.fitting and self.batch is None:
-            # Batch normalisation learns its moving statistics in this pass, as in one on a mini-batch.
+            # Batch normalization learns its moving statistics in this pass, as in one on a mini-batch.
             return self(position)
         if self.potential.training and self.batch is None:
             return self.potential.energy(position, self.rung, None, self.auxiliary)[0]

@@ -78,7 +78,7 @@ class Evaluator:
     def largest_curvature(
         self, position: np.ndarray, walker: int, batch: tuple, auxiliary: tuple, num_steps: int = 20
     ) -> float:
-        """The largest eigenvalue of ∇²U at one walker, from a few Lanczos steps with full reorthogonalisation.
+        """The largest eigenvalue of ∇²U at one walker, from a few Lanczos steps with full reorthogonalization.
 
         Source: Golub and Van Loan, Matrix Computations, section 10.1.
         """

@@ -49,7 +49,7 @@ class ModelPotential:
         under_xla: The steps will be compiled by XLA, which changes what "auto" means.
         training: The forward pass on the examples of a step is Keras' training one: batch statistics, dropout, moving
             averages updated.
-        fitting: So is one on all data, for `fit`; else it normalises by the moving averages of each walker.
+        fitting: So is one on all data, for `fit`; else it normalizes by the moving averages of each walker.
         memory_limit: Bytes of inputs that are kept as a tensor at most; what is larger is streamed. Default: all.
 
     Attributes:
@@ -84,7 +84,7 @@ class ModelPotential:
         self.scale = float(self.num_examples) if convention == "posterior" else 1.0
         self.training = training and flat.has_training_state
         self.fitting = self.training and fitting
-        # What cannot be vectorised is told in notices().
+        # What cannot be vectorized is told in notices().
         self._loops = walker_evaluation == "vectorized" and not flat.vectorizable and not vectorizes(flat.model)
         walker_evaluation = "auto" if self._loops else walker_evaluation
         self._asked_evaluation = walker_evaluation
@@ -452,7 +452,7 @@ class ModelPotential:
         return once(lambda *inputs: (evaluated(*inputs), inputs[0]), position, x, y, shape=shape)[0]
 
     def log_prior(self, position):
-        """-V of each walker, the model's regularisers included, `(walkers,)`, float64."""
+        """-V of each walker, the model's regularizers included, `(walkers,)`, float64."""
         log_prior = self.prior.log_prob(position)
         return log_prior if self.flat.regularizer is None else log_prior - self._regularizer(position)[0]
 
@@ -476,7 +476,7 @@ class ModelPotential:
         """Sentences that a user should read before the run."""
         said = []
         if self._loops:
-            said.append("The layers of this model cannot be vectorised over walkers, which are computed one by one.")
+            said.append("The layers of this model cannot be vectorized over walkers, which are computed one by one.")
         if self.streamed:
             size = kept_bytes(self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype)
             said.append(

@@ -1,4 +1,4 @@
-"""How the loss of several walkers is evaluated: as one vectorised computation, as unrolled copies, or in a loop.
+"""How the loss of several walkers is evaluated: as one vectorized computation, as unrolled copies, or in a loop.
 
 Each takes the weights of all walkers as a list of `(walkers, *shape)` tensors, and inputs and labels either with the
 walkers first (each its own mini-batch) or without (all share one), and returns the summed loss of each walker in
@@ -20,13 +20,13 @@ def choose(
     """The walker evaluation that a run uses.
 
     Args:
-        requested: "vectorized", "unrolled", "looped", or "auto". Auto: vectorised where the walkers share their inputs
+        requested: "vectorized", "unrolled", "looped", or "auto". Auto: vectorized where the walkers share their inputs
             and the model allows it (one large product for all walkers), or where there are more than 16; else unrolled
             up to 16 walkers and looped beyond, or where moving each walker's own batch is most of the work.
-        vectorizable: All layers of the model vectorise well.
+        vectorizable: All layers of the model vectorize well.
         num_walkers: W.
         shared: All walkers see the same mini-batch.
-        training: The forward pass updates auxiliary variables, which the vectorised form does not carry.
+        training: The forward pass updates auxiliary variables, which the vectorized form does not carry.
         moves_data: A walker's batch is much larger than its parameters, and the steps run under XLA: one walker after
             the other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a step, unrolled 4.8), and the loop
             keeps XLA from converting the images inside of the product (1 walker: 0.6 ms, unrolled 0.7).
@@ -113,7 +113,7 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
 
     Losses of another shape are announced by `shape`.
 
-    A vectorised map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
+    A vectorized map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
     random bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA
     would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop.
     """

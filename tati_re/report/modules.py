@@ -46,7 +46,7 @@ class Choices:
         num_points: Most positions that it takes.
         num_landmarks: Points far apart that are marked in it.
         bandwidth: Of its kernel: a number, `bgh` or `median`.
-        alpha: Its normalisation.
+        alpha: Its normalization.
         target_measure: Whether its points count for exp(-U/T).
         along: The coordinate of the free energy.
         method: `histogram` or `kernel`.

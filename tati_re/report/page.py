@@ -189,7 +189,7 @@ def _traces(run: Run, rows: pd.DataFrame, part: Part) -> html.Section:
     number = int(run.manifest.get("parameters", {}).get("num", 0))
     drawn = plot_traces(rows, max(1, number), part.burnin)
     narrow(drawn)
-    said = "Potential of each walker; grey: burn-in, left out of averages."
+    said = "Potential of each walker; gray: burn-in, left out of averages."
     if len(drawn.axes) > 1:
         said += (
             " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band of "

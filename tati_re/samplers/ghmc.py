@@ -1,4 +1,4 @@
-"""Generalised Hamiltonian Monte Carlo."""
+"""Generalized Hamiltonian Monte Carlo."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tati_re.samplers.splitting import LangevinState, ornstein_uhlenbeck
 
 
 class GeneralizedHMC:
-    """Generalised Hamiltonian Monte Carlo: trajectories whose momenta are refreshed in part.
+    """Generalized Hamiltonian Monte Carlo: trajectories whose momenta are refreshed in part.
 
     Targets exp(-β U) p(momentum) exactly, at every stable step size; needs the full batch. With one leapfrog step it is
-    OBABO with a Metropolis test, also known as stochastic Verlet or Metropolised Langevin dynamics.
+    OBABO with a Metropolis test, also known as stochastic Verlet or Metropolized Langevin dynamics.
 
     Rule, each step, O(t) as in the Langevin splittings:
         O(L h/2)   p <- c p + sqrt((1 - c²) T) R,   c = exp(-γ L h/2)

@@ -38,7 +38,7 @@ from tati_re.samplers.wrappers.coordinates import extend
 from tati_re.samplers.wrappers.sharing import sums_at_rung
 
 LEARN_EVERY = 10
-"""Steps of the burn-in from one look at U to the next: neighbours tell the same, and sharing takes time."""
+"""Steps of the burn-in from one look at U to the next: neighbors tell the same, and sharing takes time."""
 
 
 class TactHMC:

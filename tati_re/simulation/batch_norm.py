@@ -1,4 +1,4 @@
-"""Batch normalisation while sampling: by fixed statistics, or by those of each mini-batch."""
+"""Batch normalization while sampling: by fixed statistics, or by those of each mini-batch."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def check_model(flat) -> None:
         flat: The model as a function of a flat vector.
 
     Raises:
-        InputError: No layer of batch normalisation, or other layers that act differently while training.
+        InputError: No layer of batch normalization, or other layers that act differently while training.
     """
     if LAYER not in flat.training_layers:
         raise InputError(
-            "batch_norm: the model has no batch normalisation that trains.", "batch", "batch_norm = frozen, the default"
+            "batch_norm: the model has no batch normalization that trains.", "batch", "batch_norm = frozen, the default"
         )
     others = [name for name in flat.training_layers if name != LAYER]
     if others:
         raise InputError(
-            "batch_norm: statistics of mini-batches come with the training behaviour of all layers, and some of these "
+            "batch_norm: statistics of mini-batches come with the training behavior of all layers, and some of these "
             "draw random numbers.",
             received=", ".join(others),
             expected="a model without such layers, or batch_norm = frozen",
@@ -75,7 +75,7 @@ def check_method(options, flat, method, copies: int) -> None:
     if _asks_for_variance(method, copies, flat):
         raise InputError(
             f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
-            "normalised by its own statistics.",
+            "normalized by its own statistics.",
             received="batch",
             expected="batch_norm = frozen, or another sampler",
         )
@@ -87,10 +87,10 @@ def sentence(options, flat) -> str | None:
         return None
     if options.batch_norm == "batch":
         return (
-            "Batch normalisation takes the statistics of each mini-batch, so that U depends on the whole batch; "
+            "Batch normalization takes the statistics of each mini-batch, so that U depends on the whole batch; "
             "energies of all data, swaps and predictions take the moving averages of each walker."
         )
-    frozen = "batch normalisation at its moving statistics" if LAYER in flat.training_layers else ""
+    frozen = "batch normalization at its moving statistics" if LAYER in flat.training_layers else ""
     random = [name for name in flat.training_layers if name != LAYER]
     augmenting = [name for name in random if name.startswith("Random")]
     off = "dropout off" if len(random) > len(augmenting) else ""

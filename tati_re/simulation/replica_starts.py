@@ -1,4 +1,4 @@
-"""Where replicas start: given, newly initialised, or at the end of a descent."""
+"""Where replicas start: given, newly initialized, or at the end of a descent."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def given_starts(starts, like: np.ndarray) -> np.ndarray:
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
-    """Independent initialisations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer.
+    """Independent initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer.
 
     Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 the usual rule of LeCun et al. (1998) for biases and
     weights alike.
@@ -79,7 +79,7 @@ def made_starts(system, options: Options, objects, like: np.ndarray, auxiliary: 
     """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`.
 
     The descent is `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first
-    time step, for each replica from its own initialisation.
+    time step, for each replica from its own initialization.
 
     Args:
         system: The model and its data (`System`).

@@ -79,7 +79,7 @@ class System:
 
     Attributes:
         dataset: The data as they were read; inputs in the shape that the model takes, unless columns are derived or
-            standardised.
+            standardized.
         model: The Keras model, in the precision asked for.
         flat: The model as a function of a flat vector.
         memory_limit: Bytes of inputs that are kept in memory; those of a larger set are streamed.
@@ -93,7 +93,7 @@ class System:
 
     @property
     def examples(self) -> Dataset:
-        """What the model is trained on: derived, standardised, in the shape that it takes."""
+        """What the model is trained on: derived, standardized, in the shape that it takes."""
         return self.dataset if self.ready is None else self.ready
 
     @property
@@ -133,9 +133,9 @@ class System:
             options: Loss, prior, convention, batches.
             objects: `loss` (a Keras loss) and `prior` (of `tati_re.priors`) where they were given as
                 objects.
-            training: With Keras' training behaviour of the layers on the examples of a step.
+            training: With Keras' training behavior of the layers on the examples of a step.
             copies: How many walkers there are in all. Default: those of the options.
-            fitting: With that behaviour on all data too.
+            fitting: With that behavior on all data too.
 
         Raises:
             InputError: The loss does not fit model and labels, or the batch is larger than the data.

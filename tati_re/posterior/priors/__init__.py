@@ -1,4 +1,4 @@
-"""Priors of the parameters: V = -log prior, normalisation included, and the walls they put around the walkers."""
+"""Priors of the parameters: V = -log prior, normalization included, and the walls they put around the walkers."""
 
 from tati_re.posterior.priors.base import Prior
 from tati_re.posterior.priors.choosing import check_prior, make_prior

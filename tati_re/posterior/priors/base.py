@@ -18,13 +18,13 @@ class Prior(Protocol):
     A prior with walls, at which `confine` reflects, says so by `walled = True`.
 
     Attributes:
-        proper: The prior can be normalised, so that it confines U in every direction.
+        proper: The prior can be normalized, so that it confines U in every direction.
     """
 
     proper: bool
 
     def log_prob(self, position) -> tf.Tensor:
-        """log prior density, `(walkers,)`, float64, normalisation included."""
+        """log prior density, `(walkers,)`, float64, normalization included."""
 
     def gradient(self, position) -> tf.Tensor | None:
         """∇V = -∇ log prior where it is finite, `(walkers, parameters)`; `None` where it vanishes everywhere."""

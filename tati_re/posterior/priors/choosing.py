@@ -47,7 +47,7 @@ class _TensorPrior(NamedTuple):
 
     @property
     def kind(self) -> tuple:
-        """What is one object for neighbouring tensors: widths and walls may differ inside of it."""
+        """What is one object for neighboring tensors: widths and walls may differ inside of it."""
         soft = self.prior_lower_boundary is not None or self.prior_upper_boundary is not None
         hard = self.lower_wall is not None or self.upper_wall is not None
         return self.prior, self.prior_degrees if self.prior == "student_t" else None, soft, hard
@@ -95,7 +95,7 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
 
 
 def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) -> Prior:
-    """The prior of neighbouring tensors that have one kind of it."""
+    """The prior of neighboring tensors that have one kind of it."""
 
     def of(name: str, absent: float | None = None):
         values = [absent if getattr(each, name) is None else getattr(each, name) for each in chosen]
@@ -134,12 +134,12 @@ def unused_prior_options(options) -> list[str]:
 
 
 def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -> str | None:
-    """A sentence about parameters that neither the prior nor a weight regulariser of the model confines.
+    """A sentence about parameters that neither the prior nor a weight regularizer of the model confines.
 
     Args:
         prior: The prior of all tensors.
         names: Of the tensors.
-        regularized: Names of those with a regulariser.
+        regularized: Names of those with a regularizer.
     """
     free = [] if prior.proper else [n for n in getattr(prior, "unconfined", names) if n not in regularized]
     if not free:
@@ -150,7 +150,7 @@ def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -
 
 
 def too_hot(prior: Prior, temperature: float) -> str | None:
-    """A sentence where exp(-V/T) of a Student-t prior cannot be normalised, which needs T < ν + 1.
+    """A sentence where exp(-V/T) of a Student-t prior cannot be normalized, which needs T < ν + 1.
 
     Args:
         prior: Of all parameters.
@@ -162,7 +162,7 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
         return None
     return (
         f"At temperature {temperature:g} a Student-t prior of {degrees:g} degrees of freedom is too wide to be "
-        f"normalised, which needs less than {degrees + 1:g}: directions in which the loss is flat have no equilibrium."
+        f"normalized, which needs less than {degrees + 1:g}: directions in which the loss is flat have no equilibrium."
     )
 
 

@@ -112,7 +112,7 @@ class StudentT(ScaleFamily):
     """Independent Student-t laws, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a constant.
 
     The variance is s² ν/(ν - 2) for ν above 2, else infinite; ν = 1 is the Cauchy law. At the temperature T the prior
-    by itself, exp(-V/T), can be normalised while T is below ν + 1.
+    by itself, exp(-V/T), can be normalized while T is below ν + 1.
 
     Args:
         scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.

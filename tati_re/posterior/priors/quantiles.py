@@ -44,7 +44,7 @@ class NormalMap:
 
 
 def tabulated(log_density: Callable[[np.ndarray], np.ndarray], ends: tuple[float, float], breaks: Sequence[float]):
-    """Normaliser and quantiles of a law in one dimension, by Gauss-Legendre quadrature.
+    """Normalizer and quantiles of a law in one dimension, by Gauss-Legendre quadrature.
 
     Args:
         log_density: log of the density up to a constant; smooth between the breaks.

@@ -11,14 +11,14 @@ from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, forward_lab
 
 
 class ControlVariate:
-    """A sampler whose mini-batch energies and gradients are corrected by a centre at which all data were seen.
+    """A sampler whose mini-batch energies and gradients are corrected by a center at which all data were seen.
 
     Targets exp(-β U) as the sampler inside does, with an unbiased estimate of U and ∇U whose variance falls with the
-    distance from the centre c,
+    distance from the center c,
 
         ∇U~(θ) = ∇U_S(θ) - ∇U_S(c) + ∇U(c),   variance (N²/n) Var(∇l_i(θ) - ∇l_i(c)) (1 - n/N),
 
-    S the mini-batch of the step; the same for U. The centre must not depend on S: it is where the walker started, and
+    S the mini-batch of the step; the same for U. The center must not depend on S: it is where the walker started, and
     with `refresh_every` it moves to where the walker is at the beginning of every such step (SVRG).
 
     Cost: two gradients on the mini-batch for each of the sampler inside, and one on all data at each refresh.
@@ -27,7 +27,7 @@ class ControlVariate:
 
     Args:
         inner: Any sampler for mini-batches. Default: BAOAB.
-        refresh_every: Steps between two moves of the centre; 0 keeps it where it started. Default: 0.
+        refresh_every: Steps between two moves of the center; 0 keeps it where it started. Default: 0.
 
     Raises:
         InputError: The sampler inside needs the full batch, where there is no noise to reduce.
@@ -60,7 +60,7 @@ class ControlVariate:
         forward_labels(self)
 
     def init(self, position, evaluate, noise):
-        """The centre is the start."""
+        """The center is the start."""
         state = self.inner.init(position, evaluate, noise)
         centre = _centre(evaluate.full(position), position)
         return extend(state, **dict(zip(_FIELDS, centre, strict=True)))
@@ -87,11 +87,11 @@ def _centre(energy: Energy, position) -> tuple:
 
 
 class ControlVariateEvaluate(Delegating):
-    """The potential with the control variate of a centre.
+    """The potential with the control variate of a center.
 
     Args:
         evaluate: The potential on this step's mini-batch.
-        centre: The fields of the state that belong to the centre.
+        centre: The fields of the state that belong to the center.
     """
 
     def __init__(self, evaluate, centre: dict) -> None:

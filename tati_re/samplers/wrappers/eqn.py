@@ -136,7 +136,7 @@ class EnsembleQuasiNewton:
         covariance_after_steps: Steps between two refreshes of B, at least 1. Default: 100.
         scheme: "halves" or "simultaneous". Default: "halves".
         capped: Lower η where a step would be unstable. Default: True.
-        num_ensembles: Neighbouring walkers form this many ensembles that do not feel each other. Default: 1.
+        num_ensembles: Neighboring walkers form this many ensembles that do not feel each other. Default: 1.
 
     Raises:
         InputError: A value out of its range, or a sampler that cannot be preconditioned by a full matrix.
@@ -301,7 +301,7 @@ class EnsembleQuasiNewton:
         )
 
     def _factor(self, deviations, blending):
-        """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centres and averages over lenders.
+        """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and averages over lenders.
 
         With A = R R', U = sqrt(η) X' R and M M' = I + U'U: (I + U N⁻¹ U')(...)' = I + U U' for N = I + M, as
         N + N' + U'U = N N'; the inverse is I - U N'⁻¹ M⁻¹ U' (Woodbury).
