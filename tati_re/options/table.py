@@ -17,8 +17,8 @@ GROUPS = {
     "model": "the network",
     "posterior": "the potential U = N * mean loss - log prior",
     "sampler": "the dynamics and its temperature",
-    "walkers": "independent copies that run side by side",
-    "replicas": "copies at several temperatures that exchange",
+    "walkers": "independent copies of the system, advanced together",
+    "replicas": "copies at several temperatures that swap",
     "training": "the optimizer of fit",
     "evidence": "log Z of a model, by tati-evidence and tati_re.evidence",
     "run": "length, recording, output",
@@ -74,111 +74,111 @@ class Options(BaseModel):
 
     data: str | list[str] | None = _data(
         None,
-        "a built-in name (digits, two_clusters, two_circles, squares, spirals, harmonic, gaussian), an image set that "
-        "Keras downloads (mnist, fashion_mnist, cifar10), or files, joined: .csv, .txt, .npz, .parquet, .tfrecord",
+        "built-in data (digits, two_clusters, two_circles, squares, spirals, harmonic, gaussian), images that Keras "
+        "downloads (mnist, fashion_mnist, cifar10), or files, concatenated: .csv, .txt, .npz, .parquet, .tfrecord",
     )
     test_data: str | list[str] | None = _data(
-        None, "files of the test part, read as the data; none: the one that the data bring, else test_fraction of them"
+        None, "files of the test set, in the format of data; none: that of the data, else test_fraction of them"
     )
     test_fraction: float | None = _data(
         None,
-        "part kept for testing where the data bring no test part; none: 0.2, and 0 for arrays",
+        "fraction of the data held out for testing where they have no test set; none: 0.2, and 0 for arrays",
         ge=0,
         lt=1,
     )
-    label_columns: list[str] = _data([], "label columns of a table; none given: all named label*, else the last")
+    label_columns: list[str] = _data([], "label columns of a table; if empty: all named label*, else the last")
     input_columns: list[str] = _data(
         [],
-        "inputs of the network: columns by name or as x1, x2, ..., powers x1^2, sin(x1), cos(x1); none given: all "
-        "columns that are no labels",
+        "inputs of the network: columns by name or as x1, x2, ..., powers x1^2, sin(x1), cos(x1); if empty: all "
+        "columns except labels",
     )
     data_keys: list[str] = _data(
         [],
-        "names of the arrays of an NPZ file (inputs, labels, perhaps those of the test part too) or of the features "
-        "of a TFRecord file (inputs, labels)",
+        "names of the arrays in an NPZ file (inputs, labels, optionally test inputs and test labels) or of the "
+        "features in a TFRecord file (inputs, labels)",
     )
     num_classes: int | None = _data(
-        None, "classes of the labels, which are then checked; 0: values of a regression; none: by the labels", ge=0
+        None, "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels", ge=0
     )
     standardize: Literal["none", "inputs", "all"] = _data(
         "none",
-        "mean 0 and deviation 1 for each input, or for the targets of a regression too (all), as measured on the "
-        "training part; predictions are in the units of the data",
+        "scale each input, or also the targets of a regression (all), to mean 0 and standard deviation 1 on the "
+        "training set; predictions are in the units of the data",
     )
-    shuffle: bool = _data(True, "random batches and a random test part; false keeps the order of the data for both")
+    shuffle: bool = _data(True, "random batches and a random test set; false keeps the order of the data for both")
     sample_weights: str | None = _data(
-        None, "column of a table, or array of an NPZ file, that says what each example counts in the loss; none: 1"
+        None, "column of a table, or array of an NPZ file, with the weight of each example in the loss; none: 1"
     )
-    class_weights: Weights = _data(
-        [], "what the examples of each class count in the loss, one number a class; none given: 1"
-    )
+    class_weights: Weights = _data([], "weight of each class in the loss, one number per class; if empty: 1")
     memory_limit: float = _data(
         2000.0,
-        "megabytes of inputs that are kept in memory; those of a larger set stay on the disk, and a step reads the "
-        "examples of its batch",
+        "megabytes of inputs kept in memory; a larger data set stays on disk, and each step reads the examples of its "
+        "batch",
         gt=0,
     )
-    batch_size: int | None = _data(None, "examples in a mini-batch; none takes all of them at every step", ge=1)
-    batch_sampling: Literal["epochs", "replacement"] = _data("epochs", "shuffled epochs, or drawn with replacement")
+    batch_size: int | None = _data(None, "examples per mini-batch; none: all examples at every step", ge=1)
+    batch_sampling: Literal["epochs", "replacement"] = _data(
+        "epochs", "shuffled epochs, or examples drawn with replacement"
+    )
 
     model: str | None = _model(
         None,
-        "a .keras file, or a function that makes the model, my_net.py:build or my_module:build; none: a network is "
+        "a .keras file, or a function that builds the model, my_net.py:build or my_module:build; none: a dense network "
         "built from the options below",
     )
     hidden: list[Units] = _model([], "units of each hidden layer when no model is given")
     activation: str = _model("relu", "activation of the hidden layers, any Keras name")
     output_activation: str = _model("linear", "activation of the last layer, any Keras name")
-    use_bias: bool = _model(True, "the layers have biases; harmonic and gaussian are physical systems without")
+    use_bias: bool = _model(True, "layers have biases; the physical systems harmonic and gaussian have none")
     fix_parameters: str | list[str] | None = _model(
         None,
-        "parameters that do not move, by pattern: dense/bias, dense_1/*, dense/kernel[0,3], perhaps with values: "
+        "parameters held fixed, by pattern: dense/bias, dense_1/*, dense/kernel[0,3], optionally with values: "
         "output/bias=0,0.5",
     )
-    dtype: Literal["float32", "float64"] = _model("float32", "precision of parameters and arithmetic")
+    dtype: Literal["float32", "float64"] = _model("float32", "floating-point precision of parameters and arithmetic")
 
     loss: str | None = _posterior(
         None,
         "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy, gaussian, mean_squared_error, "
-        "mean_absolute_error or another Keras loss; none takes a cross-entropy for labels and gaussian for regression",
+        "mean_absolute_error or another Keras loss; none: a cross-entropy for labels, gaussian for regression",
     )
     from_logits: Literal["auto"] | bool = _posterior(
-        "auto", "the outputs are logits; auto looks at the last activation"
+        "auto", "outputs are logits; auto: inferred from the last activation"
     )
     noise_std: Annotated[float, Field(gt=0)] | Literal["sampled"] = _posterior(
         1.0, "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter"
     )
     noise_prior: Literal["half_normal", "inverse_gamma", "log_normal"] = _posterior(
         "half_normal",
-        "prior of a sampled noise: of noise_std, by a Gamma law of 1/noise_std^2 (inverse_gamma), or of its logarithm",
+        "prior of a sampled noise_std: half-normal, Gamma distribution of 1/noise_std^2 (inverse_gamma), log-normal",
     )
     noise_prior_scale: float | None = _posterior(
-        None, "scale of that prior, in units of the targets; none: their standard deviation in the training part", gt=0
+        None, "scale of that prior, in units of the targets; none: the standard deviation of training targets", gt=0
     )
     noise_prior_shape: float = _posterior(
-        1.0, "shape of that Gamma law, or standard deviation of the logarithm of log_normal", gt=0
+        1.0, "shape of that Gamma distribution, or standard deviation of log(noise_std) for log_normal", gt=0
     )
     potential: Literal["posterior", "mean_loss"] = _posterior(
         "posterior", "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N"
     )
-    prior: PriorName = _posterior("gaussian", "prior of every parameter")
+    prior: PriorName = _posterior("gaussian", "prior distribution of the parameters")
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
     prior_scale: Positive = _posterior(
-        1.0, "scale of the Laplace prior, whose variance is 2 scale^2, and of the Student-t prior"
+        1.0, "scale of the Laplace prior (variance 2 scale^2) and of the Student-t prior"
     )
-    prior_degrees: Positive = _posterior(3.0, "degrees of freedom of the Student-t prior; 1 is the Cauchy law")
-    prior_bound: Positive = _posterior(1.0, "half width of the box prior")
+    prior_degrees: Positive = _posterior(3.0, "degrees of freedom of the Student-t prior; 1: Cauchy distribution")
+    prior_bound: Positive = _posterior(1.0, "half-width of the box prior")
     prior_scaling: Literal["none", "fan_in"] = _posterior(
-        "none", "fan_in divides widths, scales and bounds by sqrt(k), k = fan-in + 1 of the parameter's layer"
+        "none", "fan_in: divide widths, scales and bounds by sqrt(k), k = fan-in + 1 of the parameter's layer"
     )
     lower_wall: Wall = _posterior(
-        None, "hard wall: below it U is infinite, and Langevin methods are reflected; the prior is normalised above it"
+        None, "hard wall: U is infinite below it, and Langevin methods are reflected; the prior is normalized above"
     )
     upper_wall: Wall = _posterior(None, "hard wall above the parameters")
     prior_factor: NotNegative = _posterior(1.0, "strength of soft walls and tethers, a term of U without the factor N")
-    prior_power: NotNegative = _posterior(1.0, "power of the distance in the force of soft walls and tethers")
+    prior_power: NotNegative = _posterior(1.0, "exponent of the distance in the force of soft walls and tethers")
     prior_lower_boundary: Wall = _posterior(
-        None, "soft wall: U rises in a layer before it and beyond; the same as prior_upper_boundary: a tether to it"
+        None, "soft wall: U rises in a layer before it and beyond; equal to prior_upper_boundary: a tether to it"
     )
     prior_upper_boundary: Wall = _posterior(None, "soft wall above the parameters")
 
@@ -188,97 +188,99 @@ class Options(BaseModel):
         "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}",
     )
     step_size: float = _sampler(0.001, "time step h of the scheme; for SGLD the coefficient of the gradient", gt=0)
-    friction: float = _sampler(1.0, "friction gamma, rate of the O step in 1/time", ge=0)
-    temperature: float | None = _sampler(None, "temperature T of the target exp(-U/T); none stands for 1", gt=0)
-    inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), instead of temperature", gt=0)
+    friction: float = _sampler(1.0, "friction coefficient gamma, the rate of the O step, in 1/time", ge=0)
+    temperature: float | None = _sampler(None, "temperature T of the target distribution exp(-U/T); none: 1", gt=0)
+    inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), in place of temperature", gt=0)
     thermal_mass: float | None = _sampler(
         None, "mass of the thermostat of SGNHT, CCAdL and words with D; none: the number of parameters", gt=0
     )
     thermostat_bath: Literal["friction", "noise"] = _sampler(
-        "friction",
-        "words with D on a ladder: friction: that of every rung is the same; noise: that of the bath is, as in RENHD",
+        "friction", "words with D on a ladder: all rungs have the same friction, or the same noise, as in RENHD"
     )
     gradient_noise: Literal["estimate"] | float = _sampler(
-        0.0, "SGHMC: variance of the mini-batch gradient, or estimate to measure it in the burn-in"
+        0.0, "SGHMC: variance of the mini-batch gradient; estimate: measured during the burn-in"
     )
     covariance_window: int | None = _sampler(
-        None, "CCAdL: steps that the variance of the gradient is averaged over; none takes all, as published", ge=1
+        None, "CCAdL: steps over which the gradient variance is averaged; none: all, as published", ge=1
     )
     preconditioner: Literal["frozen", "adaptive"] = _sampler(
-        "frozen", "pSGLD: frozen after the burn-in, or adaptive to the end, as published, which is biased"
+        "frozen", "pSGLD: frozen after the burn-in, or adaptive throughout, as published, which is biased"
     )
-    preconditioner_decay: float = _sampler(0.99, "pSGLD: what the mean squared gradient keeps each step", ge=0, lt=1)
+    preconditioner_decay: float = _sampler(0.99, "pSGLD: decay per step of the mean squared gradient", ge=0, lt=1)
     preconditioner_offset: float = _sampler(1e-5, "pSGLD: lambda in 1 / (lambda + rms of the mean gradient)", gt=0)
-    preconditioner_correction: bool = _sampler(True, "pSGLD: adaptive: with the term Gamma, at twice the cost")
-    num_leapfrog_steps: int = _sampler(10, "leapfrog steps between two Metropolis tests of HMC, HMC1 and GHMC", ge=1)
+    preconditioner_correction: bool = _sampler(True, "pSGLD, adaptive: include the term Gamma, at twice the cost")
+    num_leapfrog_steps: int = _sampler(10, "leapfrog steps per Metropolis test of HMC, HMC1 and GHMC", ge=1)
     leapfrog_jitter: float = _sampler(
         0.5, "relative spread of the random trajectory length of HMC and HMC1", ge=0, le=1
     )
     walls: Literal["reject", "reflect"] = _sampler(
-        "reject",
-        "HMC and HMC1 at the walls of the box prior: reject the trajectory, or reflect it; the law is the same",
+        "reject", "HMC and HMC1 at the walls of the box prior: reject the trajectory, or reflect it; both are exact"
     )
     target_acceptance: float | None = _sampler(
         None,
-        "tune the step size in the burn-in for this acceptance (HMC, HMC1, GHMC, MALA, RWMH); none: no tuning",
+        "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MALA, RWMH); none: no tuning",
         gt=0,
         lt=1,
     )
     step_size_tuning: Literal["dual_averaging", "baldock"] = _sampler(
-        "dual_averaging", "rule of target_acceptance: dual averaging, or factors of 0.9 outside of a window of +- 0.05"
+        "dual_averaging", "rule of target_acceptance: dual averaging, or factors of 0.9 outside a window of +- 0.05"
     )
     step_schedule: str = _sampler(
         "constant", "constant, polynomial, cyclical, or a CSV file of step sizes with the columns step and value"
     )
-    schedule_delay: float = _sampler(1000.0, "polynomial: steps b in the factor (1 + t/b)^-a", gt=0)
-    schedule_power: float = _sampler(0.55, "polynomial: power a in the factor (1 + t/b)^-a", ge=0, le=1)
-    cycle_steps: int = _sampler(1000, "cyclical: steps of a cycle", ge=2)
+    schedule_delay: float = _sampler(1000.0, "polynomial: b in the factor (1 + t/b)^-a, in steps", gt=0)
+    schedule_power: float = _sampler(0.55, "polynomial: exponent a in the factor (1 + t/b)^-a", ge=0, le=1)
+    cycle_steps: int = _sampler(1000, "cyclical: steps per cycle", ge=2)
     exploration_fraction: float = _sampler(
-        0.0, "cyclical: first part of each cycle, run at temperature 0 and left out of averages", ge=0, lt=1
+        0.0, "cyclical: initial fraction of each cycle, run at temperature 0 and excluded from averages", ge=0, lt=1
     )
     temperature_schedule: str = _sampler(
         "constant", "constant, annealing (during the burn-in), or a CSV file with the columns step and value"
     )
-    temperature_start: float | None = _sampler(None, "annealing: temperature of the first step", gt=0)
+    temperature_start: float | None = _sampler(None, "annealing: initial temperature", gt=0)
     mass: Literal["unit", "fan_in", "gradient_rms"] = _sampler(
-        "unit", "mass of each parameter: 1, fan-in + 1 of its layer, or rms of its gradient measured in the burn-in"
+        "unit", "mass of each parameter: 1, fan-in + 1 of its layer, or rms of its gradient, from the burn-in"
     )
     tempering_plateau: float = _sampler(
-        0.1, "TACT-HMC: part of the tempering variable at the target's temperature", gt=0, lt=1
+        0.1, "TACT-HMC: fraction of the range of the tempering variable at the target temperature", gt=0, lt=1
     )
-    tempering_steps: float = _sampler(100.0, "TACT-HMC: steps in which the tempering variable goes a way of 1", gt=0)
-    tempering_nodes: int = _sampler(25, "TACT-HMC: places where the mean potential is measured", ge=2)
+    tempering_steps: float = _sampler(
+        100.0, "TACT-HMC: steps the tempering variable needs, at thermal speed, to travel a distance of 1", gt=0
+    )
+    tempering_nodes: int = _sampler(25, "TACT-HMC: grid points at which the mean potential is estimated", ge=2)
     batch_norm: Literal["frozen", "batch"] = _sampler(
         "frozen",
-        "batch normalisation at its moving statistics, which fit learns, or by those of each mini-batch, as networks "
-        "are trained",
+        "batch normalization by its moving statistics, which fit learns, or by the statistics of each mini-batch, as "
+        "in training",
     )
-    control_variate: bool = _sampler(False, "correct mini-batch gradients by a centre at which all data were seen")
-    control_variate_every: int = _sampler(0, "move that centre to the walker each so many steps; 0: never", ge=0)
+    control_variate: bool = _sampler(False, "correct mini-batch gradients by the gradient of all data at a center")
+    control_variate_every: int = _sampler(0, "steps between moves of that center to the walker; 0: never", ge=0)
     covariance_blending: float = _sampler(
-        0.0, "eta of ensemble quasi-Newton: walkers precondition each other by 1 + eta cov; 0 switches it off", ge=0
+        0.0, "eta of ensemble quasi-Newton: walkers precondition each other by 1 + eta cov; 0: off", ge=0
     )
-    covariance_after_steps: int = _sampler(100, "ensemble quasi-Newton: steps between two looks at the others", ge=1)
+    covariance_after_steps: int = _sampler(
+        100, "ensemble quasi-Newton: steps between refreshes of the covariance of the other walkers", ge=1
+    )
     ensemble_scheme: Literal["halves", "simultaneous"] = _sampler(
-        "halves", "halves take turns, which keeps the law; simultaneous is biased, for comparison"
+        "halves", "halves take turns, which preserves the target; simultaneous is biased, for comparison"
     )
 
-    num_walkers: int = _walkers(1, "copies of the system, each with its own random numbers", ge=1)
+    num_walkers: int = _walkers(1, "copies of the system, each with independent random numbers", ge=1)
     parameters: str | None = _walkers(
         None,
-        "where walkers start: a trajectory of tati_re (.csv, .h5) or of TATi, an .npz, a .keras file or a run folder; "
-        "none: at the model's own weights",
+        "initial positions of walkers: a trajectory of tati_re (.csv, .h5) or of TATi, an .npz or .keras file, or a "
+        "run folder; none: the weights of the model",
     )
-    parameters_step: int | None = _walkers(None, "row of that trajectory, by its column step; none: the last one", ge=0)
+    parameters_step: int | None = _walkers(None, "row of that trajectory, by its column step; none: the last", ge=0)
     walker_start: Literal["same", "jitter", "fresh"] = _walkers(
         "same",
-        "same: at the model's weights, or at rows of parameters; jitter: walker_jitter away from there; fresh: each "
-        "drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1",
+        "same: at the model's weights, or at rows of parameters; jitter: displaced from there by walker_jitter; fresh: "
+        "each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1",
     )
-    walker_jitter: float = _walkers(0.01, "jitter: standard deviation of each parameter", gt=0)
+    walker_jitter: float = _walkers(0.01, "jitter: standard deviation of the displacement of each parameter", gt=0)
     walker_batches: Literal["own", "shared"] = _walkers("own", "own mini-batches for each walker, or one for all")
     walker_evaluation: Literal["auto", "vectorized", "unrolled", "looped"] = _walkers(
-        "auto", "how gradients of several walkers are computed; auto knows or measures"
+        "auto", "how gradients of several walkers are computed; auto chooses from the model and the number of walkers"
     )
 
     num_replicas: int | None = _replicas(
@@ -287,152 +289,154 @@ class Options(BaseModel):
         "tempering likelihood; none: one temperature",
         ge=2,
     )
-    temperature_ratio: float | None = _replicas(None, "ratio of neighbouring temperatures, above 1", gt=1)
+    temperature_ratio: float | None = _replicas(None, "ratio of neighboring temperatures, above 1", gt=1)
     max_temperature: float | None = _replicas(
-        None, "temperature of the hottest rung, spaced geometrically; of TACT-HMC, none: 6 times the target's", gt=0
+        None, "highest temperature of a geometric ladder, or of TACT-HMC, where none is 6 times the target's", gt=0
     )
-    temperatures: list[Temperature] = _replicas([], "all temperatures of the ladder, the target's first, rising")
+    temperatures: list[Temperature] = _replicas([], "all temperatures of the ladder, ascending, the target's first")
     tempering: Literal["posterior", "likelihood"] = _replicas(
-        "posterior", "what the ladder weakens: all of U, or the likelihood alone, down to the prior"
+        "posterior", "what the ladder tempers: all of U, or the likelihood alone, down to the prior"
     )
-    step_sizes: list[Temperature] = _replicas([], "step size of each rung; none given: step_size on all")
+    step_sizes: list[Temperature] = _replicas([], "step size of each rung; if empty: step_size for all")
     adapt_ladder: bool = _replicas(
-        False, "move the inner rungs during the burn-in so that all neighbours reject alike; then they stay"
+        False, "move the inner rungs during the burn-in until all neighboring pairs have the same rejection rate"
     )
     exchange: Literal["pairs", "infinite", "tempering", "none"] = _replicas(
         "pairs",
-        "pairs of rungs swap; infinite: all assignments by their exact weights, up to 6 rungs; tempering: each walker "
-        "moves on the ladder by itself; none: no swaps",
+        "pairs: pairs of rungs swap; infinite: all assignments by their exact weights, up to 6 rungs; tempering: each "
+        "walker moves on the ladder independently; none: no swaps",
     )
     swap_rule: Literal["auto", "metropolis", "barker", "penalty", "barker_compensated", "corrected", "naive"] = (
-        _replicas("auto", "how a swap is decided; auto: metropolis on the full batch, penalty on mini-batches")
+        _replicas("auto", "acceptance rule for swaps; auto: metropolis on the full batch, penalty on mini-batches")
     )
     swap_schedule: Literal["even_odd", "random_neighbours", "all_pairs"] = _replicas(
-        "even_odd", "which pairs try: even and odd neighbours in turn, one of the two at random, or any two rungs"
+        "even_odd", "pairs that try: even and odd neighbors in turn, one of the two at random, or any two rungs"
     )
     exchange_every: int | None = _replicas(
-        None, "steps between two swap rounds; none: 1 for samplers with a Metropolis test, else 20", ge=1
+        None, "steps between swap rounds; none: 1 for samplers with a Metropolis test, else 20", ge=1
     )
-    exchange_batch_size: int | None = _replicas(
-        None, "examples of an energy estimate for swaps; none: as batch_size", ge=2
-    )
+    exchange_batch_size: int | None = _replicas(None, "examples per energy estimate of a swap; none: batch_size", ge=2)
     swap_variance: float = _replicas(
-        1.0, "barker_compensated: variance of the noise of a swap; the batch grows until it is below", gt=0
+        1.0, "barker_compensated: noise variance of a swap; the batch is enlarged until it is below", gt=0
     )
     correction_factor: float = _replicas(
-        1.0, "corrected: what the correction is divided by; above 1 more swaps, and a bias", ge=1
+        1.0, "corrected: divisor of the correction; above 1: more swaps, and a bias", ge=1
     )
     correction_decay: float = _replicas(
-        1.0, "corrected: factor of correction_factor at each accepted swap of a ladder", gt=0, le=1
+        1.0, "corrected: correction_factor is multiplied by this at each accepted swap of a ladder", gt=0, le=1
     )
-    correction_growth: float = _replicas(1.0, "corrected: factor of correction_factor in 1,000 steps", ge=1)
+    correction_growth: float = _replicas(1.0, "corrected: growth of correction_factor in 1,000 steps", ge=1)
     variance_gain: float | None = _replicas(
-        None, "corrected: weight of a new estimate of the variance; none: 1/m for the m-th, the mean of all", gt=0, le=1
+        None, "corrected: weight of a new variance estimate; none: 1/m for the m-th, the mean of all", gt=0, le=1
     )
-    variance_every: int = _replicas(1, "corrected: attempts of a pair from one such estimate to the next", ge=1)
+    variance_every: int = _replicas(1, "corrected: swap attempts per pair between two variance estimates", ge=1)
     replica_start: Literal["same", "fresh", "descent"] = _replicas(
         "same",
-        "where replicas start: same: where the walkers are; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = "
-        "fan-in + 1; descent: fresh, and down on the full batch",
+        "initial positions of replicas; same: those of the walkers; fresh: each drawn from U(-1/sqrt(k), 1/sqrt(k)), k "
+        "= fan-in + 1; descent: fresh, followed by a descent on the full batch",
     )
     descent_steps: int = _replicas(
-        1000, "replica_start descent: steps of the descent, a gradient of all data each", ge=1
+        1000, "replica_start descent: steps of the descent, each with a gradient on all data", ge=1
     )
     bias: Literal["none", "well_tempered"] = _replicas(
-        "none", "well_tempered: a bias on the energies, grown in the burn-in, makes them overlap between rungs"
+        "none", "well_tempered: a bias on the energies, grown in the burn-in, that makes them overlap between rungs"
     )
-    bias_factor: float = _replicas(10.0, "gamma: how many times larger the bias makes the variance of U", gt=1)
+    bias_factor: float = _replicas(10.0, "gamma: factor by which the bias increases the variance of U", gt=1)
     bias_rate: float = _replicas(0.5, "height of a deposit of the bias, in units of the rung's temperature", gt=0)
     bias_width: float = _replicas(0.25, "width of a deposit, in standard deviations of the rung's energies", gt=0)
     bias_energies: Literal["full", "batch"] = _replicas(
-        "full", "energies that the bias acts on; batch: those of mini-batches, which biases forces"
+        "full", "energies the bias acts on; batch: mini-batch energies, which biases the forces"
     )
-    trajectory_rungs: Literal["target", "all"] = _replicas("target", "whose positions are stored and averaged")
+    trajectory_rungs: Literal["target", "all"] = _replicas("target", "rungs whose positions are stored and averaged")
 
     optimizer: str = _training(
         "adam", "any Keras optimizer by name, gradient_descent, barzilai_borwein, fire or annealing"
     )
     learning_rate: float = _training(
-        0.01, "learning rate; the first one of barzilai_borwein, the first time step of fire", gt=0
+        0.01, "learning rate; for barzilai_borwein the first one, for fire the first time step", gt=0
     )
     momentum: float = _training(
-        0.0, "part of the momentum that a step of sgd, rmsprop or annealing keeps; 0 leaves Keras' default", ge=0, lt=1
+        0.0, "momentum of sgd, rmsprop or annealing, the fraction of a step that is kept; 0: Keras' default", ge=0, lt=1
     )
     stages: list[Stage] = _training(
         [],
-        f"stages of fit, {FORM} each, as 3000:0.5:550 3000:0.05:{ALL}: steps, rate, batch size ({ALL}: all examples); "
-        "what a stage leaves out is the run's; num_steps is their sum",
+        f"stages of fit, {FORM} each, such as 3000:0.5:550 3000:0.05:{ALL}: steps, learning rate, batch size "
+        f"({ALL}: all examples); what a stage leaves out is as for the run; num_steps is their sum",
     )
     barzilai_borwein_step: Literal["long", "short"] = _training(
-        "short", "step of barzilai_borwein: long is s's/s'y, short is s'y/y'y"
+        "short", "step of barzilai_borwein; long: s's/s'y; short: s'y/y'y"
     )
     annealing_start_temperature: float = _training(1.0, "temperature of the first stage of annealing", gt=0)
-    annealing_cooling: float = _training(0.8, "factor of the temperature from stage to stage", gt=0, lt=1)
-    annealing_stage_steps: int = _training(100, "steps of a stage; the temperature changes after each", ge=1)
-    annealing_validations: int = _training(10, "times in a stage that the loss on the test part is looked at", ge=1)
+    annealing_cooling: float = _training(0.8, "ratio of the temperatures of successive stages of annealing", gt=0, lt=1)
+    annealing_stage_steps: int = _training(100, "steps per stage of annealing", ge=1)
+    annealing_validations: int = _training(10, "evaluations of the test loss per stage of annealing", ge=1)
 
     method: list[EvidenceMethod] = _evidence(
         ["thermodynamic_integration"],
-        "how log Z is estimated; of several a table is made: thermodynamic_integration, frenkel_ladd, stepping_stone, "
-        "mbar, smc",
+        "estimators of log Z, tabulated if several: thermodynamic_integration, frenkel_ladd, stepping_stone, mbar, smc",
     )
     evidence_grid: Literal["gauss_legendre", "trapezoid", "corrected_trapezoid", "simpson"] = _evidence(
         "gauss_legendre",
-        "points between the prior (or springs at a minimum) and the posterior, and the rule of the integral over them; "
-        "simpson is even, as published for frenkel_ladd",
+        "points between the prior (or springs at a minimum) and the posterior, and the quadrature rule; simpson is "
+        "evenly spaced, as published for frenkel_ladd",
     )
-    evidence_nodes: int = _evidence(16, "points of the path that count", ge=2)
-    evidence_power: float = _evidence(5.0, "p of the path t^p on which points are even, or Gauss-Legendre nodes", ge=1)
+    evidence_nodes: int = _evidence(16, "quadrature points along the path", ge=2)
+    evidence_power: float = _evidence(5.0, "p of the path t^p, on which points or Gauss-Legendre nodes are even", ge=1)
     evidence_sampling: Literal["ladder", "sequential"] = _evidence(
-        "ladder", "ladder: all points at once, neighbours swap; sequential: one after the other, from the reference"
+        "ladder", "ladder: all points at once, neighbors swap; sequential: one by one, starting at the reference"
     )
-    num_particles: int = _evidence(128, "smc: chains of a population, each move of which is a member", ge=2)
-    num_populations: int = _evidence(8, "smc: independent populations, from whose spread the error is taken", ge=2)
-    num_moves: int = _evidence(5, "smc: steps of the sampler after each resampling, all of which count", ge=1)
+    num_particles: int = _evidence(128, "smc: chains per population; every move of a chain is a member of it", ge=2)
+    num_populations: int = _evidence(8, "smc: independent populations, whose spread gives the error", ge=2)
+    num_moves: int = _evidence(5, "smc: sampler steps after each resampling; all enter the estimate", ge=1)
     particle_fraction: float = _evidence(
-        0.7, "smc: the next point is where this part of a population still counts", gt=0, lt=1
+        0.7,
+        "smc: the next lambda is chosen so that the effective sample size is this fraction of the population",
+        gt=0,
+        lt=1,
     )
 
-    num_steps: int = _run(1000, "steps in all, burn-in included", ge=1)
-    num_burnin_steps: int = _run(0, "first steps, left out of averages and trajectory", ge=0)
-    record_every: int = _run(10, "a row of run.csv and averages.csv at each such step", ge=1)
+    num_steps: int = _run(1000, "total number of steps, burn-in included", ge=1)
+    num_burnin_steps: int = _run(0, "initial steps, excluded from averages and trajectory", ge=0)
+    record_every: int = _run(10, "steps between rows of run.csv and averages.csv", ge=1)
     full_every: int = _run(
         0,
-        "full_loss and full_potential, on all data, at each such step, a multiple of record_every; 0: never",
+        "steps between evaluations of full_loss and full_potential on all data, a multiple of record_every; 0: never",
         ge=0,
     )
-    trajectory_every: int = _run(100, "a row of the trajectory at each such step; 0 stores no trajectory", ge=0)
+    trajectory_every: int = _run(100, "steps between rows of the trajectory; 0: no trajectory", ge=0)
     group_temperatures: bool = _run(
         False, "columns of run.csv with the kinetic energy and the virial of each tensor, for tati-analyse"
     )
-    trajectory_format: Literal["auto", "csv", "h5"] = _run("auto", "auto stores more than 1,000 parameters as h5")
+    trajectory_format: Literal["auto", "csv", "h5"] = _run("auto", "auto: h5 for more than 1,000 parameters, else csv")
     stream_predictions: int = _run(
         0,
-        "while sampling, predict the test part at each such step and keep the average, without storing positions; 0 "
+        "steps between predictions of the test set that are averaged during the run, without storing positions; 0: "
         "never",
         ge=0,
     )
     directions: str | None = _run(
-        None, "a .npy, .npz or .csv file of row vectors: the trajectory stores projections c0, c1, ... on them"
+        None, "a .npy, .npz or .csv file of row vectors; the trajectory stores the projections c0, c1, ... on them"
     )
-    output: str | None = _run(None, "the run folder; a command without it takes the next free of runs/sample-1, ...")
-    run_file: str | None = _run(None, "a file that run.csv is copied to, while the run goes on")
-    averages_file: str | None = _run(None, "a file that averages.csv is copied to, likewise")
-    trajectory_file: str | None = _run(None, "a file that the trajectory is copied to, .csv or .h5")
+    output: str | None = _run(None, "run folder; a command without it takes the next free of runs/sample-1, ...")
+    run_file: str | None = _run(None, "file that run.csv is copied to during the run")
+    averages_file: str | None = _run(None, "file that averages.csv is copied to during the run")
+    trajectory_file: str | None = _run(None, "file that the trajectory is copied to during the run, .csv or .h5")
     save_model: str | None = _run(
-        None, "a .keras file that the model is written to at the end, at the place of the first walker"
+        None, "a .keras file for the model at the end of the run, with the parameters of the first walker"
     )
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
-    resume: str | None = _run(None, "run folder to go on with; beside it only num_steps (in all), max_time, verbose")
-    seed: int = _run(0, "seed of every random number", ge=0)
-    execution: Literal["auto", "xla", "graph", "eager"] = _run("auto", "how steps are compiled; the law is the same")
-    threads: int | None = _run(None, "threads of TensorFlow; none leaves it the choice", ge=1)
+    resume: str | None = _run(None, "run folder to resume; beside it only num_steps (in all), max_time, verbose")
+    seed: int = _run(0, "seed of all random numbers", ge=0)
+    execution: Literal["auto", "xla", "graph", "eager"] = _run(
+        "auto", "how steps are compiled; same sampled distribution"
+    )
+    threads: int | None = _run(None, "number of TensorFlow threads; none: TensorFlow decides", ge=1)
     checkpoint_seconds: float = _run(10.0, "seconds between checkpoints", gt=0)
     tensorboard: str | None = _run(
-        None, "folder of event files for TensorBoard: the columns of run.csv of each walker, at each checkpoint"
+        None, "folder for TensorBoard event files: the columns of run.csv for each walker, at each checkpoint"
     )
     max_time: float | None = _run(None, "seconds after which the run stops with a checkpoint", gt=0)
-    verbose: int = _run(1, "0 quiet, 1 progress and summary, 2 more; --quiet is the same as --verbose 0", ge=0, le=2)
+    verbose: int = _run(1, "0: quiet; 1: progress and summary; 2: more; --quiet is the same as --verbose 0", ge=0, le=2)
 
     @model_validator(mode="after")
     def _one_temperature(self) -> Options:
