@@ -12,7 +12,7 @@ from tati_re import InputError, SamplingError, Simulation, load
 from tati_re.cli import optimize, sample
 from tati_re.core.backend import keras
 from tati_re.engine import loop as loop_module
-from tati_re.runs import checkpoint
+from tati_re.runs import files
 
 GENERATOR = np.random.default_rng(10)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
@@ -238,12 +238,12 @@ def test_damaged_checkpoints_are_told_by_the_command(folder, capsys):
     argv = ["--data", "good.csv", "--num-steps", "4", "--output", "run", "--execution", "graph", "--quiet"]
     assert sample.main(argv) == 0
     shutil.copytree("run", "both")
-    (folder / "run" / checkpoint.FOLDER / checkpoint.CURRENT).write_bytes(b"damaged")
+    (folder / "run" / files.CHECKPOINTS / files.CURRENT).write_bytes(b"damaged")
     capsys.readouterr()
     assert sample.main(["--resume", "run", "--num-steps", "6", "--verbose", "2"]) == 0
     assert "The checkpoint current.npz is damaged" in capsys.readouterr().out
-    for name in (checkpoint.CURRENT, checkpoint.PREVIOUS):
-        (folder / "both" / checkpoint.FOLDER / name).write_bytes(b"damaged")
+    for name in (files.CURRENT, files.PREVIOUS):
+        (folder / "both" / files.CHECKPOINTS / name).write_bytes(b"damaged")
     said = refused(capsys, "--resume", "both")
     assert "can be used: current.npz is damaged" in said
     said = refused(capsys, "--resume", "both", "--step-size", "0.1")

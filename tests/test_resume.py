@@ -21,7 +21,7 @@ import pytest
 
 from tati_re import InputError, Simulation, load
 from tati_re.engine import loop as loop_module
-from tati_re.runs import checkpoint
+from tati_re.runs import checkpoint, files
 from tati_re.samplers import SGLD
 
 HALF, STEPS = 23, 46
@@ -191,7 +191,7 @@ def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, 
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(copy, whole, capsys):
-    current = copy / checkpoint.FOLDER / checkpoint.CURRENT
+    current = copy / files.CHECKPOINTS / files.CURRENT
     content = bytearray(current.read_bytes())
     content[len(content) // 2] ^= 1
     current.write_bytes(content)
@@ -203,8 +203,8 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(copy, who
 
 
 def test_two_damaged_checkpoints_are_refused(copy):
-    for name in (checkpoint.CURRENT, checkpoint.PREVIOUS):
-        (copy / checkpoint.FOLDER / name).write_bytes(b"nothing")
+    for name in (files.CURRENT, files.PREVIOUS):
+        (copy / files.CHECKPOINTS / name).write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"^No checkpoint in .* can be used: current\.npz is damaged"):
         Simulation.resume(str(copy), data=DATA)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.runs import checkpoint, manifest, run_folder
+from tati_re.runs import checkpoint, files, manifest, run_folder
 from tati_re.runs.run import Moments
 from tati_re.runs.storage import StorageError
 from tati_re.runs.tables import CsvTable, H5Table
@@ -83,7 +83,7 @@ def test_every_file_of_a_run_is_known(tmp_path):
     folder = make_run(tmp_path / "a")
     checkpoint.save(folder, {}, {})
     found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert found <= set(run_folder.FILES)
+    assert found <= {file.name for file in files.FILES}
 
 
 def test_manifest_round_trip(tmp_path):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.runs import files
 from tati_re.runs.positions import Positions
 from tati_re.runs.selection import as_run, kept_rows
 
@@ -88,7 +89,7 @@ def to_arviz(run: RunFiles | str | os.PathLike[str], burnin: int | None = None, 
     statistics |= {_NAMES[name]: statistics[name] for name in _NAMES if name in statistics}
     coordinates = {"chain": np.arange(len(chains))}
     groups = {"sample_stats": xarray.Dataset(statistics, {**coordinates, "step": ("draw", steps)})}
-    if any((run.folder / name).exists() for name in ("trajectory.csv", "trajectory.h5")):
+    if files.trajectory_in(run.folder) is not None:
         positions = Positions(run, burnin, thin)
         stored = positions.read()
         steps, chains = _chains(stored.step, stored.walker)

@@ -41,7 +41,6 @@ NUMBERS = {
     "num_landmarks": (1, "diffusion_map: points far apart that are marked; default 5"),
     "num_bins": (2, "free_energy: bins, or points of the kernel estimate; default 40"),
 }
-FOLDER = "analysis"
 _MOST_ROWS = 24
 
 
@@ -160,6 +159,7 @@ def _body(argv: list[str]) -> None:
     for name in typed.get("what", []):
         _one_of("what", name, list(WHAT))
     _one_of("to", typed.get("to", "csv"), TO)
+    from tati_re.runs import files
     from tati_re.simulation.run import load
 
     choices = _choices(typed)
@@ -169,7 +169,7 @@ def _body(argv: list[str]) -> None:
         raise InputError("--output: two of the runs have the same name.", ", ".join(names), "runs of different names")
     results = {}
     for run, name in zip(runs, names, strict=True):
-        folder = run.folder / FOLDER
+        folder = run.folder / files.ANALYSIS
         if "output" in typed:
             folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])
         results[name] = _analyse(run, typed, choices, folder)

@@ -51,10 +51,11 @@ def _typed(argv: list[str]) -> dict[str, Any]:
 
 def _body(argv: list[str]) -> None:
     typed = _typed(argv)
+    from tati_re.runs import files
     from tati_re.simulation.run import load
 
     runs = [load(name) for name in typed["runs"]]
-    folder = Path(typed.get("output") or runs[0].folder / "predictions")
+    folder = Path(typed.get("output") or runs[0].folder / files.PREDICTIONS)
     if folder.is_dir() and any(folder.iterdir()) and not typed.get("overwrite"):
         raise InputError(f"The folder {folder} is not empty.", expected="--overwrite, or --output with another folder")
     if typed.get("by_temperature"):

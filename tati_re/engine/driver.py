@@ -18,7 +18,7 @@ from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import RunningMoments
 from tati_re.engine.run_tables import RunTables
 from tati_re.engine.running_averages import RunningAverages
-from tati_re.runs import checkpoint
+from tati_re.runs import checkpoint, files
 from tati_re.runs.storage import write_whole
 from tati_re.runs.tables import csv_text
 
@@ -189,9 +189,8 @@ class Driver:
         self._tables.flush()
         # Tables of a few rows that tell how things stand: written anew each time.
         for name, table in getattr(self.loop.method, "tables", lambda state: {})(carry.state).items():
-            write_whole(self.folder / name, csv_text(table))
-        files = self._tables.positions()
-        meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": files}
+            write_whole(self.folder / files.OF_METHODS[name], csv_text(table))
+        meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": self._tables.positions()}
         checkpoint.save(self.folder, self._arrays(carry), meta)
 
     def _arrays(self, carry: Carry) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.runs import files
 from tati_re.runs.storage import storing
 
 _LABELS = ("step", "walker", "rung", "replica")
@@ -35,7 +36,7 @@ class TensorBoard:
         """Writes the rows that are new."""
         if self.target is None:
             return
-        rows = self._new_rows(folder / "run.csv")
+        rows = self._new_rows(folder / files.ROWS)
         if rows is None:
             return
         from tati_re.core.backend import tf

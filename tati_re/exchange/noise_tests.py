@@ -8,7 +8,6 @@ from tati_re.core.backend import tf
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
 from tati_re.posterior.binding import Batch
 
-NAME = "noise.csv"
 _MOST_EXAMPLES = 50_000
 _ENERGY_TESTS = 20
 _ENERGY_BATCHES = 100

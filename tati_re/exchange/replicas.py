@@ -190,9 +190,9 @@ class ReplicaExchange:
     def tables(self, state) -> dict:
         """Tables that tell how the ladder stands: ladder.csv."""
         rungs = state.rungs
-        tables = {"ladder.csv": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
+        tables = {"ladder": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
         if self.bias is not None:
-            tables["bias.csv"] = bias_table(rungs.bias, rungs.table.inverse_temperature)
+            tables["bias"] = bias_table(rungs.bias, rungs.table.inverse_temperature)
         return tables
 
     def bound(self, state, evaluate):

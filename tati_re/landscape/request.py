@@ -20,7 +20,7 @@ from tati_re.landscape.directions import (
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
 from tati_re.options.make import make_options
-from tati_re.runs import manifest
+from tati_re.runs import files, manifest
 from tati_re.simulation.run import load
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
@@ -53,11 +53,11 @@ def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
         name: overrides.pop(name) for name in list(overrides) if not is_named(overrides[name]) and name in OBJECTS
     }
     for name in ("data", "test_data", "model", "loss", "prior"):
-        there = name == "model" and (folder / "model.keras").exists()
+        there = name == "model" and (folder / files.MODEL).exists()
         if name in said["objects"] and name not in objects and name not in overrides and not there:
             raise InputError(f"The run {folder} was made with {name} given in Python.", expected=f"{name}=...")
-    if "model" not in objects and "model" not in overrides and (folder / "model.keras").exists():
-        objects["model"] = load_model(folder / "model.keras")
+    if "model" not in objects and "model" not in overrides and (folder / files.MODEL).exists():
+        objects["model"] = load_model(folder / files.MODEL)
     if "model" in objects:
         known.update(hidden=[], model=None)
     known.update(num_walkers=1, verbose=0, output=None, max_time=None)

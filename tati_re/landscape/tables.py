@@ -13,8 +13,9 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.files import PARTIAL
 from tati_re.runs.reading import read_csv
-from tati_re.runs.storage import PARTIAL, storing, write_whole
+from tati_re.runs.storage import storing, write_whole
 
 if TYPE_CHECKING:
     import pandas

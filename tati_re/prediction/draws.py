@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.runs import files
 from tati_re.runs.positions import Positions
 
 if TYPE_CHECKING:
@@ -94,5 +95,5 @@ class Members:
 
 
 def _has_rungs(run: RunFiles) -> bool:
-    with (run.folder / "run.csv").open(encoding="utf-8") as file:
+    with (run.folder / files.ROWS).open(encoding="utf-8") as file:
         return "rung" in file.readline().rstrip().split(",")

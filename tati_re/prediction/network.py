@@ -11,7 +11,7 @@ from tati_re.data.packing import as_packed
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
-from tati_re.runs import checkpoint
+from tati_re.runs import checkpoint, files
 
 if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
@@ -41,10 +41,10 @@ class Network:
         manifest = run.manifest
         if "task" not in manifest["dataset"]:
             raise InputError(f"The manifest of {run.folder} does not say what its data are.", expected="a newer run")
-        if model is None and not (run.folder / "model.keras").exists():
+        if model is None and not run.has(files.MODEL):
             raise InputError(f"The run {run.folder} holds no model.", expected="model=..., the object it was made with")
         self._folder = run.folder
-        model = load_model(run.folder / "model.keras") if model is None else model
+        model = load_model(run.folder / files.MODEL) if model is None else model
         options = manifest["options"]
         flat = FlatModel(in_precision(model, options.get("dtype", "float32")), options.get("fix_parameters"))
         self.flat = with_noise(flat, options)

@@ -16,6 +16,7 @@ from tati_re.posterior.predictive import CLASSES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
 from tati_re.prediction.predict import average, test_part
+from tati_re.runs import files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +139,7 @@ def temperature_curve(
     rows = []
     for run in runs:
         network = Network(run)
-        ladder = run.ladder if len(runs) == 1 and (run.folder / "ladder.csv").exists() else None
+        ladder = run.ladder if len(runs) == 1 and run.has(files.LADDER) else None
         if ladder is None:
             rows.append(_row(float(run.manifest["temperature"]), Draws(run), network, run.at_rung(0), parts))
         elif ladder["temperature"].nunique() == 1:

@@ -9,18 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.simulation.run import Run
 
 _FEW = 0.01
 _MOST_ROWS = 40
-
-
-def noise_of(run: Run) -> pd.DataFrame | None:
-    """The table noise.csv of a run with mini-batch swaps: p-values of the Shapiro-Wilk test."""
-    from tati_re.runs.reading import read_csv
-
-    path = run.folder / "noise.csv"
-    return read_csv(path) if path.exists() else None
 
 
 def ladder_lines(

@@ -18,6 +18,7 @@ from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
 from tati_re.analysis.reweighting import reweight
 from tati_re.core.errors import InputError
+from tati_re.runs import files
 from tati_re.runs.positions import Positions
 from tati_re.runs.selection import kept_rows, spacing
 
@@ -220,8 +221,7 @@ def modules_of(run: Run) -> list[str]:
     from tati_re.runs.kinds import is_optimization
 
     names = ["averages"]
-    stored = any((run.folder / name).exists() for name in ("trajectory.csv", "trajectory.h5"))
-    if stored and not is_optimization(run.manifest, run.run_info):
+    if files.trajectory_in(run.folder) is not None and not is_optimization(run.manifest, run.run_info):
         names.append("covariance")
     if any(name.startswith("kinetic_energy(") for name in run.run_info.columns):
         names.append("temperatures")

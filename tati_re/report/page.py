@@ -18,6 +18,7 @@ from tati_re.report import html
 from tati_re.report.description import what_was_sampled
 from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
 from tati_re.report.summary import summary_lines
+from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization
 from tati_re.runs.selection import as_run, burnin_of, check_thin, keep, spacing
 from tati_re.runs.storage import storing, write_whole
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
 
     from tati_re.simulation.run import Run
 
-NAME = "report.html"
 _WIDTH = 4.6
 _SHOWN = ("potential", "loss", "accuracy", "kinetic_energy", "virial", "acceptance")
 _COLUMNS = ("observable", "mean", "error", "std", "ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps", "note")
-_FOUND = ("analysis", "predictions", "landscape", "inputspace")
+_FOUND = (files.ANALYSIS, files.PREDICTIONS, files.LANDSCAPE, files.INPUTSPACE)
 """Subfolders of a run whose figures are shown: those of the other commands."""
 _MOST_FOUND = 16
 _SAID = ("potential U", "parameters", "walkers")
@@ -74,7 +74,7 @@ def write_report(
     if path is None:
         if len(opened) > 1:
             raise InputError("A report of several runs needs a file.", expected="--output FILE.html")
-        path = opened[0].folder / NAME
+        path = opened[0].folder / files.REPORT
     path = Path(path)
     if path.suffix.lower() != ".html":
         raise InputError("The path of a report must end in .html.", received=path)
@@ -130,9 +130,9 @@ def _about(run: Run, name: str, number: int, several: bool, part: Part) -> str:
             section, more = _groups(run, part)
             notes += more
             sections.append(section)
-    if (run.folder / "ladder.csv").exists():
+    if run.has(files.LADDER):
         sections.append(_ladder(run, rows))
-    if (run.folder / "bias.csv").exists():
+    if run.has(files.BIAS):
         sections.append(_bias(run))
     if found := _others(run):
         sections.append(found)
@@ -263,9 +263,7 @@ def _ladder(run: Run, rows: pd.DataFrame) -> html.Section:
 
 
 def _bias(run: Run) -> html.Section:
-    from tati_re.runs.reading import read_csv
-
-    bias = read_csv(run.folder / "bias.csv")
+    bias = run.bias
     if bias.empty:
         return html.Section("Bias", "bias", [html.paragraph("No bias has grown yet.")])
     drawn = html.figure(plot_bias(bias), "The bias of each rung; averages undo it by the column weight.")

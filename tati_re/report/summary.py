@@ -13,7 +13,8 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sam
 from tati_re.analysis.format import WIDTH, table, with_error
 from tati_re.analysis.temperature import Temperature, temperatures
 from tati_re.prediction.streamed import streamed_lines
-from tati_re.report.ladder import ladder_lines, noise_of
+from tati_re.report.ladder import ladder_lines
+from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization
 from tati_re.runs.selection import burnin_of, check_thin, keep
 
@@ -63,8 +64,8 @@ def summary_lines(run: Run, burnin: int | None = None, thin: int = 1) -> tuple[l
     else:
         notes, found = _sampling_lines(manifest, at_target(rows), burnin, thin)
         lines += found
-        if (run.folder / "ladder.csv").exists():
-            more, found = ladder_lines(manifest, run.ladder, noise_of(run))
+        if run.has(files.LADDER):
+            more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)
             notes, lines = notes + more, lines + found
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)

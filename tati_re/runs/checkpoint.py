@@ -14,11 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.runs.storage import PARTIAL, replace, storing, sync_file
+from tati_re.runs.files import CHECKPOINTS, CURRENT, PARTIAL, PREVIOUS
+from tati_re.runs.storage import replace, storing, sync_file
 
-FOLDER = "checkpoint"
-CURRENT = "current.npz"
-PREVIOUS = "previous.npz"
 ASIDE = CURRENT + PARTIAL
 
 META = "meta.json"
@@ -45,7 +43,7 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
     Raises:
         StorageError: The file cannot be written; the checkpoints before it are unchanged.
     """
-    where = Path(folder) / FOLDER
+    where = Path(folder) / CHECKPOINTS
     content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
     for name, values in arrays.items():
         array = np.asarray(values)
@@ -82,7 +80,7 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[st
     Raises:
         InputError: No checkpoint of the folder can be used.
     """
-    where = Path(folder) / FOLDER
+    where = Path(folder) / CHECKPOINTS
     problems = []
     for name in (CURRENT, ASIDE, PREVIOUS):
         try:

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.runs import manifest, reading
+from tati_re.runs import files, manifest, reading
 
 if TYPE_CHECKING:
     import pandas as pd
-
-TABLES = ("run.csv", "averages.csv", "trajectory.csv", "trajectory.h5", "exchange.csv", "ladder.csv", "bias.csv")
-"""Tables of a run folder that depend on options and seed alone; timing.csv holds clock readings."""
 
 KINDS = ("absolute", "relative")
 
@@ -109,8 +106,9 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path | None, Path | Non
         return [(first.name if first.name == second.name else f"{first.name} and {second.name}", first, second)]
     for folder in (first, second):
         manifest.read(folder)
+    names = [file.name for file in files.FILES if file.repeatable]
     found = [
-        (name, *(folder / name if (folder / name).exists() else None for folder in (first, second))) for name in TABLES
+        (name, *(folder / name if (folder / name).exists() else None for folder in (first, second))) for name in names
     ]
     return [pair for pair in found if pair[1] is not None or pair[2] is not None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 PARTIAL = ".partial"
@@ -12,10 +13,11 @@ MANIFEST, MODEL, DIRECTIONS = "manifest.toml", "model.keras", "directions.npy"
 MODEL_ASIDE = "partial.keras"
 ROWS, AVERAGES, TIMING = "run.csv", "averages.csv", "timing.csv"
 EXCHANGES, LADDER, BIAS, NOISE = "exchange.csv", "ladder.csv", "bias.csv", "noise.csv"
+OF_METHODS = {"ladder": LADDER, "bias": BIAS}
+"""The files of a method's `tables`, which are written anew at each checkpoint."""
 TRAJECTORIES = {"csv": "trajectory.csv", "h5": "trajectory.h5"}
 """The stored positions by the option `trajectory_format`."""
-CHECKPOINTS = "checkpoint"
-CURRENT, PREVIOUS = f"{CHECKPOINTS}/current.npz", f"{CHECKPOINTS}/previous.npz"
+CHECKPOINTS, CURRENT, PREVIOUS = "checkpoint", "current.npz", "previous.npz"
 REPORT = "report.html"
 PREDICTIONS, ANALYSIS, LANDSCAPE, INPUTSPACE = "predictions", "analysis", "landscape", "inputspace"
 """Folders in a run folder for what is computed from a run; the first two are where the commands write by themselves."""
@@ -104,8 +106,18 @@ FILES = (
     RunFile(BIAS, "engine", f"{_EACH_FLUSH}, on a temperature ladder with a bias", None, True),
     RunFile(TIMING, "engine", "a row each checkpoint", timing_columns),
     RunFile(NOISE, "simulation", "after the last step, where swaps saw mini-batches"),
-    RunFile(CURRENT, "engine", _EACH_FLUSH),
-    RunFile(PREVIOUS, "engine", _EACH_FLUSH),
+    RunFile(f"{CHECKPOINTS}/{CURRENT}", "engine", _EACH_FLUSH),
+    RunFile(f"{CHECKPOINTS}/{PREVIOUS}", "engine", _EACH_FLUSH),
     RunFile(REPORT, "report", _AFTER),
     *(RunFile(f"{folder}/{name}", "cli", _AFTER) for folder, names in _OF_COMMANDS.items() for name in names),
 )
+
+
+def trajectory_in(folder: Path) -> Path | None:
+    """The file of stored positions in a run folder; None where there is none."""
+    return next((folder / name for name in TRAJECTORIES.values() if (folder / name).exists()), None)
+
+
+def names_of(folder: Path) -> list[str]:
+    """The files in a run folder that are a run's, by their paths in the folder."""
+    return [file.name for file in FILES if (folder / file.name).is_file()]

@@ -12,8 +12,9 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.runs import reading
+from tati_re.runs.files import PARTIAL
 from tati_re.runs.rows import INTEGERS, Rows
-from tati_re.runs.storage import PARTIAL, replace, storing, sync_file, write_whole
+from tati_re.runs.storage import replace, storing, sync_file, write_whole
 
 CHUNK_BYTES = 1 << 20
 """Most bytes of a chunk; the last one of a file is padded to its full size."""

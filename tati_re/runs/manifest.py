@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.runs.files import MANIFEST
 from tati_re.runs.storage import write_whole
 
-NAME = "manifest.toml"
 SCHEMA_VERSION = 1
 
 
@@ -30,8 +30,8 @@ def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """
     import tomli_w
 
-    text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, NAME))
-    write_whole(Path(folder) / NAME, text.encode())
+    text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
+    write_whole(Path(folder) / MANIFEST, text.encode())
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -46,11 +46,11 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         InputError: The file is missing, is no TOML, or was written by a later version of the package.
     """
-    path = Path(folder) / NAME
+    path = Path(folder) / MANIFEST
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"The folder {os.fspath(folder)} is not the folder of a run: it has no {NAME}.") from None
+        raise InputError(f"The folder {os.fspath(folder)} is not the folder of a run: it has no {MANIFEST}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"The file {path} cannot be read: {str(error).rstrip('.')}.") from error
     version = content.get("schema_version")

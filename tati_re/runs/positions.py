@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.runs import reading
+from tati_re.runs import files, reading
 from tati_re.runs.selection import as_run, burnin_of, check_thin
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 27
 """Bytes of the float64 values of a block."""
-
-_FIRST = ("step", "walker")
-_BEFORE_PARAMETERS = ("potential", "loss")
 
 
 class Block(NamedTuple):
@@ -75,19 +72,17 @@ class Positions:
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
         self.thin, self.walker, self.rung, self.as_stored = thin, walker, rung, as_stored
-        folder = self.run.folder
-        if (folder / "trajectory.h5").exists():
+        self._path = self.run.trajectory_path()
+        if self._path.suffix == ".h5":
             self._read = self._h5
-            with reading.open_h5(folder / "trajectory.h5") as file:
+            with reading.open_h5(self._path) as file:
                 index, columns = reading.h5_columns(file)
-        elif (folder / "trajectory.csv").exists():
-            self._read = self._csv
-            with (folder / "trajectory.csv").open("rb") as file:
-                index, columns = [], _header(file.readline())
         else:
-            raise InputError(f"The run {folder} has no trajectory.", expected="a run with trajectory_every above 0")
+            self._read = self._csv
+            with self._path.open("rb") as file:
+                index, columns = [], _header(file.readline())
         self._index, self._columns = index, columns
-        labels = {*_FIRST, *_BEFORE_PARAMETERS, "rung", "replica", "weight"}
+        labels = {*files.INDEX, *files.BEFORE_PARAMETERS, *files.LABELS}
         places = [number for number, name in enumerate(columns) if name not in labels]
         self.names = [columns[number] for number in places]
         self._values = slice(places[0], places[-1] + 1) if places else slice(0, 0)
@@ -170,7 +165,7 @@ class Positions:
         return due
 
     def _h5(self) -> Iterator[tuple[Block, np.ndarray | None]]:
-        with reading.open_h5(self.run.folder / "trajectory.h5") as file:
+        with reading.open_h5(self._path) as file:
             length = reading.h5_length(file)
             size = _num_rows(len(self._columns))
             for start in range(0, length, size):
@@ -182,7 +177,7 @@ class Positions:
     def _csv(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         import pandas
 
-        with (self.run.folder / "trajectory.csv").open("rb") as file:
+        with self._path.open("rb") as file:
             file.readline()
             size = _num_rows(len(self._columns))
             # A last line without its end is still being written.
@@ -195,9 +190,9 @@ class Positions:
         def integers(name: str) -> np.ndarray:
             return index[:, names.index(name)].astype(np.int64)
 
-        potential, loss = (rows[:, self._columns.index(name)] for name in _BEFORE_PARAMETERS)
+        potential, loss = (rows[:, self._columns.index(name)] for name in files.BEFORE_PARAMETERS)
         weight = rows[:, self._columns.index("weight")] if "weight" in self._columns else None
-        step, walker = (integers(name) for name in _FIRST)
+        step, walker = (integers(name) for name in files.INDEX)
         rung = integers("rung") if "rung" in names else None
         return Block(step, walker, potential, loss, rows[:, self._values], weight), rung
 

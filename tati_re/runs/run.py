@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.runs import checkpoint, manifest, reading
+from tati_re.runs import checkpoint, files, manifest, reading
 
 if TYPE_CHECKING:
     import pandas
-
-FIRST_PARAMETER = 4
-"""Trajectories begin with the columns step, walker, potential, loss."""
-
-DIRECTIONS = "directions.npy"
-"""File of a run that stores projections on these vectors instead of parameters."""
 
 
 class Moments(NamedTuple):
@@ -82,20 +76,24 @@ class RunFiles:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({os.fspath(self.folder)!r})"
 
+    def has(self, name: str) -> bool:
+        """Returns whether the folder has a file of this name (`tati_re.runs.files`)."""
+        return (self.folder / name).exists()
+
     @property
     def manifest(self) -> dict[str, Any]:
         """Options, versions, parameters and choices of the run."""
-        return self._cached(manifest.NAME, lambda path: manifest.read(path.parent))
+        return self._cached(files.MANIFEST, lambda path: manifest.read(path.parent))
 
     @property
     def run_info(self) -> pandas.DataFrame:
         """The table `run.csv`: one row a recorded step and walker, and on a temperature ladder each rung."""
-        return self._table("run.csv")
+        return self._table(files.ROWS)
 
     @property
     def averages(self) -> pandas.DataFrame:
         """The table `averages.csv`: running averages."""
-        return self._table("averages.csv")
+        return self._table(files.AVERAGES)
 
     def at_rung(self, rung: int = 0) -> pandas.DataFrame:
         """The rows of `run.csv` of one rung of a temperature ladder; all rows where the run has no ladder.
@@ -109,27 +107,37 @@ class RunFiles:
     @property
     def ladder(self) -> pandas.DataFrame:
         """The table `ladder.csv`: acceptance, round trips and mean potential of each rung, after the burn-in."""
-        return self._table("ladder.csv")
+        return self._table(files.LADDER)
 
     @property
     def exchanges(self) -> pandas.DataFrame:
         """The table `exchange.csv`: one row for each swap that was tried."""
-        return self._table("exchange.csv")
+        return self._table(files.EXCHANGES)
+
+    @property
+    def bias(self) -> pandas.DataFrame:
+        """The table `bias.csv`: the bias of each rung of a well-tempered ensemble over the potential."""
+        return self._table(files.BIAS)
+
+    @property
+    def noise(self) -> pandas.DataFrame:
+        """The table `noise.csv`: p-values of tests whether the noise that swaps saw is normal."""
+        return self._table(files.NOISE)
 
     @property
     def timing(self) -> pandas.DataFrame:
         """The table `timing.csv`: clock readings."""
-        return self._table("timing.csv")
+        return self._table(files.TIMING)
 
     @property
     def trajectory(self) -> pandas.DataFrame:
         """The stored positions, from `trajectory.csv` or `trajectory.h5`."""
-        return self._table(self._trajectory_name())
+        return self._table(self.trajectory_path().name)
 
     @property
     def moments(self) -> Moments:
         """Mean and variance of the parameters up to the last checkpoint."""
-        name = f"{checkpoint.FOLDER}/{checkpoint.CURRENT}"
+        name = f"{files.CHECKPOINTS}/{files.CURRENT}"
         return self._cached(name, self._read_moments) if (self.folder / name).exists() else self._read_moments()
 
     def parameters(self, which: str | int = "mean", walker: int | None = None) -> np.ndarray:
@@ -165,7 +173,7 @@ class RunFiles:
         return self._read[name][1]
 
     def _table(self, name: str) -> pandas.DataFrame:
-        if not (self.folder / name).exists():
+        if not self.has(name):
             raise InputError(f"The run {self.folder} has no {name}.")
         return self._cached(name, self._read_table)
 
@@ -177,10 +185,14 @@ class RunFiles:
             frame = frame.sort_values(["step", "walker"], kind="stable", ignore_index=True)
         return frame
 
-    def _trajectory_name(self) -> str:
-        for name in ("trajectory.csv", "trajectory.h5"):
-            if (self.folder / name).exists():
-                return name
+    def trajectory_path(self) -> Path:
+        """Returns the file of the stored positions.
+
+        Raises:
+            InputError: The run stored none.
+        """
+        if (path := files.trajectory_in(self.folder)) is not None:
+            return path
         raise InputError(f"The run {self.folder} has no trajectory.", expected="a run with trajectory_every above 0")
 
     def _read_moments(self, _: Path | None = None) -> Moments:
@@ -200,19 +212,20 @@ class RunFiles:
             step = operator.index(which)
         except TypeError:
             raise InputError("Unknown choice of parameters.", which, '"mean" or the number of a stored step') from None
-        name = self._trajectory_name()
-        if (self.folder / DIRECTIONS).exists():
+        path, num_parameters = self.trajectory_path(), self.manifest["parameters"]["num"]
+        if self.has(files.DIRECTIONS):
             raise InputError(f"The run {self.folder} stored projections, not parameters.", f"step {step}", '"mean"')
-        if name.endswith(".h5"):
-            with reading.open_h5(self.folder / name) as file:
+        if path.suffix == ".h5":
+            with reading.open_h5(path) as file:
                 index = file["index"][: reading.h5_length(file)]
                 row = self._find(index, step, walker)
                 # The integer columns step and walker are in `index`, so that `rows` starts with potential, loss.
-                return file["rows"][row][FIRST_PARAMETER - 2 :][: self.manifest["parameters"]["num"]]
+                first = files.FIRST_PARAMETER - len(files.INDEX)
+                return file["rows"][row][first : first + num_parameters]
         frame = self.trajectory
         row = self._find(frame[["step", "walker"]].to_numpy(), step, walker)
-        last = FIRST_PARAMETER + self.manifest["parameters"]["num"]
-        return frame.iloc[row, FIRST_PARAMETER:last].to_numpy(dtype=np.float64)
+        last = files.FIRST_PARAMETER + num_parameters
+        return frame.iloc[row, files.FIRST_PARAMETER : last].to_numpy(dtype=np.float64)
 
     def _find(self, index: np.ndarray, step: int, walker: int | None) -> int:
         """Returns the row of a step and walker in the columns step, walker `(rows, 2)`."""

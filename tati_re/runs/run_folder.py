@@ -6,23 +6,8 @@ import os
 from pathlib import Path
 
 from tati_re.core.errors import InputError
-from tati_re.runs import checkpoint, manifest
-from tati_re.runs.run import DIRECTIONS
-from tati_re.runs.storage import PARTIAL, storing
-
-FILES = (
-    manifest.NAME,
-    "model.keras",
-    DIRECTIONS,
-    "run.csv",
-    "averages.csv",
-    "trajectory.csv",
-    "trajectory.h5",
-    "timing.csv",
-    f"{checkpoint.FOLDER}/{checkpoint.CURRENT}",
-    f"{checkpoint.FOLDER}/{checkpoint.PREVIOUS}",
-)
-"""Every file that a run writes, the manifest first: without it a half-emptied folder is not taken for a run."""
+from tati_re.runs.files import FILES, PARTIAL
+from tati_re.runs.storage import storing
 
 
 def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -30,7 +15,8 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 
     Args:
         path: The folder; its parents are made too.
-        overwrite: Whether the files of an old run in it are removed. Files that no run writes stay. Default: False.
+        overwrite: Whether the files of an old run in it are removed, with the predictions, analyses and reports that
+            the commands made of it. Other files stay. Default: False.
 
     Returns:
         The folder.
@@ -51,10 +37,10 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
                 received=", ".join(found[:3]) + (", ..." if len(found) > 3 else ""),
                 expected=f"a new folder, overwrite (--overwrite), or resume (--resume {folder})",
             )
-        for name in FILES:
-            (folder / name).unlink(missing_ok=True)
-            (folder / (name + PARTIAL)).unlink(missing_ok=True)
-        checkpoints = folder / checkpoint.FOLDER
-        if checkpoints.is_dir() and not any(checkpoints.iterdir()):
-            checkpoints.rmdir()
+        for file in FILES:
+            (folder / file.name).unlink(missing_ok=True)
+            (folder / (file.name + PARTIAL)).unlink(missing_ok=True)
+        for inner in {(folder / file.name).parent for file in FILES} - {folder}:
+            if inner.is_dir() and not any(inner.iterdir()):
+                inner.rmdir()
     return folder

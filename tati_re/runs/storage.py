@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tati_re.core.errors import InputError
-
-PARTIAL = ".partial"
-"""Suffix of a file that is still being written beside the one that it will replace."""
+from tati_re.runs.files import PARTIAL
 
 
 class StorageError(InputError):

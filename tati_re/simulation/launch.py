@@ -15,10 +15,8 @@ from tati_re.engine.environment import TemporaryFolder, deterministic, versions
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.engine.progress import make_progress
-from tati_re.engine.single_files import check_single_files, kind_of, single_files
 from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options, with_replicas
-from tati_re.exchange.noise_tests import NAME as NOISE
 from tati_re.exchange.noise_tests import noise_table
 from tati_re.optimizers import make_optimizer
 from tati_re.options import tati_names as aliases
@@ -26,7 +24,8 @@ from tati_re.options.make import Options, make_options
 from tati_re.options.stages import PlannedStage, check_num_steps, check_stages, planned
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
-from tati_re.runs import manifest, run_folder
+from tati_re.runs import files, manifest, run_folder
+from tati_re.runs.single_files import check_single_files, single_files, trajectory_format
 from tati_re.runs.storage import storing, write_whole
 from tati_re.runs.tables import csv_text
 from tati_re.samplers import Rung, make_sampler, tuned
@@ -39,9 +38,6 @@ from tati_re.simulation.run import Run
 from tati_re.simulation.saved_model import read_directions, save_model
 from tati_re.simulation.streaming import check_stream, prediction_averages
 from tati_re.simulation.system import OBJECTS
-
-SCHEMA_VERSION = 1
-_H5_FROM = 1_000
 
 
 def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
@@ -167,15 +163,15 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
     progress = make_progress(options.verbose)
     run = Running(sim, options, objects, kind, method, potential, directions, folder, progress)
     run.say_start()
-    with storing(folder / "model.keras"):
-        written = save_model(sim, folder / "model.keras")
+    with storing(folder / files.MODEL):
+        written = save_model(sim, folder / files.MODEL)
     if not written and options.output is not None:
         progress.message("The model cannot be written to a file: resume and save_model will need the model object.")
-    with storing(folder / "directions.npy"):
+    with storing(folder / files.DIRECTIONS):
         # An old run's directions would be taken for those of this run when it is resumed.
-        (folder / "directions.npy").unlink(missing_ok=True)
+        (folder / files.DIRECTIONS).unlink(missing_ok=True)
         if directions is not None:
-            np.save(folder / "directions.npy", directions)
+            np.save(folder / files.DIRECTIONS, directions)
     driver, carry = run.begin()
     if not run.compiles(carry):
         if options.execution == "xla":
@@ -309,10 +305,7 @@ class Running:
         virial = (
             half if self.potential.prior.proper and not getattr(self.potential.prior, "walled", False) else float("nan")
         )
-        chosen = options.trajectory_format
-        if chosen == "auto" and options.trajectory_file is not None:
-            chosen = kind_of(options.trajectory_file)
-        chosen = chosen if chosen != "auto" else ("h5" if len(names) > _H5_FROM else "csv")
+        chosen = trajectory_format(options, len(names))
         self.copies = single_files(options, chosen)
         self.tensorboard = TensorBoard(options.tensorboard)
         plan = Plan(
@@ -363,7 +356,6 @@ class Running:
     def manifest(self) -> dict[str, Any]:
         flat, loop = self.sim._system.flat, self.loop
         return {
-            "schema_version": SCHEMA_VERSION,
             "kind": self.kind,
             "tati_re": __version__,
             "versions": versions(),
@@ -416,9 +408,9 @@ class Running:
                 f"{outcome.value} Step {driver.step} of {self.options.num_steps}; tati-sample --resume {self.folder}, "
                 f"or Simulation.resume({str(self.folder)!r})."
             )
-        if self.kind == "fit" and (self.folder / "model.keras").exists():
-            with storing(self.folder / "model.keras"):
-                save_model(sim, self.folder / "model.keras")
+        if self.kind == "fit" and (self.folder / files.MODEL).exists():
+            with storing(self.folder / files.MODEL):
+                save_model(sim, self.folder / files.MODEL)
         if self.options.save_model is not None and outcome is Outcome.FINISHED:
             self._save_model(Path(self.options.save_model))
         run = Run(self.folder)
@@ -437,7 +429,7 @@ class Running:
             loop.potential, self.method, carry.state, carry.auxiliary, loop.rung, self.options.seed, first
         )
         if table is not None:
-            write_whole(self.folder / NOISE, csv_text(table))
+            write_whole(self.folder / files.NOISE, csv_text(table))
 
     def compiles(self, carry) -> bool:
         """Compiles the steps without taking one; `False` where XLA refuses."""

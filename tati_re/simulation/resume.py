@@ -14,7 +14,7 @@ from tati_re.engine.environment import versions
 from tati_re.engine.progress import make_progress
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
-from tati_re.runs import manifest
+from tati_re.runs import files, manifest
 from tati_re.simulation.launch import Running, exchanging, optimizer_of, potential_of, sampler_of
 from tati_re.simulation.run import Run
 from tati_re.simulation.saved_model import stored_model
@@ -37,15 +37,15 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
     steps = num_steps if num_steps is not None else stored.get("num_steps")
     options = make_options({**known, "max_time": None}, num_steps=steps, threads=said["threads"], **overrides)
     for name in said["objects"]:
-        if name not in objects and not (name == "model" and (folder / "model.keras").exists()) and name != "directions":
+        if name not in objects and not (name == "model" and (folder / files.MODEL).exists()) and name != "directions":
             raise InputError(
                 f"resume: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
             )
     given = dict(objects)
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
-    if "model" not in given and (folder / "model.keras").exists():
-        model = stored_model(folder / "model.keras", options.model)
+    if "model" not in given and (folder / files.MODEL).exists():
+        model = stored_model(folder / files.MODEL, options.model)
         given |= {} if model is None else {"model": model}
     sim = cls.__new__(cls)
     # Where it started is in the checkpoint; the file that said so may be gone.
@@ -74,7 +74,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
     copies = getattr(method, "num_replicas", options.num_walkers)
     potential = potential_of(sim, options, given, kind, copies)
     directions = (
-        np.load(folder / "directions.npy", allow_pickle=False) if (folder / "directions.npy").exists() else None
+        np.load(folder / files.DIRECTIONS, allow_pickle=False) if (folder / files.DIRECTIONS).exists() else None
     )
     progress = make_progress(options.verbose)
     run = Running(sim, options, given, kind, method, potential, directions, folder, progress, said["execution"])

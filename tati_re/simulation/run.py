@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.core.errors import InputError
-from tati_re.runs import checkpoint
+from tati_re.runs import checkpoint, files
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
 
@@ -67,7 +67,7 @@ class Run(RunFiles):
         from tati_re.models.flat import FlatModel
         from tati_re.posterior.noise_level import with_noise
 
-        model = load_model(self.folder / "model.keras")
+        model = load_model(self.folder / files.MODEL)
         options = self.manifest["options"]
         flat = with_noise(FlatModel(model, options.get("fix_parameters")), options)
         flat.set(vector)

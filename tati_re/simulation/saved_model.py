@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.models.build import load_model
 from tati_re.models.imported import is_code
+from tati_re.runs import files
 from tati_re.runs.storage import replace
 
 
@@ -17,7 +18,7 @@ def save_model(sim, path: Path) -> bool:
     """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
     flat = sim._system.flat
     before = [variable.numpy() for variable in flat.model.variables]
-    aside = path.with_name("partial.keras")
+    aside = path.with_name(files.MODEL_ASIDE)
     try:
         flat.set(sim._position[0])
         flat.set_auxiliary([value[0] for value in sim._auxiliary])

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tati_re.core.errors import InputError
+from tati_re.runs import files
 from tati_re.runs.storage import storing
 
-TABLES = {"run_file": "run.csv", "averages_file": "averages.csv", "trajectory_file": "trajectory"}
-"""The table that each option names a copy of."""
+OPTIONS = ("run_file", "averages_file", "trajectory_file")
+"""Options that name a copy of a table."""
 
 
 class SingleFiles:
@@ -53,11 +54,21 @@ def single_files(options, trajectory_format: str) -> SingleFiles:
         options: `run_file`, `averages_file`, `trajectory_file`.
         trajectory_format: "csv" or "h5", of the run's trajectory.
     """
-    pairs = {}
-    for option, name in TABLES.items():
-        if (path := getattr(options, option)) is not None:
-            pairs[f"{name}.{trajectory_format}" if name == "trajectory" else name] = Path(path)
-    return SingleFiles(pairs)
+    copies = {
+        files.ROWS: options.run_file,
+        files.AVERAGES: options.averages_file,
+        files.TRAJECTORIES[trajectory_format]: options.trajectory_file,
+    }
+    return SingleFiles({name: Path(path) for name, path in copies.items() if path is not None})
+
+
+def trajectory_format(options, num_columns: int) -> str:
+    """The format of a run's trajectory, "csv" or "h5", of so many parameters or projections."""
+    if options.trajectory_format != "auto":
+        return options.trajectory_format
+    if options.trajectory_file is not None:
+        return kind_of(options.trajectory_file)
+    return "h5" if num_columns > files.H5_FROM else "csv"
 
 
 def check_single_files(options) -> None:
@@ -67,7 +78,7 @@ def check_single_files(options) -> None:
         InputError: A folder that is not there, a folder in place of a file, one name twice, or no trajectory to copy.
     """
     taken: dict[str, str] = {}
-    for option in (*TABLES, "save_model"):
+    for option in (*OPTIONS, "save_model"):
         path = getattr(options, option)
         if path is None:
             continue

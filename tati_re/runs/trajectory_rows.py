@@ -1,0 +1,126 @@
+"""Parameters from the rows of a trajectory, ours or TATi's."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.runs import files, reading
+from tati_re.runs.expected import KINDS, ExpectedParameters
+
+_WEIGHTS, _BIASES = re.compile(r"w(?:eight)?(\d+)"), re.compile(r"b(?:ias)?(\d+)")
+_WALKER = ("walker", "id")
+
+
+def read_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+    """Returns the parameters at a step, or the last one, of a CSV or HDF5 file, `(walkers, P)`, and the step."""
+    return (_h5 if path.suffix == ".h5" else _csv)(path, step, wanted)
+
+
+def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+    index, lines = [], []
+    with path.open(encoding="utf-8", newline="") as file:
+        texts = (line for line in file if line.strip() and not line.startswith("#"))
+        columns = [name.strip() for name in next(csv.reader(texts), [])]
+        chosen, step_column, walker_column = _columns(path, columns, wanted)
+        rung = columns.index("rung") if "rung" in columns else None
+        growing = (path.parent / files.MANIFEST).exists()
+        for line in texts:
+            # The last line of a run that goes on may not be complete.
+            if growing and not line.endswith("\n"):
+                continue
+            cells = line.split(",")
+            if len(cells) != len(columns):
+                received, expected = f"{len(cells)} cells", f"{len(columns)} as in its header"
+                raise InputError(f"parameters: {path} has a ragged row.", received, expected)
+            if rung is not None and float(cells[rung]) != 0:
+                continue
+            here = (
+                len(lines) if step_column is None else cells[step_column],
+                0 if walker_column is None else cells[walker_column],
+            )
+            index.append([int(float(number)) for number in here])
+            lines.append(line)
+    rows, found = _rows_at(path, np.array(index, dtype=np.int64).reshape(-1, 2), step)
+    return np.array([_numbers(path, lines[row], chosen) for row in rows]), found
+
+
+def _numbers(path: Path, line: str, chosen: list[int]) -> list[float]:
+    cells = line.split(",")
+    try:
+        return [float(cells[k]) for k in chosen]
+    except ValueError as error:
+        raise InputError(f"parameters: {path} has a cell that is no number.", str(error).split(": ")[-1]) from None
+
+
+def _h5(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
+    with reading.open_h5(path) as file:
+        index_columns, columns = reading.h5_columns(file)
+        chosen, _, _ = _columns(path, [*index_columns, *columns], wanted)
+        index = file["index"][: reading.h5_length(file)]
+        kept = np.arange(len(index))
+        if "rung" in index_columns:
+            kept = kept[index[:, index_columns.index("rung")] == 0]
+        rows, found = _rows_at(path, index[kept][:, :2], step)
+        places = np.array(chosen) - len(index_columns)
+        return np.array([file["rows"][int(kept[row])][places] for row in rows]), found
+
+
+def _columns(path: Path, columns: list[str], wanted: ExpectedParameters) -> tuple[list[int], int | None, int | None]:
+    """Places of the parameters in their order, of the step and of the walker."""
+    places = {name: k for k, name in enumerate(columns)}
+    step = places.get("step")
+    walker = next((places[name] for name in _WALKER if name in places), None)
+    names = wanted.names
+    if all(name in places for name in names):
+        known = set(names)
+        wanted.places(path, [name for name in columns if name in known or "/" in name])
+        return [places[name] for name in names], step, walker
+    weights, biases = _numbered(_WEIGHTS, places), _numbered(_BIASES, places)
+    if weights or biases:
+        return _of_tati(path, weights, biases, names), step, walker
+    if any(re.fullmatch(r"c\d+", name) for name in columns):
+        raise InputError(f"parameters: {path} holds projections on directions, not parameters.", expected=KINDS)
+    if found := [name for name in columns if "[" in name or "/" in name]:
+        wanted.check(path, found)
+    raise InputError(f"parameters: {path} has no columns of parameters.", received=", ".join(columns[:4]) + ", ...")
+
+
+def _numbered(kind: re.Pattern, places: dict[str, int]) -> list[int]:
+    """Places of the columns of one kind, by their number."""
+    found = [(int(match[1]), place) for name, place in places.items() if (match := kind.fullmatch(name))]
+    return [place for _, place in sorted(found)]
+
+
+def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]) -> list[int]:
+    """Places of the model's parameters among TATi's columns: its weights and its biases are numbered apart."""
+    is_bias = [name.split("[")[0].rsplit("/", 1)[-1] == "bias" for name in names]
+    wanted = (len(names) - sum(is_bias), sum(is_bias))
+    if (len(weights), len(biases)) != wanted:
+        received = f"{len(weights)} weights and {len(biases)} biases"
+        expected = f"{wanted[0]} weights and {wanted[1]} biases"
+        raise InputError(f"parameters: {path} does not fit the model.", received, expected)
+    left = {False: iter(weights), True: iter(biases)}
+    return [next(left[bias]) for bias in is_bias]
+
+
+def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int], int]:
+    """The rows of a step, one a walker in the walkers' order, and the step; the last step where none is asked for."""
+    if not len(index):
+        raise InputError(f"parameters: {path} has no rows.", expected="at least one")
+    if step is None:
+        step = int(index[:, 0].max())
+    at_step = np.flatnonzero(index[:, 0] == step)
+    if not len(at_step):
+        steps = np.unique(index[:, 0])
+        near = steps[np.argmin(np.abs(steps - step))]
+        stored = f"one of the {len(steps)} steps from {steps[0]} to {steps[-1]}, the nearest being {near}"
+        raise InputError(f"parameters_step: there is no such step in {path}.", received=step, expected=stored)
+    by_walker: dict[int, int] = {}
+    for row in at_step:
+        by_walker.setdefault(int(index[row, 1]), int(row))
+    return [by_walker[walker] for walker in sorted(by_walker)], step
