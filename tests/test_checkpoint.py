@@ -192,7 +192,7 @@ def test_a_kill_between_any_two_system_calls(tmp_path, monkeypatch, before):
 WRITER = """
 import sys
 import numpy as np
-from tati_re.engine import checkpoint
+from tati_re.runs import checkpoint
 step = int(sys.argv[2])
 print("ready", flush=True)
 while True:
