@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.report.ladder import ladder_lines, noise_of
+from tati_re.report.ladder import ladder_lines
+from tati_re.runs import files
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def run(tmp_path_factory):
 
 def test_p_values_of_energies_and_gradients(run):
     """20 tests shared among the pairs, 100 of the gradient; means of 60 losses of a linear model are near to normal."""
-    noise = noise_of(run)
+    noise = run.noise
     assert list(noise.columns) == ["test", "rung", "p_value"]
     energy, gradient = (noise[noise["test"] == kind] for kind in ("energy", "gradient"))
     assert len(energy) == 20 and set(energy["rung"]) == {0, 1} and len(gradient) == 100
@@ -42,7 +43,7 @@ def test_the_end_table_has_them(run):
 
 
 def test_noise_that_is_not_normal_is_a_warning(run):
-    noise = noise_of(run)
+    noise = run.noise
     noise["p_value"] = 1e-4
     notes, _ = ladder_lines(run.manifest, run.ladder, noise)
     assert sum("not Gaussian" in note for note in notes) == 2
@@ -51,4 +52,4 @@ def test_noise_that_is_not_normal_is_a_warning(run):
 def test_a_full_batch_has_none(tmp_path):
     sim = Simulation(data="two_clusters", seed=1, verbose=0)
     made = sim.sample(num_steps=20, num_replicas=2, temperature_ratio=1.2, execution="graph", output=tmp_path / "b")
-    assert noise_of(made) is None
+    assert not made.has(files.NOISE)
