@@ -176,7 +176,7 @@ def write(results: Sequence[Result], path: Path) -> None:
 
 def draw(curves: dict[tuple[str, str], Evidence], results: Sequence[Result], path: Path) -> None:
     """Draws the integrand of each network by each method, and log Z of all runs."""
-    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     methods = list(dict.fromkeys(each.method for each in results))
     figure = new_figure(3.0 * len(methods) + 3.2, 3.4)
@@ -187,7 +187,7 @@ def draw(curves: dict[tuple[str, str], Evidence], results: Sequence[Result], pat
             counted = curve[curve["weight"] > 0]
             t = counted["path"] ** 0.2
             axes.plot(t, 5 * t**4 * counted["mean"], "o-", markersize=3, linewidth=1, color=color, label=net)
-        axes.axhline(0, color=GREY, linewidth=0.6)
+        axes.axhline(0, color=GRAY, linewidth=0.6)
         axes.set_title(METHODS[method], fontsize=9, loc="left")
         axes.set_xlabel("t, λ = t⁵")
         axes.set_ylabel("d log Z / dt, nats")

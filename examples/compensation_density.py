@@ -58,7 +58,7 @@ def density_at(table: CompensationTable, x: np.ndarray) -> np.ndarray:
 
 def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dict[str, np.ndarray], path: Path) -> None:
     """Draws spectra, densities and the errors after convolution."""
-    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
     figure = new_figure(10.5, 3.6)
     left, middle, right = figure.subplots(1, 3)
@@ -71,11 +71,11 @@ def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dic
         PUBLISHED_SERIES: log_spectrum(omega) + series,
         SEARCHED: ideal - (omega / cut.frequency) ** cut.power,
     }
-    left.plot(omega, ideal / np.log(10), color=GREY, linewidth=2.5, label="no cut: grows for ever")
+    left.plot(omega, ideal / np.log(10), color=GRAY, linewidth=2.5, label="no cut: grows for ever")
     left.plot(omega, log_spectrum(omega) / np.log(10), color=DARK, linestyle="--", linewidth=0.9, label="logistic")
     for name, values in filtered.items():
         left.plot(omega, values / np.log(10), color=colors[name], label=name)
-    left.axvline(np.pi / noise_variance, color=GREY, linewidth=0.7, linestyle=":")
+    left.axvline(np.pi / noise_variance, color=GRAY, linewidth=0.7, linestyle=":")
     left.annotate("π/σ²", (np.pi / noise_variance, 0.2), fontsize=8, color=DARK, ha="right")
     left.set_ylim(-22, 1.5)
     left.set_xlabel("frequency ω")

@@ -413,13 +413,13 @@ def tell_mnist(rows: Sequence[Row]) -> None:
 
 def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
     """Gain against n beside that of a fixed B, and the law of the slowest direction."""
-    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2)
-    left.axhline(1, color=GREY, linewidth=0.8)
-    right.axhspan(0.98, 1.02, color=GREY, alpha=0.2, linewidth=0, label="2 %")
-    right.axhline(1, color=GREY, linewidth=0.8)
+    left.axhline(1, color=GRAY, linewidth=0.8)
+    right.axhspan(0.98, 1.02, color=GRAY, alpha=0.2, linewidth=0, label="2 %")
+    right.axhline(1, color=GRAY, linewidth=0.8)
     numbers = sorted({row.walkers for row in rows} - {1})
     for place, (walkers, color) in enumerate(zip(numbers, COLORS, strict=False)):
         same = [row for row in rows if row.walkers == walkers and row.direction == "slowest"]
@@ -459,7 +459,7 @@ def draw_gaussians(rows: Sequence[Row], path: Path) -> None:
 
 def draw_mnist(rows: Sequence[Row], path: Path) -> None:
     """Autocorrelation times for 1, 8, 16 and 32 walkers: one panel for every system."""
-    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     systems = list(dict.fromkeys(row.system for row in rows))
     flat = [any(row.direction == "flat" for row in rows if row.system == system) for system in systems]
@@ -480,7 +480,7 @@ def draw_mnist(rows: Sequence[Row], path: Path) -> None:
             )
         if single:
             alone = next(row.alone for row in rows if row.system == system)
-            axes.axhline(alone, color=GREY, linewidth=0.9, linestyle="--", zorder=0)
+            axes.axhline(alone, color=GRAY, linewidth=0.9, linestyle="--", zorder=0)
             axes.set_xlim(-0.7, 2.7)
             axes.set_xticks(range(3), [str(walkers) for walkers in numbers[:3]])
         axes.set_xlabel("walkers" if single else "slow direction")

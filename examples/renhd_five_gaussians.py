@@ -195,7 +195,7 @@ def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
 
 def draw(results: dict[str, Result], path: Path) -> None:
     """Histograms of x against its density, the plane, and paths of x and of a replica."""
-    from tati_re.plotting import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 
     figure = new_figure(9.0, 5.6)
     (plane, marginal), (path_of_x, path_of_rung) = figure.subplots(2, 2, width_ratios=(1, 2))
@@ -228,7 +228,7 @@ def draw(results: dict[str, Result], path: Path) -> None:
     legend_above(path_of_x)
     path_of_rung.step(np.arange(shown), renhd.rung[:shown], where="mid", color=COLORS[0], linewidth=0.9)
     path_of_rung.set(xlabel="swap round", ylabel="rung", title="where one replica was", yticks=range(NUM_RUNGS))
-    path_of_rung.grid(axis="y", color=GREY, alpha=0.3, linewidth=0.5)
+    path_of_rung.grid(axis="y", color=GRAY, alpha=0.3, linewidth=0.5)
     for panel in (plane, marginal, path_of_x, path_of_rung):
         plain(panel)
         panel.title.set_size(9)

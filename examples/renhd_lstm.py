@@ -398,7 +398,7 @@ def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
 
 def draw(results: Sequence[Result], ladders: dict[str, Any], path: Path) -> None:
     """Draws the rungs of the replicas of the first run against the step, and the accuracies as bars."""
-    from tati_re.plotting import COLORS, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
 
     figure = new_figure(9.0, 3.8)
     grid = figure.add_gridspec(max(1, len(ladders)), 2, width_ratios=(1.1, 1))
@@ -417,7 +417,7 @@ def draw(results: Sequence[Result], ladders: dict[str, Any], path: Path) -> None
     axes = figure.add_subplot(grid[:, 1])
     for place, found in enumerate(results):
         color = COLORS[1] if found.rungs > 1 else COLORS[0]
-        axes.barh(place, found.accuracy, xerr=found.accuracy_deviation, color=color, height=0.6, ecolor=GREY, capsize=2)
+        axes.barh(place, found.accuracy, xerr=found.accuracy_deviation, color=color, height=0.6, ecolor=GRAY, capsize=2)
         axes.plot(found.last_accuracy, place, "o", color="white", markeredgecolor="black", markersize=4)
     axes.set_yticks(range(len(results)), [found.method for found in results])
     axes.invert_yaxis()

@@ -433,7 +433,7 @@ def write(curves: Sequence[Curve], output: Path) -> None:
 
 def draw(curves: Sequence[Curve], path: Path) -> None:
     """Draws training and test loss against the temperature, a panel a curve, beside the descents."""
-    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
     sets = list(dict.fromkeys(curve.set_name for curve in curves))
     figure = new_figure(8.6, 3.0 * len(sets) + 0.4)
@@ -455,7 +455,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
                 label = f"{words}, from {points[0].start}"
                 axes.errorbar(temperatures, values, errors, color=color, markerfacecolor=filled, label=label, **style)
         axes.axhline(curve.baseline[0], color=COLORS[2], linestyle="-", linewidth=1, label="descents, test")
-        axes.axhline(UNINFORMED, color=GREY, linestyle=":", linewidth=1, label="ln 10")
+        axes.axhline(UNINFORMED, color=GRAY, linestyle=":", linewidth=1, label="ln 10")
         if curve.net == "logistic":
             axes.axhline(LOGISTIC_FLOOR, color=DARK, linestyle="-.", linewidth=1, label="ln(1 + 9/e)")
         axes.set_xscale("log")

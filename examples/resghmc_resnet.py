@@ -261,7 +261,7 @@ def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
 
 def draw(swaps: Swaps, rows, resumed_at: int, path: Path) -> None:
     """Draws the losses of both chains, what swaps gain and the corrections, and the number of swaps."""
-    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
     figure = new_figure(10.5, 3.3)
     left, middle, right = figure.subplots(1, 3)
@@ -270,17 +270,17 @@ def draw(swaps: Swaps, rows, resumed_at: int, path: Path) -> None:
         smooth = there["loss"].rolling(10, min_periods=1).mean()
         left.plot(there["step"], smooth, color=COLORS[rung], linewidth=1, label=label)
     left.set_ylabel("loss of mini-batches, mean of 10")
-    middle.plot(swaps.step, np.abs(swaps.delta), ".", color=GREY, markersize=3, label="|ln ratio|, estimated")
+    middle.plot(swaps.step, np.abs(swaps.delta), ".", color=GRAY, markersize=3, label="|ln ratio|, estimated")
     middle.plot(swaps.step, swaps.correction, color=DARK, linewidth=1, label="correction, F = 1")
     middle.plot(swaps.step, swaps.correction / swaps.factor, color=COLORS[1], linewidth=1, label="correction made")
     middle.set_yscale("log")
     middle.set_ylabel("nats")
-    right.plot(swaps.step, swaps.without, "--", color=GREY, linewidth=1, label="expected uncorrected")
+    right.plot(swaps.step, swaps.without, "--", color=GRAY, linewidth=1, label="expected uncorrected")
     right.step(swaps.step, swaps.swaps, where="post", color=COLORS[1], linewidth=1.3, label="made")
     right.plot(swaps.step, swaps.exact, color=DARK, linewidth=1, label="expected, F = 1")
     right.set_ylabel("swaps so far")
     for axes in (left, middle, right):
-        axes.axvline(resumed_at, color=GREY, linestyle=":", linewidth=1)
+        axes.axvline(resumed_at, color=GRAY, linestyle=":", linewidth=1)
         axes.set_xlabel("step")
         axes.legend(fontsize=7, frameon=False)
         plain(axes)

@@ -369,11 +369,11 @@ def mean_row(run, refresh: int, num_pairs: int, every: int = 20) -> tuple[MeanRo
 
 def draw(mixtures: dict, means: dict, rows: list[MeanRow], path: Path) -> None:
     """Histograms of the cold chains, swap rates, and the mean of a mixture with and without control variate."""
-    from tati_re.plotting import COLORS, DARK, GREY, new_figure, plain, save
+    from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
     figure = new_figure(10.5, 6.0)
     panels = figure.subplots(2, 3)
-    colors = {"SGLD": GREY, "naive": COLORS[1], "F = 1": COLORS[0], "F = 2": COLORS[0], "F = 4": COLORS[4]}
+    colors = {"SGLD": GRAY, "naive": COLORS[1], "F = 1": COLORS[0], "F = 2": COLORS[0], "F = 4": COLORS[4]}
     colors["noise-free"] = COLORS[2]
     for axes, mixture in zip(panels[0], MIXTURES.values(), strict=True):
         edges = np.linspace(mixture.centres[0] - 3, mixture.centres[1] + 3, 61)

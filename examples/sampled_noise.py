@@ -100,7 +100,7 @@ def run(rows: np.ndarray, noise_std: float | str, num_steps: int) -> Found:
 
 def draw(found: dict[float | str, Found], path: Path) -> None:
     """Draws log densities against the noise, and the posterior of the sampled one above them."""
-    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, GRAY, legend_above, new_figure, plain, save
 
     figure = new_figure(5.6, 3.6)
     axes = figure.subplots()
@@ -121,7 +121,7 @@ def draw(found: dict[float | str, Found], path: Path) -> None:
         capsize=2,
         label="noise sampled: median and 90 % of σ",
     )
-    axes.axhline(one.log_density, color=GREY, linewidth=0.7, linestyle=":")
+    axes.axhline(one.log_density, color=GRAY, linewidth=0.7, linestyle=":")
     axes.set_xscale("log")
     best = max(value + error for value, error in zip(values, errors, strict=True))
     axes.set_ylim(max(min(values) - 1, best - 6), best + 0.5)

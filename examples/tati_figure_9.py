@@ -70,7 +70,7 @@ def curves(sim: tati_re.Simulation, run) -> pd.DataFrame:
 
 def draw(output: Path, run, table: pd.DataFrame) -> None:
     """Loss, accuracy and rate against the step."""
-    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, GRAY, legend_above, new_figure, plain, save
 
     figure = new_figure(11.0, 3.4)
     loss, accuracy, rate = figure.subplots(1, 3)
@@ -82,7 +82,7 @@ def draw(output: Path, run, table: pd.DataFrame) -> None:
     accuracy.plot(table["step"], table["test_accuracy"], color=COLORS[1], linewidth=1.0, label="test")
     for number, published in enumerate(PUBLISHED.values()):
         label = {"label": "published, end"} if number == 0 else {}
-        accuracy.axhline(published, color=GREY, linestyle="--", linewidth=0.8, zorder=0, **label)
+        accuracy.axhline(published, color=GRAY, linestyle="--", linewidth=0.8, zorder=0, **label)
     accuracy.set(xlabel="step", ylabel="accuracy", ylim=(0.9, 1.005))
     rate.semilogy(rows["step"], rows["step_size"], color=COLORS[2], linewidth=0.5)
     rate.set(xlabel="step", ylabel="learning rate")

@@ -173,7 +173,7 @@ def planes(dataset, start: np.ndarray, run, points: int, seed: int, output: Path
 
 def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> None:
     """The four figures."""
-    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, plot_landscape, save
+    from tati_re.plotting import COLORS, GRAY, legend_above, new_figure, plain, plot_landscape, save
 
     figure = new_figure(11.0, 3.2)
     left, middle, right = figure.subplots(1, 3)
@@ -203,7 +203,7 @@ def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> Non
                 rows["number"], rows["eigenvalue"], color=color, linewidth=1, marker=".", markersize=2, **label
             )
     numbers, free = np.arange(1, LEADING + 1), free_diffusion(next(iter(runs.values())))
-    panel.loglog(numbers, free / numbers**2, color=GREY, linestyle="--", linewidth=0.9, label="free diffusion")
+    panel.loglog(numbers, free / numbers**2, color=GRAY, linestyle="--", linewidth=0.9, label="free diffusion")
     panel.set(xlabel="number k", ylabel="eigenvalue of the covariance")
     plain(panel)
     legend_above(panel)
@@ -214,7 +214,7 @@ def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> Non
     figure = new_figure(8.0, 3.4)
     for number, (dtype, landscape) in enumerate(landscapes.items()):
         panel = figure.add_subplot(1, 2, number + 1)
-        for color, scale in zip((*COLORS, GREY), SCALES, strict=True):
+        for color, scale in zip((*COLORS, GRAY), SCALES, strict=True):
             rows = landscape.table[landscape.table["scale"] == scale]
             # The lowest point has no logarithm: a gap there.
             line = rows[np.isclose(rows["c1"], 0, atol=1e-12)]

@@ -73,7 +73,7 @@ def train(data: Path, output: Path, num_examples: int, stages: list[str], seed: 
 
 def draw(run, path: Path) -> None:
     """The loss of the mini-batches over the steps, with the ends of the stages and the published loss of the end."""
-    from tati_re.plotting import COLORS, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting import COLORS, GRAY, legend_above, new_figure, plain, save
 
     figure = new_figure(7.0, 3.5)
     axes = figure.subplots()
@@ -82,7 +82,7 @@ def draw(run, path: Path) -> None:
         PUBLISHED["training"][0], color=COLORS[1], linewidth=0.8, zorder=0, label="published training loss at the end"
     )
     for end in list(accumulate(stage["num_steps"] for stage in run.manifest["options"]["stages"]))[:-1]:
-        axes.axvline(end, color=GREY, linestyle=":")
+        axes.axvline(end, color=GRAY, linestyle=":")
     axes.set_xlabel("step")
     axes.set_ylabel("mean cross-entropy")
     plain(axes)

@@ -271,5 +271,5 @@ def test_weight_regularisers_are_refused():
     layer = keras.layers.Dense(1, use_bias=False, kernel_regularizer="l2")
     model = keras.Sequential([keras.Input((3,)), layer])
     sim = Simulation(data=(known.FEATURES, known.Y[:, None]), model=model, verbose=0)
-    with pytest.raises(InputError, match="regularisers"):
+    with pytest.raises(InputError, match="regularizers"):
         log_evidence(sim)

@@ -83,7 +83,7 @@ def test_springs_and_the_even_grid_of_simpson():
     assert 0.5 / springs.std**2 == pytest.approx([49.585575, 41.060673, 12.116482], abs=1e-6)
     at_minimum = known.energies_at(mean) + 0.5 * mean @ mean / known.PRIOR**2 + 1.5 * np.log(2 * np.pi * known.PRIOR**2)
     assert at_minimum == pytest.approx(14.33156963, abs=1e-8)
-    start = springs.log_normalisation - at_minimum
+    start = springs.log_normalization - at_minimum
     assert start == pytest.approx(-17.671134, abs=1e-6)
     for intervals, error in ((12, -5.08e-5), (20, -7.10e-6), (202, -7.15e-10)):
         grid = grids.simpson(intervals + 1)
@@ -113,7 +113,7 @@ def test_springs_in_a_box_that_is_not_centred_on_them():
         np.log(np.trapezoid(np.exp(-0.5 * ((x - c) / s) ** 2), x))
         for c, s in zip(springs.centre, springs.std, strict=True)
     )
-    assert springs.log_normalisation == pytest.approx(by_hand, abs=1e-9)
+    assert springs.log_normalization == pytest.approx(by_hand, abs=1e-9)
     centred = sum(np.log(s * np.sqrt(2 * np.pi) * erf(1 / (s * np.sqrt(2)))) for s in springs.std)
     assert abs(centred - by_hand) > 0.09
     drawn = springs.from_normal(np.random.default_rng(0).standard_normal((20_000, 2)))
@@ -122,7 +122,7 @@ def test_springs_in_a_box_that_is_not_centred_on_them():
     exact = np.average(x, weights=density)
     spread = np.sqrt(np.average((x - exact) ** 2, weights=density))
     assert abs(drawn[:, 0].mean() - exact) < Z * spread / np.sqrt(20_000)
-    assert abs(Springs([0.8], [0.5]).log_normalisation - np.log(0.5 * np.sqrt(2 * np.pi))) < 1e-12
+    assert abs(Springs([0.8], [0.5]).log_normalization - np.log(0.5 * np.sqrt(2 * np.pi))) < 1e-12
 
 
 @pytest.mark.parametrize("estimate", ["thermodynamic_integration", "stepping_stone", "mbar"])

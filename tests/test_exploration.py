@@ -7,7 +7,7 @@ import tati_re
 from tati_re.cli import explore as command
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.exploration import ExploredSystem, characterise, connect, descend, explore, lowest_below
+from tati_re.exploration import ExploredSystem, characterize, connect, descend, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
 from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_kept
 from tati_re.plotting.exploration import plot_exploration
@@ -86,21 +86,21 @@ def test_a_descent_ends_where_the_force_does():
 
 def test_kinds():
     well = double_well()
-    minimum = characterise(well, np.array([1.0, 0.0]), temperature=2.0)
+    minimum = characterize(well, np.array([1.0, 0.0]), temperature=2.0)
     assert (minimum.kind, minimum.index, minimum.num_flat) == ("minimum", 0, 0)
     np.testing.assert_allclose([minimum.smallest, minimum.largest], [4, 8], rtol=1e-6)
     assert minimum.ln_volume == pytest.approx(0.5 * np.log((4 * np.pi) ** 2 / 32), rel=1e-6)
-    saddle = characterise(well, np.zeros(2))
+    saddle = characterize(well, np.zeros(2))
     assert (saddle.kind, saddle.index) == ("saddle", 1) and np.isnan(saddle.ln_volume)
     assert abs(lowest_below(well, np.array([0.0, 0.5])).position[0]) == pytest.approx(1, abs=1e-6)
-    valley = characterise(perceptron(), np.array([2.0, 0.5]))
+    valley = characterize(perceptron(), np.array([2.0, 0.5]))
     assert (valley.kind, valley.num_flat) == ("valley", 1) and np.isnan(valley.ln_volume)
     assert (
-        characterise(perceptron(0.02), lowest_below(perceptron(0.02), np.array([2.0, 0.5])).position).kind == "minimum"
+        characterize(perceptron(0.02), lowest_below(perceptron(0.02), np.array([2.0, 0.5])).position).kind == "minimum"
     )
     # A curvature of 0 alone makes no valley: on a quartic bottom U rises, if slowly.
     quartic = Numpy(lambda x: x[:, 0] ** 4 + x[:, 1] ** 2, lambda x: np.stack([4 * x[:, 0] ** 3, 2 * x[:, 1]], axis=1))
-    flat = characterise(quartic, np.zeros(2))
+    flat = characterize(quartic, np.zeros(2))
     assert (flat.kind, flat.num_flat) == ("minimum", 1)
 
 
@@ -125,11 +125,11 @@ def test_many_parameters(monkeypatch):
     assert position[0] == pytest.approx(1, abs=0.01) and 0 <= value < 1e-3 and norm < 0.3
     calls, product = [], surface.hessian_product
     surface.hessian_product = lambda *given: calls.append(1) or product(*given)
-    found = characterise(surface, position)
+    found = characterize(surface, position)
     assert (found.kind, found.index, found.num_flat) == ("minimum", 0, 0) and len(calls) <= 300
     assert found.largest == pytest.approx(10_000, rel=1e-6) and found.smallest == pytest.approx(1, abs=0.1)
     saddle = np.concatenate([[0.0], 1e-3 * generator.standard_normal(399)])
-    assert characterise(surface, np.zeros(400)).kind == "saddle"
+    assert characterize(surface, np.zeros(400)).kind == "saddle"
     found = lowest_below(surface, saddle)
     assert found.kind == "minimum" and abs(found.position[0]) == pytest.approx(1, abs=0.01) and found.potential < 1e-3
     monkeypatch.setattr("tati_re.exploration.descent.LARGE_STEPS", 3)

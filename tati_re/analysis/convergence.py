@@ -58,7 +58,7 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.
-        kind: `"bulk"` of the rank-normalised draws, the general measure; `"mean"` of the draws as they are, which
+        kind: `"bulk"` of the rank-normalized draws, the general measure; `"mean"` of the draws as they are, which
             belongs to the error of their mean; `"tail"` of the 5 % and 95 % quantiles, the smaller. Default: `"bulk"`.
 
     Returns:
@@ -78,7 +78,7 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
 def r_hat(chains: np.ndarray) -> float:
     """R-hat, rank-normalized and split: near 1 when all half chains have the same distribution, above 1.01 when not.
 
-    The larger of the rank-normalised value (location) and the folded one (scale). A single chain is compared with
+    The larger of the rank-normalized value (location) and the folded one (scale). A single chain is compared with
     itself, first half against second half. The rows of several chains are only independent if each walker has its own
     mini-batches.
 

@@ -38,7 +38,7 @@ class SpringsPotential:
         )
         self.num_examples, self.auxiliary = potential.num_examples, potential.auxiliary
         self.stiffness = 1.0 / springs.std**2
-        self.log_normalisation = springs.log_normalisation
+        self.log_normalization = springs.log_normalization
 
     def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock=None) -> SpringsEvaluate:
         """The path bound to a step's rungs."""
@@ -49,7 +49,7 @@ class SpringsPotential:
         """log q, `(walkers,)`, float64, and its gradient's negative, the force of the springs."""
         away = tf.cast(position, tf.float64) - self.springs.centre
         force = self.stiffness * away
-        return -0.5 * tf.reduce_sum(force * away, axis=-1) - self.log_normalisation, tf.cast(force, position.dtype)
+        return -0.5 * tf.reduce_sum(force * away, axis=-1) - self.log_normalization, tf.cast(force, position.dtype)
 
 
 class SpringsEvaluate(Delegating):

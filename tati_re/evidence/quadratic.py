@@ -42,7 +42,7 @@ class Springs:
             raise InputError("springs: the minimum lies outside of the box.", expected="a minimum inside")
 
     @property
-    def log_normalisation(self) -> float:
+    def log_normalization(self) -> float:
         """log Z_q."""
         whole = np.log(self.std * np.sqrt(2 * np.pi))
         if self.bound is not None:
@@ -58,7 +58,7 @@ class Springs:
     def log_prob(self, position) -> np.ndarray:
         """log q at positions `(n, parameters)` inside the box, `(n,)`."""
         squares = ((np.asarray(position, np.float64) - self.centre) / self.std) ** 2
-        return -0.5 * squares.sum(axis=-1) - self.log_normalisation
+        return -0.5 * squares.sum(axis=-1) - self.log_normalization
 
     def cut_edges(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Probabilities below the lower and the upper wall; `None` where the walls cut off less than double precision

@@ -58,10 +58,10 @@ def no_counts(rungs: int, walkers: int) -> Counts:
     return Counts(pairs, pairs, pairs, tf.zeros((), tf.float64), energy, nowhere, each, each)
 
 
-def by_neighbours(pairs: Pairs, values, rungs: int):
+def by_neighbors(pairs: Pairs, values, rungs: int):
     """Sums of `(ladders, pairs)` values over the ladders, for the pairs of neighbors alone: `(rungs - 1,)`."""
-    neighbours = tf.logical_and(pairs.valid, tf.equal(pairs.high, pairs.low + 1))
-    at = tf.one_hot(pairs.low, rungs - 1, dtype=tf.float64) * tf.cast(neighbours, tf.float64)[..., None]
+    neighbors = tf.logical_and(pairs.valid, tf.equal(pairs.high, pairs.low + 1))
+    at = tf.one_hot(pairs.low, rungs - 1, dtype=tf.float64) * tf.cast(neighbors, tf.float64)[..., None]
     return tf.reduce_sum(at * values[..., None], axis=[0, 1])
 
 
@@ -82,7 +82,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     kept = tf.cast(counting, tf.float64)
 
     def more(sums, values):
-        return sums + kept * by_neighbours(pairs, values, rungs)
+        return sums + kept * by_neighbors(pairs, values, rungs)
 
     bottom, top = tf.equal(rung, 0), tf.equal(rung, rungs - 1)
     last = counts.last_end

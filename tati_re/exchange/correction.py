@@ -87,7 +87,7 @@ class Correction:
             pairs: `low`, `high`, `valid`, `(ladders, pairs)`; others than neighbors are passed over.
             found: ṽ of each pair, `(ladders, pairs)`.
         """
-        here = _neighbours(state, pairs)
+        here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
         estimate = _picked(here, found[..., :, None], -2)[..., 0, :]
         due = (tried > 0) & (state.tries % self.every == 0)
@@ -111,7 +111,7 @@ class Correction:
             The new state, and the difference; a pair that is no pair of neighbors keeps its own estimate.
         """
         state = self.updated(state, pairs, difference.example_variance)
-        here = _neighbours(state, pairs)
+        here = _neighbors(state, pairs)
         is_one = sum_over(as_float64(here), -1)[..., 0] > 0
         average = _picked(here, state.variance[..., None, :], -1)[..., 0]
         left = maximum(1.0 - difference.count / num_examples, as_float64(0.0))
@@ -135,7 +135,7 @@ class Correction:
         }
 
 
-def _neighbours(state: Smoothed, pairs):
+def _neighbors(state: Smoothed, pairs):
     """Which average each pair has, bool `(ladders, pairs, rungs - 1)`."""
     lower = constant(np.arange(state.variance.shape[-1]), pairs.low)
     return (pairs.low[..., None] == lower) & (pairs.valid & (pairs.high == pairs.low + 1))[..., None]

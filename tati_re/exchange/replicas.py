@@ -13,7 +13,7 @@ from tati_re.exchange.biased import Biased, bias_table
 from tati_re.exchange.bookkeeping import (
     EVENT_COLUMNS,
     Counts,
-    by_neighbours,
+    by_neighbors,
     counted,
     events_of,
     ladder_table,
@@ -331,8 +331,8 @@ class ReplicaExchange:
                 correction = self.swap_rule.correction.counted(correction, accepted)
         energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
         counting = tf.logical_not(clock.adapting)
-        rejected = rungs.rejected + by_neighbours(pairs, 1.0 - expected, self.num_rungs)
-        tried = rungs.tried + by_neighbours(pairs, tf.ones_like(expected), self.num_rungs)
+        rejected = rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs)
+        tried = rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs)
         new = Rungs(
             index,
             rungs.table,

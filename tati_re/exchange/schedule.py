@@ -70,7 +70,7 @@ class EvenOdd:
             num_ladders: Gives the arrays this many rows. Default: none, `(R // 2,)`.
         """
         lead = () if num_ladders is None else (num_ladders, 1)
-        return _neighbours(self.num_rungs, as_int32(round) % 2 + np.zeros(lead, np.int32))
+        return _neighbors(self.num_rungs, as_int32(round) % 2 + np.zeros(lead, np.int32))
 
 
 class RandomNeighbours:
@@ -94,7 +94,7 @@ class RandomNeighbours:
             uniforms: `(1,)`, or `(ladders, 1)`, in (0, 1).
             num_ladders: Not used, the shape of `uniforms` tells.
         """
-        return _neighbours(self.num_rungs, as_int32(uniforms >= 0.5))
+        return _neighbors(self.num_rungs, as_int32(uniforms >= 0.5))
 
 
 class AllPairs:
@@ -229,7 +229,7 @@ def _checked(num_rungs: int) -> int:
     return int(num_rungs)
 
 
-def _neighbours(num_rungs: int, parity) -> Pairs:
+def _neighbors(num_rungs: int, parity) -> Pairs:
     """Of an even number of rungs, odd rounds pair the last with the first, which is not valid."""
     begin = parity + 2 * np.arange(num_rungs // 2, dtype=np.int32)
     first, second = begin % num_rungs, (begin + 1) % num_rungs

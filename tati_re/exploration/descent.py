@@ -103,7 +103,7 @@ def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: floa
     return found.x, float(found.fun), float(np.linalg.norm(found.jac)), found.status != 1
 
 
-def characterise(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> StationaryPoint:
+def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: float = 0.1) -> StationaryPoint:
     """Determines the kind of a stationary point.
 
     A negative eigenvalue makes a saddle. Where the lowest eigenvalue counts as 0 the point is moved by `step` along its
@@ -175,7 +175,7 @@ def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> Statio
     if surface.num_parameters > WHOLE:
         found = _lowest_of_many(surface, np.asarray(start, np.float64), temperature)
     else:
-        found = characterise(surface, descend(surface, start)[0], temperature)
+        found = characterize(surface, descend(surface, start)[0], temperature)
     if found.kind != "saddle":
         return found
     position = found.position
@@ -189,12 +189,12 @@ def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> Statio
             both.append(_lowest_of_many(surface, position + 0.1 * sign * direction, temperature))
         else:
             away, _, _ = descend(surface, position + 0.1 * sign * direction)
-            both.append(characterise(surface, away, temperature))
+            both.append(characterize(surface, away, temperature))
     return min([found, *both], key=lambda one: one.potential)
 
 
 def _lowest_of_many(surface, start: np.ndarray, temperature: float) -> StationaryPoint:
     """Descends with many parameters, and says what is there; no saddle is told from a slope that goes on."""
     position, _, _, over = _long_way_down(surface, start, LARGE_STEPS, temperature)
-    found = characterise(surface, position, temperature)
+    found = characterize(surface, position, temperature)
     return found if over else found._replace(kind="unfinished")

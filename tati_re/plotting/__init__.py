@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tati_re.plotting.calibration import plot_calibration, plot_classes
     from tati_re.plotting.evidence import plot_evidence
     from tati_re.plotting.exploration import plot_exploration
-    from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+    from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
     from tati_re.plotting.free_energy import plot_diffusion_map, plot_free_energy, plot_reweighting
     from tati_re.plotting.group_temperatures import plot_group_temperatures
     from tati_re.plotting.inputspace import plot_input_space
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COLORS",
     "DARK",
-    "GREY",
+    "GRAY",
     "legend_above",
     "new_figure",
     "plain",

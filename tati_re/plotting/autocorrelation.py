@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,8 +58,8 @@ def plot_autocorrelation(
         axes.plot(steps[::every], function[::every], color=color, linewidth=1.3, label=f"{name}: {said}")
         if number == 0:
             error = 2 * np.sqrt((1 + 2 * np.cumsum(function[1:] ** 2)) / values.size)
-            axes.fill_between(steps[1:], -error, error, color=GREY, alpha=0.2, linewidth=0)
-    axes.axhline(0.0, color=GREY, linewidth=0.8)
+            axes.fill_between(steps[1:], -error, error, color=GRAY, alpha=0.2, linewidth=0)
+    axes.axhline(0.0, color=GRAY, linewidth=0.8)
     axes.set_xlabel("lag (steps)")
     axes.set_ylabel("autocorrelation")
     axes.set_xlim(0, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 from tati_re.prediction.metrics import (
     Calibration,
     calibration,
@@ -136,7 +136,7 @@ def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, n
 def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], names: Sequence[str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--")
+    axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     width = (results[0].edges[1] - results[0].edges[0]) * 0.8 / len(results)
     first = 1.0
     for number, (result, name) in enumerate(zip(results, names, strict=True)):

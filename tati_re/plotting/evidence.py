@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,7 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
             left.stairs(np.diff(curve["log_z"].to_numpy()) / np.diff(t), t, baseline=None, **look)
         place = rows - 1 - number
         right.errorbar(each.log_z, place, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2)
-    left.axhline(0, color=GREY, linewidth=0.6)
+    left.axhline(0, color=GRAY, linewidth=0.6)
     left.set_xlabel("t, λ = t⁵: 0 the reference, 1 the posterior")
     left.set_ylabel("d log Z / dt, nats")
     right.set_yticks(range(rows), labels[::-1])

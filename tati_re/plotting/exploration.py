@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def _map(panel: Axes, found: Exploration) -> None:
         directions, names = rows[:2], ["direction 1", "direction 2"]
     if len(directions) < 2:
         directions = np.concatenate([directions, np.zeros((1, cloud.shape[1]))])
-    panel.plot(*((cloud - middle) @ directions.T).T, ".", color=GREY, markersize=1.5, alpha=0.5, zorder=0)
+    panel.plot(*((cloud - middle) @ directions.T).T, ".", color=GRAY, markersize=1.5, alpha=0.5, zorder=0)
     for way in found.paths.values():
         panel.plot(*((way.images - middle) @ directions.T).T, color=COLORS[0], linewidth=0.7, alpha=0.6)
     places = (found.positions - middle) @ directions.T

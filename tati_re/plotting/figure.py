@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DPI = 150
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Distinguishable with any color vision: M. Okabe, K. Ito, Color Universal Design (2008), without yellow."""
-GREY = "#8C8C8C"
+GRAY = "#8C8C8C"
 DARK = "#333333"
 
 
@@ -41,7 +41,7 @@ def plain(axes: Axes) -> None:
     """Removes the upper and right lines of a panel and makes its text small."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.tick_params(labelsize=8, color=GREY)
+    axes.tick_params(labelsize=8, color=GRAY)
     axes.xaxis.label.set_size(9)
     axes.yaxis.label.set_size(9)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, new_figure, plain, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] 
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         part = table[table["observable"] == name]
         for temperature in sampled:
-            axes.axvline(temperature, color=GREY, linewidth=0.6, linestyle=":")
+            axes.axvline(temperature, color=GRAY, linewidth=0.6, linestyle=":")
         axes.errorbar(
             part["temperature"], part["mean"], yerr=part["error"],
             color=COLORS[0], ecolor=DARK, marker="o", markersize=3, linewidth=1.0, capsize=2,

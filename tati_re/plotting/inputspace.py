@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GREY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,7 +107,7 @@ def _points(panel: Axes, space: InputSpace, classes: bool) -> None:
         return
     inputs, labels = (values[:_MOST_POINTS] for values in space.examples)
     if not classes:
-        panel.scatter(*inputs.T, s=5, color="white", edgecolors=GREY, linewidths=0.4)
+        panel.scatter(*inputs.T, s=5, color="white", edgecolors=GRAY, linewidths=0.4)
         return
     labels = labels.argmax(axis=1) if labels.ndim > 1 and labels.shape[1] > 1 else labels.reshape(-1)
     for number, value in enumerate(np.unique(labels)):
@@ -136,7 +136,7 @@ def _curves(panel: Axes, space: InputSpace, classes: bool) -> None:
         panel.plot(x, values[:, k], color=color, linewidth=1.4, label=names[k])
     if space.examples is not None and not classes:
         inputs, labels = space.examples
-        panel.plot(inputs[:, 0], labels.reshape(len(labels), -1)[:, 0], ".", color=GREY, markersize=4, zorder=0)
+        panel.plot(inputs[:, 0], labels.reshape(len(labels), -1)[:, 0], ".", color=GRAY, markersize=4, zorder=0)
     panel.set_xlabel(space.names[0])
     panel.set_ylabel("probability" if classes else "prediction")
     panel.legend(frameon=False, fontsize=8)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +122,7 @@ def _sweep(panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quant
         label = "training" if column == "loss" else "test" if column == "test_loss" else column
         panel.plot(table[name], table[column], color=color, linewidth=1.5, label=label)
     if trajectory is not None and len(trajectory) and shown[0] in trajectory:
-        panel.plot(trajectory[name], trajectory[shown[0]], ".", color=GREY, markersize=2, label="trajectory", zorder=0)
+        panel.plot(trajectory[name], trajectory[shown[0]], ".", color=GRAY, markersize=2, label="trajectory", zorder=0)
     panel.set_xlabel(name)
     panel.set_ylabel(WORDS.get(shown[0], shown[0]))
     plain(panel)
@@ -217,7 +217,7 @@ def plot_spectrum_of_hessian(
             clip_on=False, label="eigenvalues by Lanczos",
         )  # fmt: skip
         legend_above(panel)
-    panel.axvline(0, color=GREY, linewidth=0.6, zorder=0)
+    panel.axvline(0, color=GRAY, linewidth=0.6, zorder=0)
     panel.set_xlabel("eigenvalue of the Hessian of U")
     panel.set_ylabel("eigenvalues per unit")
     plain(panel)

@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
-from tati_re.plotting.figure import COLORS, GREY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, GRAY, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def _values(
 ) -> None:
     values = targets.reshape(len(targets), -1)[:, 0]
     low, high = dataset.targets.min(), dataset.targets.max()
-    edge = GREY if hollow else "none"
+    edge = GRAY if hollow else "none"
     drawn = axes.scatter(
         *inputs.T, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7
     )

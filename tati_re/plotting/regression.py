@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 from tati_re.prediction.results import RegressionPrediction
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str) -> None:
     )  # fmt: skip
     if one.targets is not None:
         ends = [min(true.min(), mean.min()), max(true.max(), mean.max())]
-        axes.plot(ends, ends, color=GREY, linewidth=0.8, linestyle="--")
+        axes.plot(ends, ends, color=GRAY, linewidth=0.8, linestyle="--")
     axes.set_xlabel("input" if one.targets is None else "observed")
     axes.set_ylabel("predicted")
     axes.set_title(name, loc="left", color=DARK, fontsize=10)
@@ -98,8 +98,8 @@ def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str) -> None:
 def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> None:
     count = len(next(iter(predictions.values())).mean)
     half = 1.96 * np.sqrt(_LEVELS * (1 - _LEVELS) / count)
-    axes.fill_between(_LEVELS, _LEVELS - half, _LEVELS + half, color=GREY, alpha=0.25, linewidth=0)
-    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--")
+    axes.fill_between(_LEVELS, _LEVELS - half, _LEVELS + half, color=GRAY, alpha=0.25, linewidth=0)
+    axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     for number, (name, one) in enumerate(predictions.items()):
         inside = np.abs(2 * one.pit.reshape(-1, 1) - 1) <= _LEVELS
         axes.plot(_LEVELS, inside.mean(axis=0), color=COLORS[number % len(COLORS)], linewidth=1.4, label=name)

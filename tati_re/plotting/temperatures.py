@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tati_re.plotting.figure import COLORS, GREY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,8 +50,8 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
         _draw(axes, frame, lines)
         axes.set_ylabel(word)
         if frame["temperature"].min() <= 1 <= frame["temperature"].max():
-            axes.axvline(1.0, color=GREY, linewidth=0.8, linestyle="--")
-        axes.axvline(best, color=GREY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}")
+            axes.axvline(1.0, color=GRAY, linewidth=0.8, linestyle="--")
+        axes.axvline(best, color=GRAY, linewidth=1.2, linestyle=":", label=f"stop cooling: T = {best:.3g}")
         axes.set_xscale("log")
         plain(axes)
         axes.legend(frameon=False, fontsize=8)

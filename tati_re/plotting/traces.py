@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.temperature import BAND_WIDTH, Temperature, temperatures
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +86,7 @@ def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -
     own_colors = len(walkers) <= len(COLORS)
     window = max(1, chains.shape[1] // 60)
     if num_burnin_steps:
-        axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GREY, alpha=0.18, linewidth=0)
+        axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GRAY, alpha=0.18, linewidth=0)
         said = {"transform": axes.transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
         axes.text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
     for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):

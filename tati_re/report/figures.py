@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.plotting.figure import COLORS, DARK, GREY, legend_above, new_figure, plain
+from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +97,7 @@ def plot_bias(bias: pd.DataFrame) -> Figure:
     figure = new_figure(4.6, 2.9)
     axes = figure.subplots()
     for number, (rung, part) in enumerate(bias.groupby("rung")):
-        color = COLORS[number % len(COLORS)] if number < len(COLORS) else GREY
+        color = COLORS[number % len(COLORS)] if number < len(COLORS) else GRAY
         label = f"rung {rung}" if number < len(COLORS) else None
         every = max(1, len(part) // _MOST_STEPS)
         axes.plot(part["energy"][::every], part["bias"][::every], color=color, linewidth=1.1, label=label)

@@ -115,16 +115,16 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         folder.mkdir(parents=True, exist_ok=True)
     posterior.write_csv(folder / "predictions.csv")
     files, scores = ["predictions.csv"], score_table(predictions)
-    labelled = len(scores.columns) > 2
+    labeled = len(scores.columns) > 2
     apart = outside_table(predictions, outside) if outside else None
-    tables = {"scores.csv": scores if labelled else None, "outside.csv": apart}
-    if labelled and posterior.kind == "classification":
+    tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}
+    if labeled and posterior.kind == "classification":
         tables["reliability.csv"] = reliability_table(predictions)
     for name, frame in tables.items():
         if frame is not None:
             write_whole(folder / name, frame.to_csv(index=False, lineterminator="\n").encode())
             files.append(name)
-    if labelled and posterior.kind == "classification":
+    if labeled and posterior.kind == "classification":
         from tati_re.plotting.calibration import plot_classes
 
         plot_classes(predictions, outside or None, folder / "predictions.png")
@@ -135,7 +135,7 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         shown = np.arange(len(posterior.mean)) if inputs is None else inputs
         plot_values(predictions, shown, folder / "predictions.png")
         files.append("predictions.png")
-    return _text(folder, files, predictions, scores if labelled else None, apart)
+    return _text(folder, files, predictions, scores if labeled else None, apart)
 
 
 def _agreement(one: Prediction) -> float | None:

@@ -107,8 +107,8 @@ class SoftWalls:
 
     def log_prob(self, position) -> tf.Tensor:
         log_mass = self._maps()[0] if self.proper else np.zeros(())
-        normaliser = float(np.sum(np.broadcast_to(log_mass, position.shape[-1:])))
-        return self.inner.log_prob(position) - tf.reduce_sum(self.energy(position), axis=-1) - normaliser
+        normalizer = float(np.sum(np.broadcast_to(log_mass, position.shape[-1:])))
+        return self.inner.log_prob(position) - tf.reduce_sum(self.energy(position), axis=-1) - normalizer
 
     def gradient(self, position) -> tf.Tensor:
         slope, inner = self.energy_gradient(position), self.inner.gradient(position)
