@@ -52,8 +52,9 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
         SamplingError: An energy is not finite.
 
     Examples:
-        >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1)
-        >>> print(tati_re.evidence.log_evidence(sim).summary())
+        >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1, verbose=0)
+        >>> print(tati_re.evidence.log_evidence(sim, num_steps=100, evidence_nodes=4).summary())
+        log Z = -10... ± 0... by thermodynamic integration...
     """
     first = [method] if method is not None else _options(sim, None, options).method[:1]
     return log_evidences(sim, first, **options)[0]

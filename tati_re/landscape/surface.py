@@ -47,7 +47,7 @@ class Surface:
     Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", seed=1)
         >>> Surface(sim).values(np.zeros((1, 3)))["loss"].round(2)
-        array([4.92])
+        array([1.])
     """
 
     def __init__(self, system: Any, *, batch_size: int | None = None, test: bool = False, points: int = _BLOCK) -> None:

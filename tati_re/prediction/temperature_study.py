@@ -85,8 +85,9 @@ def temperature_study(
         InputError: Temperatures out of range, no test part, or options that do not fit.
 
     Examples:
-        >>> study = temperature_study(sim, [0.1, 0.3, 1.0], step_size=0.01, num_steps=2000, num_burnin_steps=500)
-        >>> study.frame[["temperature", "validation_loss", "test_loss"]]
+        >>> study = tati_re.temperature_study(sim, [0.1, 1.0], step_size=0.01, num_steps=200, num_burnin_steps=50)
+        >>> study.frame["temperature"].tolist()
+        [0.1, 1.0]
     """
     values = sorted({float(value) for value in temperatures}, reverse=True)
     if len(values) != len(temperatures) or not values or not values[-1] > 0:

@@ -57,6 +57,7 @@ class Positions:
 
     Examples:
         >>> sum(len(block.values) for block in Positions("runs/a").blocks())
+        20
     """
 
     def __init__(

@@ -51,7 +51,8 @@ class RunFiles:
 
     Examples:
         >>> run = tati_re.load("runs/a")
-        >>> run.averages.groupby("walker").last()
+        >>> int(run.averages["step"].max())
+        60
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

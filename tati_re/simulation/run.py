@@ -25,8 +25,9 @@ def load(path: str | os.PathLike[str]) -> Run:
         InputError: There is no such folder, or it is not the folder of a run.
 
     Examples:
-        >>> run = load("runs/a")
-        >>> run.run_info["potential"].mean()
+        >>> run = tati_re.load("runs/a")
+        >>> run.run_info.columns[:3].tolist()
+        ['step', 'walker', 'temperature']
     """
     return Run.open(path)
 
@@ -39,7 +40,8 @@ class Run(RunFiles):
 
     Examples:
         >>> run = tati_re.load("runs/a")
-        >>> run.averages.groupby("walker").last()
+        >>> int(run.averages["step"].max())
+        60
     """
 
     def _repr_html_(self) -> str:

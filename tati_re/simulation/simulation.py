@@ -48,10 +48,10 @@ class Simulation(Evaluations):
         InputError: An option, the data or the model is not right; nothing was computed yet.
 
     Examples:
-        >>> sim = Simulation(data="two_clusters", hidden=[4], seed=1)
-        >>> run = sim.sample(num_steps=100, step_size=0.01)
-        >>> run.run_info.columns[0]
-        'step'
+        >>> sim = tati_re.Simulation(data="two_clusters", hidden=[4], loss="binary_crossentropy", seed=1, verbose=0)
+        >>> run = sim.sample(step_size=0.02, num_steps=1000, num_burnin_steps=200)
+        >>> float(run.run_info["accuracy"].iloc[-1]) > 0.95
+        True
     """
 
     def __init__(

@@ -20,7 +20,8 @@ class Product:
         names: What each run is called, names of tensors. Default: none.
 
     Examples:
-        >>> str(Product([Gaussian(1.0), Flat()], [2, 1], [["dense/kernel"], ["dense/bias"]]))
+        >>> priors = tati_re.priors
+        >>> str(priors.Product([priors.Gaussian(1.0), priors.Flat()], [2, 1], [["dense/kernel"], ["dense/bias"]]))
         'a Gaussian of standard deviation 1 (dense/kernel); none (dense/bias)'
     """
 

@@ -42,7 +42,7 @@ class SoftWalls:
         InputError: The lower wall is above the upper one, or a factor or power is below 0.
 
     Examples:
-        >>> str(SoftWalls(Flat(), lower=-1.0, upper=1.0))
+        >>> str(tati_re.priors.SoftWalls(tati_re.priors.Flat(), lower=-1.0, upper=1.0))
         'none, with soft walls between -1 and 1 (factor 1, power 1)'
     """
 

@@ -126,7 +126,7 @@ class HardWalls:
         InputError: A lower wall is not below the upper one, or the prior has walls of its own.
 
     Examples:
-        >>> str(HardWalls(Gaussian(1.0), lower=0.0))
+        >>> str(tati_re.priors.HardWalls(tati_re.priors.Gaussian(1.0), lower=0.0))
         'a Gaussian of standard deviation 1, with hard walls above 0'
     """
 
