@@ -210,3 +210,36 @@ def test_a_prior_object_may_have_a_width_for_each_parameter(tmp_path):
     with pytest.raises(InputError, match="started with prior given in Python"):
         Simulation.resume(str(tmp_path / "run"), num_steps=6, data=(X, LABELS))
     assert Simulation.resume(str(tmp_path / "run"), num_steps=6, data=(X, LABELS), prior=prior).manifest
+
+
+def test_a_prior_of_ones_own_gives_three_members():
+    """A Laplace prior written down: the run, and its manifest, are that of the package's own but for the name."""
+
+    class Peaked(priors.Prior):
+        proper = True
+
+        def log_prob(self, position):
+            return -tf.reduce_sum(tf.abs(tf.cast(position, tf.float64)) / 0.5 + math.log(2 * 0.5), axis=-1)
+
+        def gradient(self, position):
+            return tf.sign(position) / 0.5
+
+    own, ours = (
+        Simulation(data=(X, LABELS), prior=prior, **SMALL).sample(num_steps=5, record_every=1, step_size=0.01)
+        for prior in (Peaked(), priors.Laplace(0.5))
+    )
+    np.testing.assert_allclose(own.run_info["log_prior"], ours.run_info["log_prior"], rtol=1e-12)
+    assert own.manifest["prior"]["prior"] == "Peaked" and not own.manifest["prior_walled"]
+    with pytest.raises(InputError, match=r"nothing can be drawn from this one\. Received: Peaked"):
+        Peaked().sample((2, 3), 0)
+
+
+def test_what_is_no_prior_is_refused():
+    class Half:
+        proper = True
+
+        def log_prob(self, position):
+            return tf.zeros(position.shape[:1], tf.float64)
+
+    with pytest.raises(InputError, match=r"prior: it does not answer all that is asked of one\. Received: Half\."):
+        Simulation(data=(X, LABELS), prior=Half(), **SMALL).sample(num_steps=1, step_size=0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
+from tati_re.core.potential import Recorder
 from tati_re.engine.interruption import interruptible
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
@@ -55,7 +56,7 @@ class Plan:
     trajectory_format: str
     parameter_names: Sequence[str]
     expected: tuple[float, float]
-    callbacks: Sequence[Callable[[Path, int], None]] = field(default_factory=tuple)
+    callbacks: Sequence[Recorder] = field(default_factory=tuple)
 
 
 class Driver:

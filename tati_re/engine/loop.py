@@ -13,6 +13,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.ops import compiled_by_xla
+from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Clock, Rung, groups_of, with_energy
 from tati_re.engine.noise import (
     RecordingNoise,
@@ -24,10 +25,9 @@ from tati_re.engine.noise import (
     numbers_of,
 )
 from tati_re.engine.observables import Observables
-from tati_re.engine.recording import Recorder, RunningMoments, event_every
+from tati_re.engine.recording import RowBuffers, RunningMoments, event_every
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Factor, Moves, Timeline
-from tati_re.posterior.binding import Batch
 
 _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
@@ -103,7 +103,7 @@ class Loop:
 
     def __init__(
         self,
-        potential,
+        potential: Potential,
         method,
         observables: Observables,
         rung: Rung,
@@ -197,9 +197,7 @@ class Loop:
         if self.timeline.event_every:
             self.event_rows = int(self.method.events(state).shape[0])
         batches = self.potential.batches
-        indices = (
-            0 if batches is None or batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
-        )
+        indices = 0 if batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
         width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
         stored = 0
         line = self.timeline
@@ -209,7 +207,7 @@ class Loop:
         told = 8 * self.event_rows * len(self._event_columns) / (line.event_every or 1)
         heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, told, 1)
         self.chunk_steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)))
-        self._recorder = Recorder(
+        self._recorder = RowBuffers(
             self.method,
             self.observables,
             line,
@@ -244,7 +242,7 @@ class Loop:
 
     def _examples(self, first_batch: int, num_steps: int) -> tuple[tf.Tensor, tf.Tensor]:
         batches = self.potential.batches
-        if batches is None or batches.full:
+        if batches.full:
             return tf.zeros((num_steps, 1, 0), tf.int32), tf.zeros((num_steps,), tf.int32)
         indices, sizes = batches.indices(first_batch, num_steps)
         return tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32)
@@ -281,8 +279,7 @@ class Loop:
         return [numbers_of(*pair) for pair in zip(self.draws, bits, strict=True)]
 
     def _batch(self, indices, sizes, i) -> Batch | None:
-        batches = self.potential.batches
-        return None if batches is None or batches.full else Batch(indices[i], sizes[i])
+        return None if self.potential.batches.full else Batch(indices[i], sizes[i])
 
     def _chunk_of(self, steps):
         def chunk(carry, following, due, count, bits, indices, sizes):

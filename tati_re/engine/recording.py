@@ -49,7 +49,7 @@ class Buffers(NamedTuple):
     num_events: Any
 
 
-class Recorder:
+class RowBuffers:
     """Stores what is due after a step.
 
     Args:

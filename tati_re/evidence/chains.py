@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
+from tati_re.core.potential import Potential
 from tati_re.core.protocol import Clock, Rung
 from tati_re.engine.environment import deterministic
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
@@ -48,7 +49,7 @@ class Chains:
     """
 
     def __init__(
-        self, potential, sampler, seed: int, execution: str, most_steps: int = _MOST_STEPS, visited: int = 0
+        self, potential: Potential, sampler, seed: int, execution: str, most_steps: int = _MOST_STEPS, visited: int = 0
     ) -> None:
         self.potential, self.sampler, self.seed, self.execution = potential, sampler, seed, execution
         self.walkers = potential.num_walkers

@@ -27,7 +27,7 @@ def springs_at_minimum(work, kept: PartFiles) -> tuple[Springs, float]:
     """
     options, walkers = work.options, work.walkers
     prior = work.potential(1).prior
-    if getattr(prior, "walled", False) and not isinstance(prior, Box):
+    if prior.walled and not isinstance(prior, Box):
         raise InputError("method: frenkel_ladd knows the walls of a box only.", f"{prior}", "prior box, or no walls")
     bound = np.broadcast_to(prior.bound, (work.sim.num_parameters(),)) if isinstance(prior, Box) else None
     position = np.asarray(work.sim._position[:1])

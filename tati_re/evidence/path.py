@@ -14,20 +14,17 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
+from tati_re.core.potential import Potential
 from tati_re.evidence.quadratic import Springs
 
 
-class SpringsPotential:
+class SpringsPotential(Potential):
     """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q.
 
     Args:
         potential: Of the posterior (`ModelPotential`), L + V.
         springs: The reference.
     """
-
-    batches = None
-    metric_name = None
-    scale = 1.0
 
     def __init__(self, potential, springs: Springs) -> None:
         self.posterior, self.springs = potential, springs
@@ -36,7 +33,7 @@ class SpringsPotential:
             potential.num_parameters,
             potential.dtype,
         )
-        self.num_examples, self.auxiliary = potential.num_examples, potential.auxiliary
+        self.num_examples, self.auxiliary, self.prior = potential.num_examples, potential.auxiliary, potential.prior
         self.stiffness = 1.0 / springs.std**2
         self.log_normalization = springs.log_normalization
 
@@ -44,6 +41,9 @@ class SpringsPotential:
         """The path bound to a step's rungs."""
         ones = Rung(*(tf.ones_like(values) for values in rung))
         return SpringsEvaluate(self, self.posterior.bind(ones, None, auxiliary, clock), rung)
+
+    def describe(self, batch: str | None = None) -> str:
+        return f"u = λ E + V, E = L + V_p - V, V of springs; {self.posterior.describe(batch)}"
 
     def log_reference(self, position):
         """log q, `(walkers,)`, float64, and its gradient's negative, the force of the springs."""

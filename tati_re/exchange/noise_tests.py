@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.potential import Batch, Potential
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
-from tati_re.posterior.binding import Batch
 
 _MOST_EXAMPLES = 50_000
 _ENERGY_TESTS = 20
@@ -15,7 +15,9 @@ _GRADIENT_BATCHES = 50
 _VECTORS = 100
 
 
-def noise_table(potential, method, state, auxiliary: tuple, rung, seed: int, first_batch: int) -> dict | None:
+def noise_table(
+    potential: Potential, method, state, auxiliary: tuple, rung, seed: int, first_batch: int
+) -> dict | None:
     """The columns of noise.csv: p-values of Shapiro and Wilk's test; `None` where no swap sees noise.
 
     `energy`: means over mini-batches of the differences of the losses of neighboring replicas, `rung` the lower one of
@@ -31,7 +33,7 @@ def noise_table(potential, method, state, auxiliary: tuple, rung, seed: int, fir
         first_batch: Mini-batches from this one on give the gradients.
     """
     batches, count = potential.batches, potential.num_examples
-    if getattr(method, "batch_size", None) is None or batches is None or batches.full:
+    if getattr(method, "batch_size", None) is None or batches.full:
         return None
     order = np.asarray(method.order(state))
     size = min(method.batch_size, count)

@@ -58,6 +58,8 @@ class FlatModel:
         (3, ['dense/kernel', 'dense/bias'])
     """
 
+    samples_noise = False
+
     def __init__(self, model: Any, fix: str | Sequence[str] | None = None) -> None:
         inspect.refuse_unsupported(model)
         self.model = model

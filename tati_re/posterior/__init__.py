@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tati_re.posterior.binding import Batch
+    from tati_re.core.potential import Batch
     from tati_re.posterior.function import FunctionEvaluate
 
 __all__ = ["Batch", "FunctionEvaluate"]

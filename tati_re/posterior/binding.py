@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tati_re.core.backend import tf
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.ops import rows, with_rows
+from tati_re.core.potential import Batch
 from tati_re.posterior.function import no_clock
 
 if TYPE_CHECKING:
     from tati_re.posterior.potential import ModelPotential
-
-
-class Batch(NamedTuple):
-    """Which examples one step sees.
-
-    Attributes:
-        indices: `(walkers, n)`, or `(1, n)` where all walkers share them, int32.
-        size: How many of the n are meant (a short last batch is padded), int32 scalar.
-    """
-
-    indices: Any
-    size: Any
 
 
 class ModelEvaluate(Evaluate):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.potential import Batch
 from tati_re.core.protocol import Energy, Rung
-from tati_re.posterior.binding import Batch
 from tati_re.posterior.potential import ModelPotential
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
-from tati_re.posterior.priors import Flat, Prior
+from tati_re.core.potential import Potential, Prior
+from tati_re.posterior.priors import Flat
 
 
-class FunctionPotential:
+class FunctionPotential(Potential):
     """U(θ) = λ L(θ) + V(θ) with L given as a function of all walkers' positions.
 
     Args:
@@ -26,12 +27,6 @@ class FunctionPotential:
         >>> well.num_parameters
         1
     """
-
-    num_examples = 1
-    batches = None
-    scale = 1.0
-    metric_name = None
-    auxiliary: tuple = ()
 
     def __init__(
         self,
@@ -52,7 +47,7 @@ class FunctionPotential:
         """The potential as a step sees it."""
         return FunctionEvaluate(self, rung, clock)
 
-    def describe(self) -> str:
+    def describe(self, batch: str | None = None) -> str:
         return f"U = L + V, L a function of {self.num_parameters} parameters, V = -log of the prior ({self.prior})"
 
 

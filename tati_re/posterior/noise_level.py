@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.posterior.priors.base import Prior, generator
+from tati_re.core.potential import Prior, prior_generator
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.quantiles import NormalMap
 
@@ -78,7 +78,7 @@ class NoisyModel:
         return self.inside.call(weights[:-1], auxiliary, x, training)
 
 
-class NoisePrior:
+class NoisePrior(Prior):
     """A prior of the noise σ, as the density of the parameter s = log σ that samplers move.
 
     With u = s - log(scale), the Jacobian of the transform included:
@@ -98,7 +98,6 @@ class NoisePrior:
     """
 
     proper = True
-    walled = False
     num_parameters = 1
 
     def __init__(self, name: str, scale: float, shape: float = 1.0) -> None:
@@ -124,11 +123,8 @@ class NoisePrior:
             return 2 * a * (1 - tf.exp(-2 * u))
         return u / a**2
 
-    def confine(self, position, momentum):
-        return position, momentum
-
     def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
-        draw, a = generator(seed), self.shape
+        draw, a = prior_generator(seed), self.shape
         if self.name == "half_normal":
             u = np.log(np.abs(draw.standard_normal(shape)))
         elif self.name == "inverse_gamma":
@@ -205,7 +201,7 @@ def with_noise(flat, options, targets=None):
 
 def with_noise_of(flat, position: np.ndarray) -> np.ndarray:
     """Positions `(walkers, parameters)` with the noise, where it is sampled, at its start."""
-    if getattr(flat, "samples_noise", False):
+    if flat.samples_noise:
         position = np.array(position)
         position[:, -1] = flat.log_noise
     return position
@@ -226,7 +222,7 @@ def check_noise(options, loss, flat) -> None:
     Raises:
         InputError: Another loss, or a `Simulation` made otherwise.
     """
-    sampled, has = options.noise_std == SAMPLED, getattr(flat, "samples_noise", False)
+    sampled, has = options.noise_std == SAMPLED, flat.samples_noise
     if sampled != has:
         raise InputError(
             "noise_std: sampled is one more parameter and shapes the system.",

@@ -11,10 +11,11 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.potential import Batch, Potential, Prior
 from tati_re.core.protocol import Clock, Energy, Rung
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
-from tati_re.posterior.binding import Batch, ModelEvaluate
+from tati_re.posterior.binding import ModelEvaluate
 from tati_re.posterior.device_data import has_accuracy, is_signs, stored_targets
 from tati_re.posterior.example_variance import (
     Spread,
@@ -25,7 +26,6 @@ from tati_re.posterior.example_variance import (
 from tati_re.posterior.examples import StreamedInputs, kept_bytes, kept_inputs, rows_at_once, taken
 from tati_re.posterior.function import combine
 from tati_re.posterior.losses import Loss
-from tati_re.posterior.priors import Prior
 from tati_re.posterior.priors.choosing import unconfined
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 from tati_re.posterior.weighted import WeightedLoss
@@ -34,7 +34,7 @@ _FULL_CHUNK = 65_536
 _MOVES_DATA = 16
 
 
-class ModelPotential:
+class ModelPotential(Potential):
     """The potential that a model, a loss, a prior and a data set make.
 
     Args:

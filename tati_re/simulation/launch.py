@@ -95,7 +95,7 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
     mixes = getattr(sampler, "mixes_parameters", False)
     reflects = not sampler.metropolis or options.walls == "reflect"
     prior = sim._system.prior(options, objects) if mixes and reflects else None
-    if getattr(prior, "walled", False):
+    if prior is not None and prior.walled:
         raise InputError(
             "covariance_blending: walls reflect parameter by parameter, which a full matrix does not keep.",
             received=f"prior {prior}",
@@ -302,9 +302,7 @@ class Running:
         known = known and options.temperature_schedule in TEMPERATURE_SCHEDULES
         half = 0.5 * count if known else float("nan")
         kinetic = half if self.method.has_momentum else float("nan")
-        virial = (
-            half if self.potential.prior.proper and not getattr(self.potential.prior, "walled", False) else float("nan")
-        )
+        virial = half if self.potential.prior.proper and not self.potential.prior.walled else float("nan")
         chosen = trajectory_format(options, len(names))
         self.copies = single_files(options, chosen)
         self.tensorboard = TensorBoard(options.tensorboard)
@@ -374,7 +372,7 @@ class Running:
             "loss": self.potential.loss.get_config(),
             "prior": self.potential.prior.get_config(),
             "prior_proper": self.potential.prior.proper,
-            "prior_walled": getattr(self.potential.prior, "walled", False),
+            "prior_walled": self.potential.prior.walled,
             "parameters": flat.described(),
             "dataset": {
                 "name": self.sim.dataset.name,

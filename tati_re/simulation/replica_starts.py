@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.potential import Potential
 from tati_re.core.protocol import Rung
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.optimizers.fire import Fire
@@ -98,7 +99,9 @@ def made_starts(system, options: Options, objects, like: np.ndarray, auxiliary: 
     return descended(potential, fresh, auxiliary, options.descent_steps, execution)
 
 
-def descended(potential, position: np.ndarray, auxiliary: tuple, num_steps: int, execution: str) -> np.ndarray:
+def descended(
+    potential: Potential, position: np.ndarray, auxiliary: tuple, num_steps: int, execution: str
+) -> np.ndarray:
     """Where the descent on all data arrives from these positions, `(replicas, parameters)`."""
     ones = tf.ones((len(position),), tf.float64)
     method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)

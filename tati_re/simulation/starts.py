@@ -59,7 +59,7 @@ def _stored(options: Options, flat: Any) -> FileParameters:
     try:
         return read_parameters(options.parameters, options.parameters_step, names=names, fixed=fixed)
     except InputError as error:
-        if not getattr(flat, "samples_noise", False):
+        if not flat.samples_noise:
             raise
         names = flat.inside.parameter_names()
         try:

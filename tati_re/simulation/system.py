@@ -182,7 +182,7 @@ class System:
             InputError: It was made for another number of parameters, there is none to scale, or a pattern matches
                 nothing.
         """
-        noisy = getattr(self.flat, "samples_noise", False)
+        noisy = self.flat.samples_noise
         flat = self.flat.inside if noisy else self.flat
         prior = (objects or {}).get("prior")
         if prior is None:

@@ -1,6 +1,6 @@
 """Priors of the parameters: V = -log prior, normalization included, and the walls they put around the walkers."""
 
-from tati_re.posterior.priors.base import Prior
+from tati_re.core.potential import Prior
 from tati_re.posterior.priors.choosing import check_prior, make_prior
 from tati_re.posterior.priors.families import Flat, Gaussian, Laplace, StudentT
 from tati_re.posterior.priors.product import Product

@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.potential import Prior, prior_generator
 
 
-@runtime_checkable
-class Prior(Protocol):
-    """What a prior is; positions have shape `(walkers, parameters)`.
-
-    A prior with walls, at which `confine` reflects, says so by `walled = True`.
-
-    Attributes:
-        proper: The prior can be normalized, so that it confines U in every direction.
-    """
-
-    proper: bool
-
-    def log_prob(self, position) -> tf.Tensor:
-        """log prior density, `(walkers,)`, float64, normalization included."""
-
-    def gradient(self, position) -> tf.Tensor | None:
-        """∇V = -∇ log prior where it is finite, `(walkers, parameters)`; `None` where it vanishes everywhere."""
-
-    def confine(self, position, momentum):
-        """Reflects position and momentum (or `None`) at the walls."""
-
-    def sample(self, shape: tuple[int, int], seed: int):
-        """Independent draws from the prior, numpy, `(walkers, parameters)`."""
-
-    def from_normal(self, normal) -> tf.Tensor:
-        """Draws from the prior, made of standard normal numbers of the same shape."""
-
-    def get_config(self) -> dict: ...
-
-    def __str__(self) -> str: ...
-
-
-class ScaleFamily:
+class ScaleFamily(Prior):
     """Independent laws of one shape, θ_i = s_i x with x of a standard law; families name `option`, `what`, `constant`.
 
     Attributes:
@@ -52,7 +20,6 @@ class ScaleFamily:
     """
 
     proper = True
-    walled = False
     name: str
     option: str
     what: str
@@ -70,11 +37,8 @@ class ScaleFamily:
         inverse = tf.constant(1 / self.scale, position.dtype)
         return inverse * self.standard_gradient(position * inverse)
 
-    def confine(self, position, momentum):
-        return position, momentum
-
     def sample(self, shape: tuple[int, int], seed: int):
-        return self.scale * self.standard_draws(generator(seed), shape)
+        return self.scale * self.standard_draws(prior_generator(seed), shape)
 
     def from_normal(self, normal) -> tf.Tensor:
         return tf.constant(self.scale, normal.dtype) * self.standard_from_normal(normal)
@@ -158,8 +122,3 @@ class Width:
         if self.given.ndim:
             return f"bounds {self}"
         return f"-{self.given:g}{'/sqrt(k)' if self.fan_in else ''} and {self}"
-
-
-def generator(seed: int) -> np.random.Generator:
-    """Random numbers of `sample`."""
-    return np.random.default_rng([seed, 0x5052])

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.potential import Prior
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.options.patterns import by_tensor, in_words
 from tati_re.options.table import OPTIONS
-from tati_re.posterior.priors.base import Prior
 from tati_re.posterior.priors.families import Flat, Gaussian, Laplace, StudentT
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.soft import SoftWalls
@@ -141,7 +141,8 @@ def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -
         names: Of the tensors.
         regularized: Names of those with a regularizer.
     """
-    free = [] if prior.proper else [n for n in getattr(prior, "unconfined", names) if n not in regularized]
+    loose = names if prior.unconfined is None else prior.unconfined
+    free = [] if prior.proper else [n for n in loose if n not in regularized]
     if not free:
         return None
     where = "Nothing confines U" if len(free) == len(names) else f"Nothing confines U along {', '.join(free[:4])}"
@@ -156,22 +157,26 @@ def too_hot(prior: Prior, temperature: float) -> str | None:
         prior: Of all parameters.
         temperature: The highest T of the run.
     """
-    parts = [getattr(part, "inner", part) for part in getattr(prior, "parts", [prior])]
-    degrees = min((part.degrees for part in parts if isinstance(part, StudentT)), default=math.inf)
-    if temperature < degrees + 1:
+    if temperature < prior.hottest:
         return None
+    degrees, limit = f"{prior.hottest - 1:g}", f"{prior.hottest:g}"
     return (
-        f"At temperature {temperature:g} a Student-t prior of {degrees:g} degrees of freedom is too wide to be "
-        f"normalized, which needs less than {degrees + 1:g}: directions in which the loss is flat have no equilibrium."
+        f"At temperature {temperature:g} a Student-t prior of {degrees} degrees of freedom is too wide to be "
+        f"normalized, which needs less than {limit}: directions in which the loss is flat have no equilibrium."
     )
 
 
 def check_prior(prior: Prior, num_parameters: int) -> None:
-    """Refuses a prior with one number a parameter that was made for another model.
+    """Refuses what is no prior, and one with one number a parameter that was made for another model.
 
     Raises:
-        InputError: It has another number of parameters.
+        InputError: It lacks what a prior answers, or has another number of parameters.
     """
-    has = getattr(prior, "num_parameters", None)
-    if has not in (None, num_parameters):
-        raise InputError("prior: made for another number of parameters.", received=has, expected=num_parameters)
+    if not isinstance(prior, Prior):
+        raise InputError(
+            "prior: it does not answer all that is asked of one.",
+            received=type(prior).__name__,
+            expected="a class that derives from tati_re.priors.Prior, which has defaults",
+        )
+    if prior.num_parameters not in (None, num_parameters):
+        raise InputError("prior: made for another number of parameters.", prior.num_parameters, num_parameters)

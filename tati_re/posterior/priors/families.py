@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.potential import Prior
 from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.quantiles import NormalMap
 
@@ -135,6 +136,7 @@ class StudentT(ScaleFamily):
             raise InputError("prior_degrees: no degrees of freedom.", degrees, "a finite number above 0")
         super().__init__(scale, fan_in, words)
         self.degrees = nu = float(degrees)
+        self.hottest = nu + 1
         self.constant = math.exp(math.lgamma(nu / 2) - math.lgamma((nu + 1) / 2)) * math.sqrt(nu * math.pi)
         self._map: NormalMap | None = None
 
@@ -170,7 +172,7 @@ class StudentT(ScaleFamily):
         return f"a Student-t law of {self.degrees:g} degrees of freedom and scale {self.width}"
 
 
-class Flat:
+class Flat(Prior):
     """No prior: V = 0. Improper, so that directions in which the loss is flat have no equilibrium.
 
     Examples:
@@ -180,17 +182,12 @@ class Flat:
 
     name = "none"
     proper = False
-    walled = False
-    num_parameters = None
 
     def log_prob(self, position) -> tf.Tensor:
         return tf.zeros(position.shape[:1], tf.float64)
 
     def gradient(self, position) -> None:
         return None
-
-    def confine(self, position, momentum):
-        return position, momentum
 
     def sample(self, shape: tuple[int, int], seed: int):
         raise InputError("prior: one that is flat cannot be sampled.", received="none", expected="gaussian or box")

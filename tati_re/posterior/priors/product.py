@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.potential import Prior
 
 _NAMED = 3
 
 
-class Product:
+class Product(Prior):
     """Independent priors of consecutive runs of parameters.
 
     Args:
@@ -31,13 +32,10 @@ class Product:
         self.parts, self.sizes = list(parts), [int(size) for size in sizes]
         self.names = [list(run) for run in names] or [[f"part {i}"] for i in range(len(self.parts))]
         self.proper = all(part.proper for part in self.parts)
-        self.walled = any(getattr(part, "walled", False) for part in self.parts)
+        self.walled = any(part.walled for part in self.parts)
         self.num_parameters = sum(self.sizes)
-
-    @property
-    def unconfined(self) -> list[str]:
-        """Names of what no prior confines."""
-        return [n for part, run in zip(self.parts, self.names, strict=True) if not part.proper for n in run]
+        self.hottest = min(part.hottest for part in self.parts)
+        self.unconfined = [n for part, run in zip(self.parts, self.names, strict=True) if not part.proper for n in run]
 
     def _pieces(self, values):
         return zip(self.parts, tf.split(values, self.sizes, axis=1), strict=True)

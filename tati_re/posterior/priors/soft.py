@@ -8,14 +8,15 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.posterior.priors.base import ScaleFamily, generator
+from tati_re.core.potential import Prior
+from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.quantiles import NormalMap, tabulated
 from tati_re.posterior.priors.walls import between
 
 _FAR = 60.0
 
 
-class SoftWalls:
+class SoftWalls(Prior):
     """A prior times exp(-W): W rises in a layer before each wall and on beyond it, or around one point, the tether.
 
     With f = `factor`, a = `power`, the distance d of θ from a wall inside of it (below 0 beyond it) and its layer w:
@@ -64,8 +65,8 @@ class SoftWalls:
                 received=f"{self.lower.max():g} and {self.upper.min():g}",
                 expected="a lower boundary below the upper one, or both at one place for a tether",
             )
-        self.inner, self.walled = inside, inside.walled
-        scale = np.asarray(getattr(inside, "scale", 1.0))
+        self.inner, self.walled, self.hottest = inside, inside.walled, inside.hottest
+        scale = np.asarray(inside.scale if isinstance(inside, ScaleFamily) else 1.0)
         self._rows = np.broadcast_arrays(scale, *given)
         lower, upper = self._rows[3:]
         self._tether = np.equal(lower, upper)
@@ -116,9 +117,6 @@ class SoftWalls:
 
     def confine(self, position, momentum):
         return self.inner.confine(position, momentum)
-
-    def sample(self, shape: tuple[int, int], seed: int):
-        return self.from_normal(tf.constant(generator(seed).standard_normal(shape))).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
         if not self.proper:

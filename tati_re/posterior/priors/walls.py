@@ -8,7 +8,8 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.posterior.priors.base import ScaleFamily, generator
+from tati_re.core.potential import Prior
+from tati_re.posterior.priors.base import ScaleFamily
 
 
 class Interval:
@@ -112,7 +113,7 @@ class Box(ScaleFamily):
         return f"uniform between {self.width.both_sides()}" if self.width.words is None else f"uniform, {self.width}"
 
 
-class HardWalls:
+class HardWalls(Prior):
     """A prior between walls: its density, made larger by what the walls cut off, and 0 outside.
 
     Metropolis methods reject what is outside; Langevin methods are reflected, position and momentum, where they drift.
@@ -133,7 +134,7 @@ class HardWalls:
     walled = True
 
     def __init__(self, inside, lower=-math.inf, upper=math.inf) -> None:
-        self.inner, self._interval = inside, Interval(lower, upper)
+        self.inner, self._interval, self.hottest = inside, Interval(lower, upper), inside.hottest
         lower, upper = self._interval.lower, self._interval.upper
         if inside.walled or not (inside.name == "none" or isinstance(inside, ScaleFamily)):
             raise InputError("lower_wall, upper_wall: the prior has walls of its own.", str(inside), "another prior")
@@ -161,9 +162,6 @@ class HardWalls:
 
     def confine(self, position, momentum):
         return self._interval.confine(position, momentum)
-
-    def sample(self, shape: tuple[int, int], seed: int):
-        return self.from_normal(tf.constant(generator(seed).standard_normal(shape))).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
         from scipy.special import ndtr

@@ -1,0 +1,163 @@
+"""What a potential, a prior, the mini-batches and a recorder are to those who ask them."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.evaluate import Clock, Evaluate, Rung
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """What a prior is; positions have shape `(walkers, parameters)`.
+
+    A class that derives from it gives `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior
+    without walls, for any number of parameters, from which nothing can be drawn.
+
+    Attributes:
+        proper: The prior can be normalized, so that it confines U in every direction.
+        walled: It has hard walls, at which `confine` reflects. Default: False.
+        num_parameters: How many parameters it is made for. Default: `None`, any number.
+        unconfined: Names of the tensors that it leaves free. Default: `None`, all of them or none, as `proper` says.
+        hottest: The temperature T from which on exp(-V/T) cannot be normalized. Default: inf.
+    """
+
+    proper: bool
+    walled: bool = False
+    num_parameters: int | None = None
+    unconfined: Sequence[str] | None = None
+    hottest: float = math.inf
+
+    @abstractmethod
+    def log_prob(self, position) -> tf.Tensor:
+        """log prior density, `(walkers,)`, float64, normalization included."""
+
+    @abstractmethod
+    def gradient(self, position) -> tf.Tensor | None:
+        """∇V = -∇ log prior where it is finite, `(walkers, parameters)`; `None` where it vanishes everywhere."""
+
+    def confine(self, position, momentum):
+        """Reflects position and momentum (or `None`) at the walls."""
+        return position, momentum
+
+    def sample(self, shape: tuple[int, int], seed: int) -> np.ndarray:
+        """Independent draws from the prior, numpy, `(walkers, parameters)`."""
+        return self.from_normal(tf.constant(prior_generator(seed).standard_normal(shape))).numpy()
+
+    def from_normal(self, normal) -> tf.Tensor:
+        """Draws from the prior, made of standard normal numbers of the same shape."""
+        raise InputError("prior: nothing can be drawn from this one.", str(self), "a prior that has from_normal")
+
+    def get_config(self) -> dict:
+        """What the manifest says about it."""
+        return {"prior": type(self).__name__}
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+def prior_generator(seed: int) -> np.random.Generator:
+    """The random numbers of `Prior.sample`."""
+    return np.random.default_rng([seed, 0x5052])
+
+
+class Batching(Protocol):
+    """Which examples each step sees.
+
+    Attributes:
+        full: Every batch is the whole data set, so that nothing is gathered and `indices` is not asked.
+        shared: All walkers see the same examples.
+        batch_size: Examples in a batch.
+        sampling: "epochs" or "replacement".
+    """
+
+    full: bool
+    shared: bool
+    batch_size: int
+    sampling: str
+
+    def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are meant, `(steps,)`."""
+
+
+class AllExamples:
+    """The batches of a potential that has no examples, or always sees all of them."""
+
+    full, shared, batch_size, sampling = True, True, 1, "epochs"
+
+    def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros((num_steps, 1, 0), np.int32), np.zeros(num_steps, np.int32)
+
+
+class Batch(NamedTuple):
+    """Which examples one step sees.
+
+    Attributes:
+        indices: `(walkers, n)`, or `(1, n)` where all walkers share them, int32.
+        size: How many of the n are meant (a short last batch is padded), int32 scalar.
+    """
+
+    indices: Any
+    size: Any
+
+
+class Potential(Protocol):
+    """What is sampled: U = λ L + V for all walkers at once. A class that derives from it has defaults for what stands
+    with a value here.
+
+    Attributes:
+        num_parameters: P.
+        dtype: Of the parameters.
+        prior: V.
+        num_examples: N. Default: 1.
+        num_walkers: W, of walkers at all temperatures. Default: 1.
+        scale: L over the mean loss: N, or 1 under the mean-loss convention. Default: 1.
+        batches: Which examples a step sees. Default: all.
+        auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each. Default: none.
+        metric_name: "accuracy" for classifiers. Default: `None`.
+        walker_evaluation: How all walkers are computed. Default: vectorized.
+        columns: Columns of run.csv that belong to it: functions of positions `(walkers, parameters)`. Default: none.
+    """
+
+    num_parameters: int
+    dtype: tf.DType
+    prior: Prior
+    num_examples: int = 1
+    num_walkers: int = 1
+    scale: float = 1.0
+    batches: Batching = AllExamples()
+    auxiliary: tuple = ()
+    metric_name: str | None = None
+    walker_evaluation: str = "vectorized"
+
+    @property
+    def columns(self) -> Mapping[str, Callable]:
+        return {}
+
+    @abstractmethod
+    def bind(
+        self, rung: Rung, batch: Batch | None = None, auxiliary: tuple = (), clock: Clock | None = None
+    ) -> Evaluate:
+        """The potential as a step sees it; without a batch, all data."""
+
+    @abstractmethod
+    def describe(self, batch: str | None = None) -> str:
+        """What U means, in words, for the start of a run; `batch`: which examples a step sees, where that changes."""
+
+    def notices(self) -> list[str]:
+        """Sentences that a user should read before the run."""
+        return []
+
+
+class Recorder(Protocol):
+    """What is called after each flush of a run, with its folder and the last step on disk."""
+
+    def __call__(self, folder: Path, step: int) -> None: ...
