@@ -161,9 +161,6 @@ def autocorrelation_estimate(chains: np.ndarray, num_times: float = 50.0) -> tup
     Returns:
         The estimate in rows, which is too small where a chain is too short; and how many rows a chain needs, 0 where
         it is long enough.
-
-    Raises:
-        InputError: A chain never changes or is not finite.
     """
     import emcee.autocorr
 

@@ -10,11 +10,7 @@ from tati_re.core.errors import InputError
 
 
 def load_pymbar():
-    """Imports pymbar without its remarks about optional accelerators.
-
-    Raises:
-        InputError: It is not installed.
-    """
+    """Imports pymbar without its remarks about optional accelerators."""
     try:
         with _quiet():
             import pymbar

@@ -126,9 +126,6 @@ def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarra
         reduced: Reduced potential of each draw in each state, `(K, N)`.
         counts: Draws of each state, in the order of the columns, `(K,)`.
         start: Where to start. Default: None, zeros.
-
-    Raises:
-        InputError: pymbar is not installed.
     """
     if len(counts) == 1:
         return np.zeros(1)

@@ -37,11 +37,7 @@ def is_of_tati(argv: list[str]) -> bool:
 
 
 def analyse_as_tati(argv: list[str]) -> None:
-    """Runs modules of TATi on CSV files of a run, as `run_file` and `trajectory_file` name them.
-
-    Raises:
-        InputError: A module or flag that is not known, a file that is missing, or nothing left to average.
-    """
+    """Runs modules of TATi on CSV files of a run, as `run_file` and `trajectory_file` name them."""
     typed = _parser().parse(argv)
     for name, default in _NUMBERS.items():
         try:

@@ -47,9 +47,6 @@ class Parser(argparse.ArgumentParser):
 
         Returns:
             What was typed, by destination; flags that were not typed are absent.
-
-        Raises:
-            InputError: A flag that is not known, a value that is missing, or a stray argument.
         """
         known, left = self.parse_known_args(_negatives_joined(argv))
         if (count := vars(known).pop("v", None)) is not None:
@@ -140,9 +137,6 @@ def free_folder(name: str, parent: str = "runs") -> Path:
 
     Returns:
         The folder, new and empty.
-
-    Raises:
-        InputError: The folder cannot be made.
     """
     number = 1
     while True:
@@ -194,9 +188,6 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
         text: What was typed after it.
         kind: `int` or `float`. Default: `int`.
         least: The smallest that is allowed. Default: any.
-
-    Raises:
-        InputError: It is no such number, or too small.
     """
     try:
         value = kind(text)
@@ -209,11 +200,7 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
 
 
 def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> int | None:
-    """A typed integer, or the default.
-
-    Raises:
-        InputError: It is no integer, or below `least`.
-    """
+    """A typed integer, or the default."""
     return number_typed(name, typed[name], least=least) if name in typed else default
 
 

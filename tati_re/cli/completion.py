@@ -46,9 +46,6 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
     Args:
         parser: The command's parser. It parses nothing afterwards: names that are only offered become its choices.
         shell: "bash" or "zsh".
-
-    Raises:
-        InputError: Another shell.
     """
     if shell not in SHELLS:
         raise InputError("--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))

@@ -19,11 +19,7 @@ def is_of_tati(argv: list[str]) -> bool:
 
 
 def write_as_tati(argv: list[str]) -> None:
-    """Makes points of two classes, shuffles them, and writes them to training and test files.
-
-    Raises:
-        InputError: A flag or value that is not right; nothing was written.
-    """
+    """Makes points of two classes, shuffles them, and writes them to training and test files."""
     typed = _parser().parse(argv)
     values = {name: _number(name, typed.get(name)) for name in _NUMBERS}
     seed = _number("seed", typed.get("seed", "0"), int)

@@ -69,9 +69,6 @@ def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> Non
         num_steps: Sampling steps; the first fifth is burn-in.
         seed: Seed of every random number.
         verbose: 0 or 1.
-
-    Raises:
-        InputError: The folder is not empty or cannot be written.
     """
     from tati_re.analysis import posterior_average
     from tati_re.plotting import plot_calibration, plot_traces

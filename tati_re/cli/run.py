@@ -19,9 +19,6 @@ def with_config(typed: dict[str, Any]) -> Options:
 
     Returns:
         The options.
-
-    Raises:
-        InputError: A bad value in the file or among the flags, or `--quiet` together with another `--verbose`.
     """
     flags = {name: value for name, value in typed.items() if name not in ("config", "print_config", "quiet")}
     if typed.get("quiet"):

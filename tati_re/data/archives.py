@@ -34,9 +34,6 @@ def read_npz(
             inputs are joined by `+`, in the order of the model's inputs.
         weights: Name of the array of sample weights of the training part. Default: none.
         limit: Bytes; larger arrays are kept on the disk. Default: none, all in memory.
-
-    Raises:
-        InputError: Another kind of file, one with pickled objects, or arrays that are not there.
     """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -90,11 +87,7 @@ def _array(path: Path, file, key: str, limit: float | None) -> np.ndarray:
 
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
-    """Refuses `data_keys` of another number.
-
-    Raises:
-        InputError: So many names are not asked for.
-    """
+    """Refuses `data_keys` of another number."""
     if len(keys) not in lengths:
         four = ", or four, the last two of the test part" if 4 in lengths else ""
         raise InputError("data_keys are not two names.", ", ".join(keys), f"inputs and labels{four}")
@@ -114,9 +107,6 @@ def load_keras(name: str) -> Contents:
 
     Returns:
         Images as bytes with the scale 1/255, class numbers, and the test part that belongs to them.
-
-    Raises:
-        InputError: There is no network.
     """
     from tati_re.core.backend import keras
 

@@ -58,9 +58,6 @@ class Columns:
 
         Returns:
             `(N, number of columns)`, float32 if the inputs are float32, else float64.
-
-        Raises:
-            InputError: Inputs with another number of columns, or images.
         """
         if inputs.ndim != 2 or inputs.shape[1] != len(self.names):
             expected = f"{len(self.names)} columns: {', '.join(self.names)}"
@@ -104,9 +101,6 @@ def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
 
     Returns:
         The map.
-
-    Raises:
-        InputError: A text that is not understood, or a column that is not there.
     """
     if not texts:
         raise InputError("input_columns are empty.", expected=f"at least one of {FORMS}")

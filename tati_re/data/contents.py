@@ -42,11 +42,7 @@ class Contents:
 
 
 def joined(parts: Sequence[Contents]) -> Contents:
-    """Joins the contents of several files, one after the other.
-
-    Raises:
-        InputError: Examples of different shapes, of different scales, or a test part in some of the files only.
-    """
+    """Joins the contents of several files, one after the other."""
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -24,9 +24,6 @@ def kind_of(
 
     Returns:
         "classification", "signs", "one_hot" or "regression", and the number of classes or None.
-
-    Raises:
-        InputError: Labels that are not the classes that the user says, or rows of 0 and 1 that are not one-hot.
     """
     if num_classes == 0:
         return "regression", None

@@ -40,12 +40,7 @@ class Store:
         self._rows, self._like = 0, np.zeros(0)
 
     def append(self, rows: np.ndarray) -> None:
-        """Adds rows `(n, ...)`.
-
-        Raises:
-            ValueError: They are not of the shape of those before.
-            InputError: The temporary file cannot be written.
-        """
+        """Adds rows `(n, ...)`."""
         if self._rows and rows.shape[1:] != self._like.shape[1:]:
             raise ValueError("rows of unequal shapes")
         if not self._rows:

@@ -40,9 +40,6 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
     Args:
         inputs: Arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`.
         bytes_scale: Factor of arrays of bytes. Default: 1.
-
-    Raises:
-        InputError: No arrays of numbers, different numbers of examples, or whole numbers that float32 cannot hold.
     """
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
@@ -72,9 +69,6 @@ def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
     Args:
         inputs: One array, or several by name or in their order.
         layout: That of the data set, empty where it has one input.
-
-    Raises:
-        InputError: An input that is missing, or of another shape.
     """
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
         return np.asarray(inputs)
@@ -96,9 +90,6 @@ def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
     Args:
         layout: Of the data; empty: columns in the order of the model.
         wanted: Of the model.
-
-    Raises:
-        InputError: Other names, another number of inputs, or other shapes.
     """
     names, theirs = [name for name, _ in layout], [name for name, _ in wanted]
     order = list(range(len(layout)))

@@ -13,11 +13,7 @@ from tati_re.data.tables import Choice
 
 
 def read_parquet_names(path: Path) -> list[str]:
-    """Returns the names of the columns.
-
-    Raises:
-        InputError: pyarrow is missing, or the file is not a parquet file.
-    """
+    """Returns the names of the columns."""
     return list(_opened(path).schema_arrow.names)
 
 
@@ -31,9 +27,6 @@ def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
 
     Returns:
         Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type.
-
-    Raises:
-        InputError: No examples, or a column or a cell that is no number.
     """
     used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
     table = _opened(path).read(columns=list(used))

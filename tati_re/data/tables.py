@@ -52,9 +52,6 @@ def choose_columns(
 
     Returns:
         The choice; of the inputs only those that are used.
-
-    Raises:
-        InputError: A column that is not there, or no inputs or labels.
     """
     if weights is not None and weights not in names:
         what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
@@ -78,11 +75,7 @@ def choose_columns(
 
 
 def read_header(path: Path) -> list[str]:
-    """Returns the column names of a text table; without a header line (white space only) x1, x2, ...
-
-    Raises:
-        InputError: An empty file, one that is not text, no names where there should be, or names that are not unique.
-    """
+    """Returns the column names of a text table; without a header line (white space only) x1, x2, ..."""
     white = _white(path)
     line = next((line for _, line in _lines(path)), None)
     if line is None:
@@ -112,9 +105,6 @@ def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
 
     Returns:
         Inputs `(N, columns)` and targets `(N, labels)`, float64.
-
-    Raises:
-        InputError: A file of another kind, no examples, a line with another number of cells, a cell that is no number.
     """
     used = [*choice.inputs, *choice.labels, *([choice.weights] if choice.weights else [])]
     table = _numbers(path, names, used, choice.labels)

@@ -29,9 +29,6 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
     Args:
         source: Finite, of pairs (inputs, labels), or of triples with sample weights.
         limit: Bytes; inputs that are larger are kept on the disk. Default: none, all in memory.
-
-    Raises:
-        InputError: A stream without an end or without examples, or elements of another form.
     """
     spec = source.element_spec
     if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not all(hasattr(part, "shape") for part in spec):

@@ -35,9 +35,6 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
 
     Returns:
         Inputs `(N, height, width)`, `(N, height, width, depth)` or `(N, length)`, targets `(N,)` or `(N, K)`.
-
-    Raises:
-        InputError: No records, a file of another kind, a record without these features, or records of unequal lengths.
     """
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))

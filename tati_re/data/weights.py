@@ -17,9 +17,6 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
         weights: Numbers, `(count,)` or `(count, 1)`.
         count: How many examples there are.
         what: What messages call them.
-
-    Raises:
-        InputError: Another number of them, no numbers, negative ones, or nothing but zeros.
     """
     values = np.asarray(weights)
     if values.dtype.kind not in "buif":
@@ -43,9 +40,6 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
         class_weights: One for each class in their order, or by class; classes that are not named count once.
         dataset: Says what the targets are.
         targets: Labels, in any form of those of a data set.
-
-    Raises:
-        InputError: The targets are no classes, or there is another number of weights.
     """
     count = dataset.num_classes
     if count is None:

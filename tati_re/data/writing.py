@@ -15,11 +15,7 @@ ENDINGS = (".csv", ".npz")
 
 
 def files_of(dataset: Dataset, path: Path) -> list[Path]:
-    """Returns the paths that `write_dataset` writes; `-test` marks the CSV file of the test part.
-
-    Raises:
-        InputError: The path ends in neither `.csv` nor `.npz`.
-    """
+    """Returns the paths that `write_dataset` writes; `-test` marks the CSV file of the test part."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError("output: the data are written as .csv or .npz.", path, "a file with one of these endings")
     both = dataset.test_inputs is not None and path.suffix.lower() == ".csv"
@@ -38,9 +34,6 @@ def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
 
     Returns:
         The files.
-
-    Raises:
-        InputError: Another ending, or a file that cannot be written.
     """
     files = files_of(dataset, path)
     parts = [(dataset.inputs, dataset.targets)]

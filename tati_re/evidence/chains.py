@@ -68,9 +68,6 @@ class Chains:
             weight: λ, a number or `(walkers,)`.
             step_size: h, likewise.
             num_steps: How many.
-
-        Raises:
-            SamplingError: The energy of a walker is no longer finite.
         """
         ones = np.ones(self.walkers)
         rung = Rung(*(tf.constant(ones * values, tf.float64) for values in (1.0, weight, step_size)))

@@ -10,11 +10,7 @@ _LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures
 
 
 def check(sim, options: Options, potential) -> None:
-    """Refuses simulations without an evidence.
-
-    Raises:
-        InputError: See `log_evidence`.
-    """
+    """Refuses simulations without an evidence."""
     loss, prior = potential.loss, potential.prior
     if options.potential != "posterior":
         raise InputError("potential: the mean loss is no log likelihood.", options.potential, "potential posterior")

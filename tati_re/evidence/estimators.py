@@ -60,11 +60,7 @@ def series_error(series: np.ndarray) -> float:
 
 
 def checked_energies(path, energies) -> np.ndarray:
-    """Energies as float64 `(points, walkers, draws)`.
-
-    Raises:
-        InputError: A wrong shape, or numbers that are not finite.
-    """
+    """Energies as float64 `(points, walkers, draws)`."""
     energies = np.asarray(energies, np.float64)
     if energies.ndim != 3 or len(energies) != len(path) or energies.shape[2] < 2:
         wanted = f"({len(path)}, walkers, draws) with at least 2 draws"

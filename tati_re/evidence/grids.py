@@ -122,9 +122,6 @@ def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
         rule: "gauss_legendre", "trapezoid", "corrected_trapezoid" or "simpson".
         num_nodes: Points that count.
         power: p of λ = t^p; "simpson" has an even grid.
-
-    Raises:
-        InputError: No such rule, or a value out of range.
     """
     if rule == "gauss_legendre":
         return gauss_legendre(num_nodes, power)

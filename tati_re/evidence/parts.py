@@ -42,11 +42,7 @@ class PartFiles:
         return PartFiles(self.folder, prefix)
 
     def load(self, name: str, *chains) -> dict[str, np.ndarray] | None:
-        """Loads a part, or `None`, and sets the chains' counters to its end.
-
-        Raises:
-            InputError: The file is damaged.
-        """
+        """Loads a part, or `None`, and sets the chains' counters to its end."""
         path = self._path(name)
         if path is None or not path.exists():
             return None
@@ -101,10 +97,6 @@ def opened(folder: str | os.PathLike[str], said: Mapping[str, Any], overwrite: b
 
     Returns:
         The folder, and sentences to be said.
-
-    Raises:
-        InputError: It holds other files, or the parts of another estimate.
-        StorageError: It cannot be made.
     """
     import tomli_w
 

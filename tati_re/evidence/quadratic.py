@@ -23,9 +23,6 @@ class Springs:
         centre: c, `(parameters,)`.
         std: s, above 0, `(parameters,)`.
         bound: Half width of the box, `(parameters,)` or a number. Default: there is no box.
-
-    Raises:
-        InputError: Wrong shapes, a width that is not above 0, or a center outside of the box.
     """
 
     def __init__(self, centre, std, bound=None) -> None:

@@ -175,11 +175,7 @@ def _grid(axes: Sequence[Axis]) -> np.ndarray:
 
 
 def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
-    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order.
-
-    Raises:
-        InputError: No such file, or no table of numbers.
-    """
+    """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order."""
     from zipfile import BadZipFile
 
     from tati_re.simulation.saved_model import _read_rows

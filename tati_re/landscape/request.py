@@ -130,9 +130,6 @@ def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> t
 
     Returns:
         A mask `(parameters,)`, and values by place.
-
-    Raises:
-        InputError: No number behind the sign, or a pattern that fits nothing.
     """
     mask, values = held(names, exclude), {}
     for text in fix:
@@ -201,9 +198,6 @@ def directions_of(
 
     Returns:
         Rows `(axes, parameters)`, and one sentence for each.
-
-    Raises:
-        InputError: Words that are not known, or something that they need is missing.
     """
     kind, _, rest = words.partition(":")
     known = ("random", "trajectory", "covariance", "hessian", "between")

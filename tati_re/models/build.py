@@ -38,9 +38,6 @@ def build_network(
 
     Returns:
         A `keras.Sequential` model with layers named `dense`, `dense_1`, ...
-
-    Raises:
-        InputError: An unknown activation, or a layer without units.
     """
     for name, value in (("activation", activation), ("output_activation", output_activation)):
         check_activation(name, value)
@@ -88,10 +85,6 @@ def load_model(path: str | Path) -> Any:
 
     Returns:
         The Keras model, not compiled.
-
-    Raises:
-        InputError: There is no such file, it is no `.keras` file, it has a Lambda layer, or layers of a class that is
-            not known here.
     """
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix in (".h5", ".hdf5"):

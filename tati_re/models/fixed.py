@@ -56,9 +56,6 @@ def fixed_parts(
         given: As `items` takes it. A value of one number stands for all entries, else there is one for each.
         names: Of the tensors.
         values: Theirs, which stay where no values are given.
-
-    Raises:
-        InputError: A pattern that matches nothing, values that are no numbers, or another number of them.
     """
     found: list[Fixed | None] = [None] * len(names)
     for pattern, text in items(given):

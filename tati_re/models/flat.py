@@ -48,9 +48,6 @@ class FlatModel:
         regularizer: Function (weights of one walker) -> sum of the weight regularizers, a scalar tensor; None where
             there are none.
 
-    Raises:
-        InputError: The model is of a kind that cannot be sampled; the sentence says which.
-
     Examples:
         >>> import keras
         >>> flat = FlatModel(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
@@ -142,11 +139,7 @@ class FlatModel:
         return np.concatenate([value if part is None else value[part.free] for value, part in pairs])
 
     def set(self, vector: Any) -> None:
-        """Writes parameters `(P,)`, and the fixed entries of their tensors, into the Keras model.
-
-        Raises:
-            InputError: The vector has another shape.
-        """
+        """Writes parameters `(P,)`, and the fixed entries of their tensors, into the Keras model."""
         vector = np.asarray(vector)
         if vector.shape != (self.num_parameters,):
             raise InputError("The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)")

@@ -31,9 +31,6 @@ def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_ou
 
     Returns:
         A `keras.Model`.
-
-    Raises:
-        InputError: No such module, file or function, one that fails, or one that makes no Keras model.
     """
 
     def builds(value: Any) -> bool:

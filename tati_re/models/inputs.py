@@ -16,9 +16,6 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
     Args:
         model: A built Keras model.
-
-    Raises:
-        InputError: An input of several has no fixed shape.
     """
     inputs = getattr(model, "inputs", None)
     if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:

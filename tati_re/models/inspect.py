@@ -33,10 +33,6 @@ def refuse_unsupported(model: Any) -> None:
 
     Args:
         model: Any Keras model.
-
-    Raises:
-        InputError: No weights yet; none that train; constraints; activity regularizers or other losses of layers;
-            layers that keep a state between batches; several outputs; parameters of several types.
     """
     if not model.built or not all(layer.built for layer in layers_of(model)):
         raise InputError(
@@ -182,11 +178,7 @@ def input_dtype_of(model: Any) -> str | None:
 
 
 def input_shape_of(model: Any) -> tuple[int | None, ...]:
-    """Returns the shape of the model's input, examples first as None; several inputs packed.
-
-    Raises:
-        InputError: The model cannot tell.
-    """
+    """Returns the shape of the model's input, examples first as None; several inputs packed."""
     if layout := layout_of(model):
         return (None, sum(math.prod(shape) for _, shape in layout))
     inputs = getattr(model, "inputs", None)

@@ -31,9 +31,6 @@ def in_precision(model: Any, dtype: str) -> Any:
 
     Returns:
         The model itself where it already has this precision, else a new one.
-
-    Raises:
-        InputError: The model has no config, cannot be rebuilt from it, or keeps another precision all the same.
     """
     if not _other_precision(model, dtype):
         return model

@@ -30,9 +30,6 @@ class Draws:
         weight: What a draw counts in averages, above 0; 1 where the run has no weights.
         burnin: Steps that were left out.
         loss: The column `loss` of the trajectory: on the step's mini-batch.
-
-    Raises:
-        InputError: The run stored no trajectory, projections instead of parameters, or no draw of this rung.
     """
 
     def __init__(self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:

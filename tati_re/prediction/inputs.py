@@ -33,9 +33,6 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
 
     Returns:
         Inputs `(n, ...)`, and labels or None.
-
-    Raises:
-        InputError: A file that cannot be read, or that lacks a column.
     """
     path, options = Path(source).expanduser(), run.manifest.get("options", {})
     if path.suffix == ".npy" and path.is_file():

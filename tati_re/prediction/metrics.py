@@ -55,9 +55,6 @@ def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
 
     Returns:
         Shape (n, k) with k >= 2, float64.
-
-    Raises:
-        InputError: Another shape, or values outside 0..1.
     """
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim == 1:
@@ -78,9 +75,6 @@ def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
 
     Returns:
         Shape (n,), int64, 0 to num_classes - 1.
-
-    Raises:
-        InputError: Labels that are none of these.
     """
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == num_classes:

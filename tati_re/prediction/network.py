@@ -27,9 +27,6 @@ class Network:
     Attributes:
         predictive: What the outputs predict.
         num_parameters: P.
-
-    Raises:
-        InputError: The folder has no model or checkpoint, or was written before runs recorded how data are prepared.
     """
 
     def __init__(self, run: RunFiles, model: Any = None) -> None:

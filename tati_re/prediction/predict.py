@@ -89,11 +89,7 @@ def source_of(
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and labels of the test part of a run's data, read again.
-
-    Raises:
-        InputError: The data were given in Python, changed since, or have no test part.
-    """
+    """Inputs and labels of the test part of a run's data, read again."""
     from tati_re.data import dataset_from_options
     from tati_re.options.make import make_options
 

@@ -24,9 +24,6 @@ def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction
     Args:
         run: The run.
         interval: Probability inside of the intervals. Default: 0.9.
-
-    Raises:
-        InputError: The run kept no such averages, or none of its draws counted yet.
     """
     from scipy.special import ndtri
 

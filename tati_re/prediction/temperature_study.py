@@ -127,9 +127,6 @@ def temperature_curve(
         `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers,
         `test_accuracy`; and what the posterior average reaches on the test part, `average_loss` (the loss of the
         averaged probabilities or densities) and `average_accuracy`. The losses are the network's.
-
-    Raises:
-        InputError: No labels, or runs that all have the same temperature.
     """
     runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
     if inputs is None:

@@ -59,11 +59,7 @@ def analyse(
 
 
 def made_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder, made where it is missing.
-
-    Raises:
-        InputError: It cannot be made.
-    """
+    """The folder, made where it is missing."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -238,9 +238,6 @@ def result_of(run: Run, name: str, choices: Choices | None = None) -> Result:
 
     Returns:
         Tables and figures.
-
-    Raises:
-        InputError: No such module, or the run has not what it needs.
     """
     if name not in MODULES:
         raise InputError("There is no such module.", name, ", ".join(MODULES))

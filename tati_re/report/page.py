@@ -162,11 +162,7 @@ class Part(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, burnin: int | None = None, thin: int = 1) -> Part:
-        """The part of a run after a number of steps, by default its burn-in.
-
-        Raises:
-            InputError: No rows are left after the steps that were asked for, or numbers out of range.
-        """
+        """The part of a run after a number of steps, by default its burn-in."""
         check_thin(thin)
         rows = run.run_info
         if run.manifest.get("kind") == "fit" or (len(rows) and is_optimization(run.manifest, rows)):

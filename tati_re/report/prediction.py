@@ -39,9 +39,6 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
 
     Returns:
         A table in plain text.
-
-    Raises:
-        InputError: Files that cannot be read or do not fit.
     """
     for run in runs:
         if run.manifest.get("kind") == "fit":

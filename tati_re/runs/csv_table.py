@@ -31,9 +31,6 @@ class CsvTable(Rows):
         integer_columns: Those written as integers. Default: steps, walkers, rungs and replicas.
         float32_columns: Those whose numbers are float32 values. Default: none.
 
-    Raises:
-        StorageError: The file cannot be written.
-
     Examples:
         >>> table = CsvTable("run.csv", ["step", "walker", "loss"])
         >>> table.append(np.array([[10, 0, 0.25]]))
@@ -85,10 +82,6 @@ class CsvTable(Rows):
 
         Returns:
             The table, ready to append.
-
-        Raises:
-            InputError: The file is missing, has another header, or ends before `position`.
-            StorageError: The file cannot be written.
         """
         path, header = Path(path), _header(columns)
         if not path.is_file():
@@ -113,11 +106,7 @@ class CsvTable(Rows):
         return cls(path, columns, integer_columns, float32_columns, _position=position)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk.
-
-        Raises:
-            StorageError: They could not be written; the file ends with the last complete row, the rows keep waiting.
-        """
+        """Writes the waiting rows and returns when they are on disk."""
         if self.pending:
             self._write(b"".join(self._text(rows) for rows in self.pending))
             self.pending.clear()

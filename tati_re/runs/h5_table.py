@@ -192,11 +192,7 @@ def _chunk(num_columns: int, size: int) -> tuple[int, int]:
 
 
 def _reserve(file: BinaryIO, count: int) -> None:
-    """Reserves disk space, since HDF5 may crash on a full disk; it releases the rest when it closes the file.
-
-    Raises:
-        OSError: There is no room; the file is as it was.
-    """
+    """Reserves disk space, since HDF5 may crash on a full disk; it releases the rest when it closes the file."""
     size = os.fstat(file.fileno()).st_size
     try:
         if hasattr(os, "posix_fallocate"):

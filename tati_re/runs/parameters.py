@@ -56,9 +56,6 @@ def read_parameters(
 
     Returns:
         The parameters; of a ladder those at the target's temperature.
-
-    Raises:
-        InputError: No such file or step, another number of parameters, or parameters of another model.
     """
     path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
     if not path.exists():

@@ -60,9 +60,6 @@ def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
 
     Returns:
         A context that gives the `h5py.File`; its `swmr_mode` is True when a writer has not closed the file.
-
-    Raises:
-        InputError: The file is missing, or damaged so that HDF5 cannot open it.
     """
     import h5py
 

@@ -61,11 +61,7 @@ class RunFiles:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Opens the folder of a run; nothing but its manifest is read yet.
-
-        Raises:
-            InputError: There is no such folder, or it is not the folder of a run.
-        """
+        """Opens the folder of a run; nothing but its manifest is read yet."""
         run = cls(path)
         if not run.folder.exists():
             above = run.folder.parent
@@ -151,9 +147,6 @@ class RunFiles:
 
         Returns:
             The vector `(parameters,)`, in the run's number type.
-
-        Raises:
-            InputError: The step is not stored, only projections are, there is no such walker, or several and none said.
         """
         num_parameters = self.manifest["parameters"]["num"]
         if which == "mean":
@@ -187,11 +180,7 @@ class RunFiles:
         return frame
 
     def trajectory_path(self) -> Path:
-        """Returns the file of the stored positions.
-
-        Raises:
-            InputError: The run stored none.
-        """
+        """Returns the file of the stored positions."""
         if (path := files.trajectory_in(self.folder)) is not None:
             return path
         raise InputError(f"The run {self.folder} has no trajectory.", expected="a run with trajectory_every above 0")

@@ -20,11 +20,7 @@ def as_run(run: RunFiles | str | os.PathLike[str]) -> RunFiles:
 
 
 def burnin_of(run: RunFiles, burnin: int | None) -> int:
-    """Returns the steps to drop: the given number, else the run's burn-in (none for a fit).
-
-    Raises:
-        InputError: Less than 0.
-    """
+    """Returns the steps to drop: the given number, else the run's burn-in (none for a fit)."""
     if burnin is None:
         options = run.manifest.get("options", {})
         return 0 if run.manifest.get("kind") == "fit" else int(options.get("num_burnin_steps") or 0)

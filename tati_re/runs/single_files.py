@@ -72,11 +72,7 @@ def trajectory_format(options, num_columns: int) -> str:
 
 
 def check_single_files(options) -> None:
-    """Refuses names that cannot be written to, before any work starts.
-
-    Raises:
-        InputError: A folder that is not there, a folder in place of a file, one name twice, or no trajectory to copy.
-    """
+    """Refuses names that cannot be written to, before any work starts."""
     taken: dict[str, str] = {}
     for option in (*OPTIONS, "save_model"):
         path = getattr(options, option)

@@ -64,9 +64,6 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     Args:
         path: The file; its folder exists.
         content: All of its bytes.
-
-    Raises:
-        StorageError: The file cannot be written; an old file of that name is unchanged.
     """
     path = Path(path)
     aside = path.with_name(path.name + PARTIAL)
