@@ -40,7 +40,7 @@ def sampler_classes() -> list[type]:
         for name, value in inspect.getmembers(module, inspect.isclass):
             own = value.__module__ == module.__name__ and not getattr(value, "_is_protocol", False)
             method = callable(getattr(value, "init", None)) and callable(getattr(value, "step", None))
-            if own and method and not getattr(value, "wraps", False):
+            if own and method:
                 found[name] = value
     return list(found.values())
 
@@ -105,7 +105,7 @@ def test_the_configuration_makes_the_sampler_again(sampler):
     if config["sampler"] not in FAMILIES and not isinstance(sampler, Splitting):
         again = type(sampler)(**{name: value for name, value in config.items() if name != "sampler"})
     else:
-        options = {"kT": 1.0, "thermostat_bath": "friction", **config}
+        options = {"kT": 1.0, "thermostat_bath": "friction", "target_acceptance": None, **config}
         again = make_sampler(config["sampler"], SimpleNamespace(**options))
     assert type(again) is type(sampler) and again.get_config() == config and vars(again) == vars(sampler)
 

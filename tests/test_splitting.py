@@ -176,6 +176,7 @@ def test_names_become_samplers():
         walls="reject",
         thermal_mass=5.0,
         thermostat_bath="friction",
+        target_acceptance=None,
     )
     assert isinstance(make_sampler("sgld", options), SGLD)
     assert make_sampler("HMC", options).lengths == (7, 7)

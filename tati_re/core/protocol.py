@@ -1,13 +1,11 @@
-"""What a sampler is: two pure functions on walkers-first arrays, and the objects that pass through them.
+"""The objects that pass through the two pure functions of a sampler, on walkers-first arrays.
 
     init(position, evaluate, noise) -> State
     step(state, evaluate, noise) -> (State, Info)
 
-`State` is a NamedTuple that has at least the fields of `State`; whatever else adapts or moves is a further field
-of the
+`State` is a NamedTuple that has at least the fields of `State`; whatever else adapts or moves is a further field of the
 sampler's own NamedTuple and is checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps) are
-attributes of
-the sampler object. Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
+attributes of the sampler object. Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ __all__ = [
     "Info",
     "Noise",
     "Rung",
-    "Sampler",
     "State",
-    "groups_of",
+    "fields_of",
+    "step_size_of",
     "with_energy",
 ]
 
@@ -35,6 +33,17 @@ def with_energy(state, energy: Energy):
     return state._replace(
         gradient=energy.gradient, potential=energy.potential, loss=energy.loss, log_prior=energy.log_prior
     )
+
+
+def step_size_of(state, rung: Rung):
+    """The step size of each walker on a rung, with the factor `step_factor` that a tuned sampler has found."""
+    return rung.step_size * state.step_factor if "step_factor" in state._fields else rung.step_size
+
+
+def fields_of(state, names) -> dict:
+    """Some fields of a NamedTuple, by name."""
+    values = state._asdict()
+    return {name: values[name] for name in names}
 
 
 class State(NamedTuple):
@@ -81,53 +90,3 @@ class Noise(Protocol):
 
     def uniform(self, shape):
         """Uniform numbers in (0, 1), float64."""
-
-
-@runtime_checkable
-class Sampler(Protocol):
-    """A method that moves walkers.
-
-    Attributes:
-        name: As it is written in options and tables.
-        has_momentum: The state has a `momentum` field.
-        metropolis: `Info` tells the acceptance.
-        full_batch: The method is only right on all data and asks `evaluate.full`.
-        current: At the end of a step, gradient and potential belong to the position (else they are evaluated anew for
-            each recorded row).
-        gradients_per_step: Cost.
-
-    A method may have `shown`, names of further fields of its state, `(walkers,)` each, that run.csv shows (thermostat,
-    ...).
-
-    Methods whose walkers change temperature have `label_names` and `labels(state)`, the last columns of run.csv and of
-    the trajectory, `(walkers,)` each; one named `weight` is what a row counts in averages.
-
-    Likewise `of_rung`: names of fields of its state that belong to the temperature rather than to the walker
-    (thermostat, tuned step size, preconditioner): they change hands when two walkers exchange temperatures.
-
-    A method that moves one group of walkers while the others rest has two more: `groups`, how many groups of
-    neighboring walkers there are, and `group_steps`, how many steps one group moves before the next one does. Its
-    `gradients_per_step` then counts for a walker that moves. Such a method may spare the loop to take its group out of
-    all walkers, and to put it back, at each step: `begin_turn(state, evaluate)` gives what its steps change,
-    `move(turn, evaluate, noise)` makes a step of it, and `end_turn(state, turn, evaluate)` the state of all walkers
-    again. A row that is recorded, or the end of a chunk, cuts a turn: `begin_turn` then goes on with it. `step` is all
-    three, one after the other.
-    """
-
-    name: str
-    has_momentum: bool
-    metropolis: bool
-    full_batch: bool
-    current: bool
-    gradients_per_step: float
-
-    def init(self, position, evaluate: Evaluate, noise: Noise): ...
-
-    def step(self, state, evaluate: Evaluate, noise: Noise): ...
-
-    def get_config(self) -> dict: ...
-
-
-def groups_of(method) -> tuple[int, int]:
-    """How many groups of walkers take turns, and how many steps a turn has: (1, 1) for methods that move all."""
-    return getattr(method, "groups", 1), getattr(method, "group_steps", 1)

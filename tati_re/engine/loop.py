@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
-from tati_re.core.protocol import Clock, Rung, groups_of, with_energy
+from tati_re.core.protocol import Clock, Rung, with_energy
 from tati_re.engine.noise import (
     RecordingNoise,
     StepNoise,
@@ -25,7 +26,7 @@ from tati_re.engine.noise import (
     numbers_of,
 )
 from tati_re.engine.observables import Observables
-from tati_re.engine.recording import RowBuffers, RunningMoments, event_every
+from tati_re.engine.recording import RowBuffers, RunningMoments
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.engine.timeline import Factor, Moves, Timeline
 
@@ -36,8 +37,6 @@ _MOST_STEPS = 16_384
 _FEWEST_STEPS = 4
 _BLOCKS_FROM_BYTES = 2**14
 """Bytes of random bits in a step from which on it pays to have XLA compile their making."""
-
-EXECUTIONS = ("xla", "graph", "eager")
 
 
 class Carry(NamedTuple):
@@ -104,7 +103,7 @@ class Loop:
     def __init__(
         self,
         potential: Potential,
-        method,
+        method: Method,
         observables: Observables,
         rung: Rung,
         seed: int,
@@ -124,18 +123,17 @@ class Loop:
             record_every,
             trajectory_every,
             num_burnin_steps,
-            *groups_of(method),
+            method.groups,
+            method.group_steps,
             step_factor=step_factor,
             temperature_factor=temperature_factor,
-            event_every=event_every(method),
+            event_every=method.event_every,
         )
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers = int(rung.step_size.shape[0])
         self.kept = self.walkers if kept is None else kept
-        self.walkers_at_rung = getattr(method, "num_ladders", self.walkers)
-        self.labels = list(getattr(method, "label_names", ()))
-        self.by_rung = hasattr(method, "order")
-        self._event_columns = getattr(method, "event_columns", ())
+        self.walkers_at_rung = self.walkers // method.copies
+        self.labels, self.by_rung = list(method.label_names), method.by_rung
         self.event_rows = 0
         self.traces = 0
         self._state_type: type | None = None
@@ -204,7 +202,7 @@ class Loop:
         if line.trajectory_every:
             stored = self.kept * width * self.potential.dtype.size / line.trajectory_every
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
-        told = 8 * self.event_rows * len(self._event_columns) / (line.event_every or 1)
+        told = 8 * self.event_rows * len(self.method.event_columns) / (line.event_every or 1)
         heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, told, 1)
         self.chunk_steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)))
         self._recorder = RowBuffers(
@@ -315,27 +313,21 @@ class Loop:
     def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes) -> Chunk:
         # In bulk: inside of the steps XLA evaluates them once for each use.
         numbers = self._numbers(bits)
-        in_turns = hasattr(self.method, "begin_turn")
-        step = self.method.move if in_turns else self.method.step
 
         def one_step(i, fields, auxiliary, acceptance, alive):
             evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
             noise = StepNoise(self.draws, [values[i] for values in numbers])
-            state, info = step(self._unpack(fields, evaluate.rung), evaluate, noise)
+            state, info = self.method.move(self._unpack(fields, evaluate.rung), evaluate, noise)
             if self.method.metropolis:
                 acceptance = info.acceptance
             alive = tf.reduce_all(tf.math.is_finite(state.potential))
             return i + 1, self._pack(state), evaluate.auxiliary, acceptance, alive
 
         def begun(i, fields, auxiliary):
-            if not in_turns:
-                return fields
             evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
             return self._pack(self.method.begin_turn(self._unpack(fields, evaluate.rung), evaluate))
 
         def ended(i, fields, turn, auxiliary):
-            if not in_turns:
-                return turn
             evaluate = self._evaluate(due, i, indices, sizes, auxiliary)
             turn = self._unpack(turn, evaluate.rung)
             return self._pack(self.method.end_turn(self._unpack(fields, evaluate.rung), turn, evaluate))

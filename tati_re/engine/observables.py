@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
+from tati_re.core.protocol import fields_of, step_size_of
 
 ALWAYS = (
     "temperature",
@@ -42,7 +44,7 @@ class Observables:
 
     def __init__(
         self,
-        method,
+        method: Method,
         metric_name: str | None,
         extra: Mapping[str, Callable] | None = None,
         full_every: int = 0,
@@ -55,10 +57,10 @@ class Observables:
         conditional = [metric_name] if metric_name else []
         if method.metropolis:
             conditional.append("acceptance")
-        conditional += getattr(method, "shown", ())
+        conditional += method.shown
         conditional += FULL if full_every else ()
         of_groups = [group_column(name, group) for name in OF_GROUPS for group in self.groups]
-        self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *getattr(method, "label_names", ())]
+        self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *method.label_names]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, "step", "walker"}
         if clash:
@@ -87,8 +89,8 @@ class Observables:
         else:
             squares, kinetic, momentum_norm = None, undefined, undefined
         values = [
-            getattr(state, "temperature", state.rung.temperature),
-            getattr(state, "step_size", state.rung.step_size * getattr(state, "step_factor", 1.0)),
+            state.temperature if "temperature" in state._fields else state.rung.temperature,
+            state.step_size if "step_size" in state._fields else step_size_of(state, state.rung),
             state.loss,
             state.potential,
             state.log_prior,
@@ -101,7 +103,7 @@ class Observables:
             values.append(evaluate.metric(state.position))
         if self.method.metropolis:
             values.append(acceptance)
-        values += [getattr(state, name) for name in getattr(self.method, "shown", ())]
+        values += fields_of(state, self.method.shown).values()
         if self.full_every:
             values += self._full(state.position, evaluate, undefined)
         values.extend(self._own(name, function, state.position) for name, function in self.extra.items())
@@ -110,7 +112,7 @@ class Observables:
         return tf.stack([tf.cast(value, tf.float64) for value in values], axis=-1)
 
     def _full(self, position, evaluate, undefined) -> list:
-        """Loss and potential on all data where this step is due for them, without the bias of a well-tempered run."""
+        """Loss and potential on all data where this step is due for them."""
 
         def computed():
             loss = evaluate.mean_loss(position)

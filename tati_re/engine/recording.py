@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tati_re.core.backend import tf
+from tati_re.core.method import Method
 from tati_re.core.protocol import with_energy
 from tati_re.engine.observables import Observables
 from tati_re.engine.timeline import Moves, Timeline
@@ -66,7 +67,7 @@ class RowBuffers:
 
     def __init__(
         self,
-        method,
+        method: Method,
         observables: Observables,
         timeline: Timeline,
         walkers: int,
@@ -78,7 +79,7 @@ class RowBuffers:
     ) -> None:
         self.method, self.observables, self.timeline = method, observables, timeline
         self.walkers, self.kept, self.directions, self.dtype = walkers, kept, directions, position.dtype
-        self.labels = list(getattr(method, "label_names", ()))
+        self.labels = list(method.label_names)
         # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
         turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
         self._most_rows = chunk_steps // timeline.record_every + turns
@@ -87,7 +88,7 @@ class RowBuffers:
         width = position.shape[1] if directions is None else directions.shape[1]
         self._of_row = (walkers, len(observables.columns))
         self._of_position, self._of_beside = (kept, width), (kept, 2 + len(self.labels))
-        self._of_event = (event_rows, len(getattr(method, "event_columns", ())))
+        self._of_event = (event_rows, len(method.event_columns))
 
     def empty(self, moments: RunningMoments) -> Buffers:
         """The buffers at the start of a chunk."""
@@ -151,14 +152,13 @@ class RowBuffers:
         """The first six buffers with a row, a position and the moments that are due."""
         moments, rows, num_rows, positions, energies, num_positions = stored[:6]
         line, order, labels = self.timeline, None, []
-        if hasattr(self.method, "bound"):
-            evaluate = self.method.bound(state, evaluate)
+        evaluate = self.method.bound(state, evaluate)
         if not self.method.current:
             state = with_energy(state, evaluate(state.position))
         if self.labels:
             own = self.method.labels(state)
             labels = [tf.cast(own[name], tf.float64) for name in self.labels]
-        if hasattr(self.method, "order"):
+        if self.method.by_rung:
             order = self.method.order(state)
         ordered = state.position if order is None else tf.gather(state.position, order[: self.kept])
 
@@ -186,11 +186,6 @@ class RowBuffers:
             return new_moments, new_rows, new_num_rows, positions, energies, num_positions
         kept = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
         return new_moments, new_rows, new_num_rows, *kept
-
-
-def event_every(method) -> int:
-    """How many steps lie between two times that a method has something to tell; 0 where it never has."""
-    return method.event_every if getattr(method, "event_columns", ()) else 0
 
 
 def update_moments(moments: RunningMoments, position, weight=None) -> RunningMoments:

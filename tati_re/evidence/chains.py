@@ -152,7 +152,7 @@ class Chains:
             loss, acceptance = self._loss(state, rung), tf.ones_like(accepted)
             if self.sampler.metropolis:
                 acceptance = info.acceptance
-            if hasattr(self.sampler, "order"):
+            if self.sampler.by_rung:
                 order = self.sampler.order(state)
                 loss, acceptance = tf.gather(loss, order), tf.gather(acceptance, order)
             rows = rows.write(i, self._bound(rung).scale * loss)
@@ -164,11 +164,11 @@ class Chains:
         _, values, rows, accepted, visited = tf.while_loop(lambda i, *_: i < count, one, begin)
         state = type_of(**dict(zip(fields, values, strict=True)))
         position = state.position
-        if hasattr(self.sampler, "order"):
+        if self.sampler.by_rung:
             position = tf.gather(position, self.sampler.order(state))
         return position, rows.stack(), accepted, tuple(places.stack() for places in visited)
 
     def _loss(self, state, rung: Rung):
         """The loss at the walkers' positions; after a swap round the state holds it."""
-        current = self.sampler.current or getattr(self.sampler, "reevaluates", False)
+        current = self.sampler.current or self.sampler.reevaluates
         return state.loss if current else self._bound(rung).mean_loss(state.position)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tati_re.core.method import Method
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.parts import PartFiles
@@ -69,13 +70,11 @@ class SamplingPlan(NamedTuple):
     execution: str
 
 
-class ReferenceDraws:
+class ReferenceDraws(Method):
     """Independent draws from the reference of a path, as a sampler."""
 
     name = "draws from the reference"
-    has_momentum = metropolis = False
-    full_batch = current = True
-    gradients_per_step = 1.0
+    full_batch = True
 
     def init(self, position, evaluate, noise) -> State:
         energy = evaluate.full(position)
@@ -84,9 +83,6 @@ class ReferenceDraws:
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
         position = evaluate.drawn_from_prior(noise.normal(state.position.shape))
         return with_energy(state._replace(position=position), evaluate.full(position)), Info()
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name}
 
 
 def energies_along(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.protocol import groups_of
+from tati_re.core.method import Wrapper
 from tati_re.engine.progress import make_progress
 from tati_re.evidence import estimators
 from tati_re.evidence.checks import check
@@ -24,9 +24,9 @@ from tati_re.evidence.parts import PartFiles, opened
 from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.result import Evidence, Evidences
 from tati_re.evidence.smc import cooled
-from tati_re.exchange.replicas import rung_fields
 from tati_re.options.make import Options, make_options
 from tati_re.samplers.choosing import unused_options
+from tati_re.samplers.wrappers.mass import Massive
 
 _UNUSED = (
     *("record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
@@ -117,8 +117,7 @@ class Estimation:
         if "walls" not in options.explicit:
             changed["walls"] = "reflect"
         sampler = sampler_of(self.sim, make_options(options, **changed), objects)
-        adapts = getattr(sampler, "adapts", False) or rung_fields(sampler)
-        if groups_of(sampler)[0] > 1 or adapts or getattr(sampler, "label_names", ()):
+        if sampler.groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
             raise InputError(
                 "sampler: the points of a path need one that moves each walker by a fixed law.",
                 sampler.name,
@@ -130,9 +129,8 @@ class Estimation:
         """The sampling plan, with step sizes for parameters as wide as the reference."""
         options = self.options
         mass, inner = 1.0, self.sampler
-        while inner is not None:
-            mass = mass * np.asarray(getattr(inner, "mass", 1.0))
-            inner = getattr(inner, "inner", None)
+        while isinstance(inner, Wrapper):
+            mass, inner = mass * inner.mass if isinstance(inner, Massive) else mass, inner.inner
         widths = widths * np.sqrt(mass)
         first = 0.5 * float(np.min(widths))
         if "step_size" in options.explicit or not self.sampler.metropolis:

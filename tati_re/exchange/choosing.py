@@ -52,7 +52,7 @@ def with_replicas(sampler, options, exact: bool, prior):
     Raises:
         InputError: The ladder, the rule or the sampler do not fit each other.
     """
-    if getattr(sampler, "label_names", ()):
+    if sampler.label_names:
         if options.num_replicas or options.temperatures or options.tempering != "posterior":
             raise InputError(
                 "num_replicas: the sampler has temperatures of its own.",

@@ -7,6 +7,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.potential import Batch, Potential
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
+from tati_re.exchange.replicas import ReplicaExchange
 
 _MOST_EXAMPLES = 50_000
 _ENERGY_TESTS = 20
@@ -33,7 +34,7 @@ def noise_table(
         first_batch: Mini-batches from this one on give the gradients.
     """
     batches, count = potential.batches, potential.num_examples
-    if getattr(method, "batch_size", None) is None or batches.full:
+    if not isinstance(method, ReplicaExchange) or method.batch_size is None or batches.full:
         return None
     order = np.asarray(method.order(state))
     size = min(method.batch_size, count)

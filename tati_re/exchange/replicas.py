@@ -8,7 +8,8 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.core.protocol import Rung, groups_of
+from tati_re.core.method import Sampler, Wrapper
+from tati_re.core.protocol import Rung, fields_of, step_size_of
 from tati_re.exchange.biased import Biased, bias_table
 from tati_re.exchange.bookkeeping import (
     EVENT_COLUMNS,
@@ -31,8 +32,9 @@ from tati_re.exchange.ladder import Ladder, adapted
 from tati_re.exchange.occupancy import Occupancy
 from tati_re.exchange.schedule import all_assignments
 from tati_re.exchange.subsets import NUM_KEYS
+from tati_re.exchange.swap_rules import Corrected
 from tati_re.exchange.well_tempered import Bias, WellTempered, log_weight, swap_term, value
-from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 _FIRST_ADAPTATION = 16
 
@@ -63,7 +65,7 @@ class Rungs(NamedTuple):
     bias: Any = ()
 
 
-class ReplicaExchange:
+class ReplicaExchange(Wrapper):
     """A sampler at several temperatures at once, whose replicas swap temperatures.
 
     Targets the product over the rungs of exp(-β_r (λ_r L + V)), with the bias in the step size of the sampler inside;
@@ -104,13 +106,9 @@ class ReplicaExchange:
         InputError: The sampler inside moves groups of walkers in turn.
     """
 
-    wraps = True
-    label_names = ("rung", "replica")
-    event_columns = EVENT_COLUMNS
-
     def __init__(
         self,
-        inner,
+        inner: Sampler,
         ladder: Ladder,
         swap_rule=None,
         swap_schedule=None,
@@ -121,28 +119,25 @@ class ReplicaExchange:
         infinite: bool = False,
         bias: WellTempered | None = None,
     ) -> None:
-        if groups_of(inner)[0] > 1:
+        super().__init__(inner)
+        if self.groups > 1:
             raise InputError(
                 "num_replicas: an ensemble whose halves take turns has one temperature.",
                 received=inner.name,
                 expected="no covariance_blending",
             )
-        self.inner, self.ladder, self.swap_rule, self.swap_schedule = inner, ladder, swap_rule, swap_schedule
+        self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
-        self.event_every = 0 if swap_rule is None else self.exchange_every
+        self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every
         self.adapt, self.infinite, self.bias = adapt, infinite, bias
-        if bias is not None:
-            self.label_names = (*self.label_names, "weight")
+        self.label_names = ("rung", "replica") if bias is None else ("rung", "replica", "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
-        self.num_rungs = ladder.num_rungs
+        self.num_rungs = self.copies = ladder.num_rungs
+        self.by_rung = True
         self.places = Occupancy(self.num_rungs, self.num_ladders)
         self.num_replicas = self.num_rungs * self.num_ladders
         self.name = f"{inner.name}, {self.num_rungs} replicas"
-        for name in FORWARDED:
-            setattr(self, name, getattr(inner, name))
-        self.mixes_parameters = getattr(inner, "mixes_parameters", False)
-        self.shown = getattr(inner, "shown", ())
         self.tempers_likelihood = ladder.tempering == "likelihood"
         self.draws_prior = ladder.draws_prior
         # What is drawn from the prior at the end of a step was never evaluated.
@@ -150,7 +145,8 @@ class ReplicaExchange:
         # Rows show U without the bias.
         self.current = self.knows_energies and bias is None
         self.reevaluates = self.tempers_likelihood or bias is not None
-        self.of_rung = rung_fields(inner)
+        # A sentence that names the bias of the swaps, where the rule has one on noisy energies and sees such.
+        self.swap_bias = None if swap_rule is None or batch_size is None else swap_rule.biased
         self.target = RungTargets(
             *(np.asarray(values, np.float64) for values in (ladder.inverse_temperature, ladder.likelihood_weight))
         )
@@ -227,7 +223,7 @@ class ReplicaExchange:
             mean = sums / tf.maximum(tf.reduce_sum(tf.cast(finite, tf.float64), 1), 1.0)
             rungs = rungs._replace(bias=self.bias.init(mean, table.inverse_temperature))
         state = state._replace(rung=evaluate.rung)
-        return extend(state, rungs=rungs, temperature=rung.temperature, step_size=_step_size(state, rung))
+        return extend(state, rungs=rungs, temperature=rung.temperature, step_size=step_size_of(state, rung))
 
     def step(self, state, evaluate, noise):
         """One step of the sampler inside for every replica, and a swap round where it is due."""
@@ -254,7 +250,7 @@ class ReplicaExchange:
                 )
         rung = self.rung_of(rungs, evaluate.rung)
         inner = inner._replace(rung=state.rung)
-        own = {"rungs": rungs, "temperature": rung.temperature, "step_size": _step_size(inner, rung)}
+        own = {"rungs": rungs, "temperature": rung.temperature, "step_size": step_size_of(inner, rung)}
         return type(state)(**inner._asdict(), **own), info
 
     def _seen(self, bound, rungs: Rungs):
@@ -295,7 +291,7 @@ class ReplicaExchange:
         if self.reevaluates:
             names += ["gradient", "potential", "loss", "log_prior"]
             names += [name for name in ("gradient_variance",) if name in inner._fields and name not in names]
-        return {name: getattr(inner, name) for name in names}
+        return fields_of(inner, names)
 
     def _round(self, inner, rungs: Rungs, evaluate, uniforms: dict):
         clock = evaluate.clock
@@ -350,8 +346,10 @@ class ReplicaExchange:
         return self._exchanged(inner, rungs, new, before, after, evaluate), new
 
     def _correction_at_start(self):
-        rule = getattr(self.swap_rule, "correction", None)
-        return () if rule is None else tf.nest.map_structure(tf.constant, rule.start(self.num_ladders, self.num_rungs))
+        if not isinstance(self.swap_rule, Corrected):
+            return ()
+        start = self.swap_rule.correction.start(self.num_ladders, self.num_rungs)
+        return tf.nest.map_structure(tf.constant, start)
 
     def _corrected(self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate):
         """What a rule remembers of the noise, the difference with that, and the variance that the rule is told."""
@@ -384,6 +382,7 @@ class ReplicaExchange:
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
     def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys) -> LogRatioEstimate:
+        controlled = "centre_loss" in inner._fields
         size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
         return estimated_difference(
             table,
@@ -395,8 +394,8 @@ class ReplicaExchange:
             keys,
             size,
             self.swap_rule.target_variance,
-            getattr(inner, "centre", None),
-            getattr(inner, "centre_loss", None),
+            inner.centre if controlled else None,
+            inner.centre_loss if controlled else None,
         )
 
     def _deposited(self, rungs: Rungs, energy, clock) -> Rungs:
@@ -452,14 +451,14 @@ class ReplicaExchange:
     def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
         """What a round changes of the state inside."""
         source = self.places.source(rungs.index, new.index)
-        changed = {name: tf.gather(getattr(inner, name), source) for name in self.of_rung}
+        changed = {name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()}
         if self.has_momentum:
             scale = tf.sqrt(after.temperature / before.temperature)
             changed["momentum"] = inner.momentum * tf.cast(scale, inner.momentum.dtype)[:, None]
         if self.reevaluates:
             bound = self._seen(evaluate.at(after), new)
             energy = bound.full(inner.position) if self.full_batch else bound(inner.position)
-            changed |= {name: getattr(energy, name) for name in ("gradient", "potential", "loss", "log_prior")}
+            changed |= energy._asdict()
             if "gradient_variance" in inner._fields and "gradient_variance" not in self.of_rung:
                 changed["gradient_variance"] = bound.gradient_variance(inner.position)
         # In the order of `_changing`: both branches of a condition have one structure.
@@ -483,18 +482,3 @@ class ReplicaExchange:
             return {**config, "exchange": "infinite"}
         config |= {"swap_schedule": self.swap_schedule.name, **self.swap_rule.get_config()}
         return config if self.swap_bias is None else {**config, "swap_bias": self.swap_bias}
-
-    @property
-    def swap_bias(self) -> str | None:
-        """A sentence that names the bias of the swaps, where the rule has one on noisy energies and sees such."""
-        return None if self.swap_rule is None or self.batch_size is None else self.swap_rule.biased
-
-
-def rung_fields(sampler) -> tuple[str, ...]:
-    """The fields of the state of a sampler, and of those inside of it, that belong to the rung."""
-    names = tuple(getattr(sampler, "of_rung", ()))
-    return names + rung_fields(sampler.inner) if hasattr(sampler, "inner") else names
-
-
-def _step_size(state, rung: Rung):
-    return rung.step_size * getattr(state, "step_factor", 1.0)

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, cond, sqrt, where, zeros_like
 from tati_re.core.protocol import Info, Rung
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
@@ -42,7 +43,7 @@ class AnnealingState(NamedTuple):
     rung: Rung
 
 
-class Annealing:
+class Annealing(Optimizer):
     """Langevin dynamics, cooled in stages until the loss on the test part rises; then back to the best parameters.
 
     Targets small U in a region of much volume, chosen by the test part: what is reported on it afterwards is no longer
@@ -81,10 +82,6 @@ class Annealing:
 
     name = "annealing"
     has_momentum = True
-    metropolis = False
-    full_batch = False
-    current = True
-    gradients_per_step = 1.0
     validates = True
 
     def __init__(

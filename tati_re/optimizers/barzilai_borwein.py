@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Optimizer
 from tati_re.core.ops import absolute, column, sqrt, sum_of_products, where
 from tati_re.core.protocol import Info, Rung
 
@@ -27,7 +28,7 @@ class BarzilaiBorweinState(NamedTuple):
     rung: Rung
 
 
-class BarzilaiBorwein:
+class BarzilaiBorwein(Optimizer):
     """Gradient descent whose learning rate is the inverse curvature along its last step; needs the full batch.
 
     Targets the minimum of U. On a quadratic of condition number κ it needs some sqrt(κ) steps where plain descent needs
@@ -58,11 +59,7 @@ class BarzilaiBorwein:
     """
 
     name = "barzilai_borwein"
-    has_momentum = False
-    metropolis = False
     full_batch = True
-    current = True
-    gradients_per_step = 1.0
 
     def __init__(self, step: str = "short") -> None:
         if step not in STEPS:

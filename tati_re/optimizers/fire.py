@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, minimum, where, zeros_like
 from tati_re.core.protocol import Info, Rung
 
@@ -23,7 +24,7 @@ class FireState(NamedTuple):
     rung: Rung
 
 
-class Fire:
+class Fire(Optimizer):
     """Velocity Verlet from rest; if U rises, the step is taken back, the walker halts, and the time step shrinks; needs
     the full batch.
 
@@ -56,11 +57,7 @@ class Fire:
     """
 
     name = "fire"
-    has_momentum = False
-    metropolis = False
     full_batch = True
-    current = True
-    gradients_per_step = 1.0
 
     def __init__(self, increase: float = 0.05, decrease: float = 0.95) -> None:
         if not increase >= 0:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from tati_re.core.method import Optimizer
 from tati_re.core.ops import column
 from tati_re.core.protocol import Info, State
 
 
-class GradientDescent:
+class GradientDescent(Optimizer):
     """θ <- θ - learning_rate ∇U/scale, on a mini-batch or on all data; one gradient a step.
 
     The learning rate is the walkers' `step_size`; scale is N, or 1 under `potential="mean_loss"`.
     """
 
     name = "gradient_descent"
-    has_momentum = False
-    metropolis = False
-    full_batch = False
-    current = True
-    gradients_per_step = 1.0
 
     def init(self, position, evaluate, noise) -> State:
         energy = evaluate(position)
@@ -27,6 +23,3 @@ class GradientDescent:
         rate = column(state.rung.step_size, state.position) / evaluate.scale
         position, _ = evaluate.confine(state.position - rate * state.gradient, None)
         return self.init(position, evaluate, noise), Info()
-
-    def get_config(self) -> dict:
-        return {"optimizer": self.name}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError
+from tati_re.core.method import Optimizer
 from tati_re.core.protocol import Info, Rung
 
 
@@ -27,7 +28,7 @@ class KerasOptimizerState(NamedTuple):
     rung: Rung
 
 
-class KerasOptimizer:
+class KerasOptimizer(Optimizer):
     """A Keras optimizer, applied to every walker's weights on their own, tensor by tensor as Keras does.
 
     Args:
@@ -45,12 +46,6 @@ class KerasOptimizer:
     Raises:
         InputError: A momentum for an optimizer that takes none, or a global norm over several walkers.
     """
-
-    has_momentum = False
-    metropolis = False
-    full_batch = False
-    current = True
-    gradients_per_step = 1.0
 
     def __init__(
         self,

@@ -125,7 +125,7 @@ def check_stages(options, method, num_examples: int) -> None:
             expected="num_steps instead, or an optimizer with a learning rate such as sgd",
         )
     for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
-        if stage.learning_rate is not None and getattr(method, "scheduled", False):
+        if stage.learning_rate is not None and method.scheduled:
             raise InputError(
                 f"stages: the {method.name} object has a learning rate schedule of its own.",
                 received=f"learning_rate = {stage.learning_rate:g} of stage {number}",

@@ -8,7 +8,8 @@ a Metropolis test (HMC, GHMC, MALA, ...). Adding a family touches one new file (
 from __future__ import annotations
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.protocol import Energy, Info, Rung, Sampler, State
+from tati_re.core.method import Method, Sampler, Wrapper
+from tati_re.core.protocol import Energy, Info, Rung, State
 from tati_re.options.families import FAMILIES, WORDS, families, family
 from tati_re.samplers.ccadl import CCAdL
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
@@ -46,6 +47,7 @@ __all__ = [
     "LangevinState",
     "LeimkuhlerMatthews",
     "Massive",
+    "Method",
     "PreconditionedSGLD",
     "RandomWalkMetropolis",
     "Rung",
@@ -55,13 +57,14 @@ __all__ = [
     "State",
     "StepSizeTuning",
     "TactHMC",
+    "Wrapper",
     "make_sampler",
     "parse_word",
     "tuned",
 ]
 
 
-def make_sampler(name: str, options) -> Sampler:
+def make_sampler(name: str, options) -> Method:
     """Returns the sampler that an option names, with its step size tuned where `options.target_acceptance` is given.
 
     Args:
@@ -76,23 +79,23 @@ def make_sampler(name: str, options) -> Sampler:
     return tuned(_of_name(name, options), options)
 
 
-def tuned(sampler: Sampler, options) -> Sampler:
+def tuned(sampler: Method, options) -> Method:
     """The sampler with its step size tuned where `options.target_acceptance` is given.
 
     Raises:
         InputError: The sampler has no Metropolis test, or tunes itself.
     """
-    target = getattr(options, "target_acceptance", None)
+    target = options.target_acceptance
     if target is None:
         return sampler
-    if getattr(sampler, "adapts", False):
+    if sampler.adapts:
         raise InputError(
             "target_acceptance: the sampler tunes itself.", received=target, expected="one of the two: leave it out"
         )
     return StepSizeTuning(sampler, target, options.step_size_tuning)
 
 
-def _of_name(name: str, options) -> Sampler:
+def _of_name(name: str, options) -> Method:
     where = name if ":" in name else family(name)
     if where is not None:
         if where in FAMILIES.values() and options.thermostat_bath == "noise":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum
 from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgnht import push, start
@@ -11,7 +12,7 @@ from tati_re.samplers.thermostat import checked_mass, heat_up
 from tati_re.samplers.wrappers.coordinates import extend
 
 
-class CCAdL:
+class CCAdL(Method):
     """A thermostat and, for each parameter, friction of the strength at which the mini-batch's noise heats.
 
     Targets exp(-β U) under gradient noise of another variance in each parameter, up to a bias of order h: the positions
@@ -48,12 +49,8 @@ class CCAdL:
 
     name = "CCAdL"
     has_momentum = True
-    metropolis = False
-    full_batch = False
     shown = ("thermostat",)
     of_rung = ("thermostat", "gradient_variance")
-    current = True
-    gradients_per_step = 1.0
 
     def __init__(
         self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None

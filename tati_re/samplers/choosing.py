@@ -37,7 +37,7 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
                 expected="one of the two",
             )
         sampler = Massive(sampler, _masses(options.mass, names, shapes) if mass is None else _checked(mass, shapes))
-        if sampler.adapts and options.num_burnin_steps < 200:
+        if sampler.measured and options.num_burnin_steps < 200:
             raise InputError(
                 "mass: gradient_rms is measured during the burn-in.",
                 received=f"num_burnin_steps = {options.num_burnin_steps}",

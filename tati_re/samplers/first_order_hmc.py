@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tati_re.core.method import Method
 from tati_re.core.ops import column, where
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, trajectory
 from tati_re.samplers.splitting import LangevinState
 
 
-class FirstOrderHMC:
+class FirstOrderHMC(Method):
     """Hamiltonian Monte Carlo with symplectic Euler trajectories, the order of whose two maps is drawn at random.
 
     Targets exp(-β U) exactly, at every stable step size; needs the full batch. For comparison with published runs: at
@@ -46,7 +47,6 @@ class FirstOrderHMC:
     has_momentum = True
     metropolis = True
     full_batch = True
-    current = True
 
     __init__ = HamiltonianMonteCarlo.__init__
     init = HamiltonianMonteCarlo.init

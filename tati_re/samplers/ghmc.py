@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import column, constant
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, energy_change, leapfrog, trajectory_lengths
@@ -10,7 +11,7 @@ from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState, ornstein_uhlenbeck
 
 
-class GeneralizedHMC:
+class GeneralizedHMC(Method):
     """Generalized Hamiltonian Monte Carlo: trajectories whose momenta are refreshed in part.
 
     Targets exp(-β U) p(momentum) exactly, at every stable step size; needs the full batch. With one leapfrog step it is
@@ -47,7 +48,6 @@ class GeneralizedHMC:
     has_momentum = True
     metropolis = True
     full_batch = True
-    current = True
 
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
         if not friction > 0:

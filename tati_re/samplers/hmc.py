@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import column, floor, minimum, repeat, sqrt, sum_of_products
 from tati_re.core.protocol import Info
 from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState
 
 
-class HamiltonianMonteCarlo:
+class HamiltonianMonteCarlo(Method):
     """Hamiltonian Monte Carlo with velocity Verlet trajectories of random length.
 
     Targets exp(-β U) exactly, at every stable step size, for any number of leapfrog steps; needs the full batch.
@@ -46,7 +47,6 @@ class HamiltonianMonteCarlo:
     has_momentum = True
     metropolis = True
     full_batch = True
-    current = True
 
     def __init__(self, num_leapfrog_steps: int = 10, leapfrog_jitter: float = 0.5, walls: str = "reject") -> None:
         if walls not in ("reject", "reflect"):

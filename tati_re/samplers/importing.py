@@ -5,21 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method, as_method, missing
 from tati_re.options.families import factory
 from tati_re.options.user_code import called
-
-ATTRIBUTES = (
-    "init",
-    "step",
-    "get_config",
-    "name",
-    "has_momentum",
-    "metropolis",
-    "full_batch",
-    "current",
-    "gradients_per_step",
-)
-"""What a sampler has, see `tati_re.samplers.Sampler`."""
 
 
 def imported(name: str, options):
@@ -56,19 +44,18 @@ def made(factory: Any, options):
     return checked(called("sampler", factory, options))
 
 
-def checked(sampler):
-    """Returns the sampler if it has what samplers have.
+def checked(sampler) -> Method:
+    """Returns the sampler if it has what samplers have, as a method that answers all that a run may ask.
 
     Raises:
         InputError: An attribute or method is missing; all that are missing are named.
     """
-    missing = [name for name in ATTRIBUTES if not hasattr(sampler, name)]
-    if missing:
+    if lacking := missing(sampler):
         raise InputError(
-            f"sampler: {type(sampler).__name__} is no sampler, it has no {_listed(missing)}.",
+            f"sampler: {type(sampler).__name__} is no sampler, it has no {_listed(lacking)}.",
             expected="the attributes and methods of tati_re.samplers.Sampler",
         )
-    return sampler
+    return as_method(sampler)
 
 
 def _listed(names: list[str]) -> str:

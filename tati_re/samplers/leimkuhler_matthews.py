@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.samplers.wrappers.coordinates import extend
 
 
-class LeimkuhlerMatthews:
+class LeimkuhlerMatthews(Method):
     """Overdamped Langevin dynamics in which each random number serves two steps: the limit of BAOAB at large friction.
 
     Targets exp(-β U) up to a bias of order h² in the long run (SGLD: order h). On a harmonic well of stiffness k the
@@ -28,11 +29,6 @@ class LeimkuhlerMatthews:
     """
 
     name = "LM"
-    has_momentum = False
-    metropolis = False
-    full_batch = False
-    current = True
-    gradients_per_step = 1.0
 
     def init(self, position, evaluate, noise):
         """The gradient at the given positions, and the first R."""
@@ -48,6 +44,3 @@ class LeimkuhlerMatthews:
         position = state.position - time * state.gradient + spread * (state.random + random)
         position, random = evaluate.confine(position, random)
         return with_energy(state._replace(position=position, random=random), evaluate(position)), Info()
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt, sum_of_products
 from tati_re.core.protocol import Info, State
 from tati_re.samplers.metropolis import accept_or_keep
 
 
-class MALA:
+class MALA(Method):
     """Metropolis-adjusted Langevin algorithm: a step of SGLD on all data, accepted or rejected.
 
     Targets exp(-β U) exactly, at every step size; needs the full batch.
@@ -32,11 +33,8 @@ class MALA:
     """
 
     name = "MALA"
-    has_momentum = False
     metropolis = True
     full_batch = True
-    current = True
-    gradients_per_step = 1.0
 
     def init(self, position, evaluate, noise) -> State:
         """The full gradient at the given positions."""
@@ -54,6 +52,3 @@ class MALA:
         both = state.gradient + proposal.gradient
         change = proposal.potential - state.potential - 0.5 * sum_of_products(both, forward - 0.5 * step_size * both)
         return accept_or_keep(proposal, state, change, noise)
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name}

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.samplers.wrappers.coordinates import extend
@@ -14,7 +15,7 @@ from tati_re.samplers.wrappers.coordinates import extend
 MODES = ("frozen", "adaptive")
 
 
-class PreconditionedSGLD:
+class PreconditionedSGLD(Method):
     """Overdamped Langevin dynamics with a step size for each parameter, from its own mean squared gradient.
 
     Targets exp(-β U) up to a bias of order h where the preconditioner G is "frozen": it adapts during the burn-in
@@ -53,10 +54,6 @@ class PreconditionedSGLD:
     """
 
     name = "pSGLD"
-    has_momentum = False
-    metropolis = False
-    full_batch = False
-    current = True
 
     def __init__(
         self,

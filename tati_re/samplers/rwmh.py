@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State
 from tati_re.samplers.metropolis import accept_or_keep
 
 
-class RandomWalkMetropolis:
+class RandomWalkMetropolis(Method):
     """Random-walk Metropolis: the baseline that uses no gradient.
 
     Targets exp(-β U) exactly, at every step size; needs the full batch.
@@ -32,11 +33,8 @@ class RandomWalkMetropolis:
     """
 
     name = "RWMH"
-    has_momentum = False
     metropolis = True
     full_batch = True
-    current = True
-    gradients_per_step = 1.0
 
     def init(self, position, evaluate, noise) -> State:
         """The potential at the given positions."""
@@ -50,6 +48,3 @@ class RandomWalkMetropolis:
         proposal = self.init(state.position + spread * noise.normal(state.position.shape), evaluate, noise)
         proposal = proposal._replace(rung=state.rung)
         return accept_or_keep(proposal, state, proposal.potential - state.potential, noise)
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name}

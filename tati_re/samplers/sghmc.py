@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
 from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
 from tati_re.samplers.wrappers.coordinates import extend
 
 
-class SGHMC:
+class SGHMC(Method):
     """Langevin dynamics that injects less noise where the mini-batch gradient already supplies some. Despite the name
     there is no Metropolis test.
 
@@ -46,10 +47,6 @@ class SGHMC:
 
     name = "SGHMC"
     has_momentum = True
-    metropolis = False
-    full_batch = False
-    current = True
-    gradients_per_step = 1.0
 
     def __init__(self, friction: float = 1.0, gradient_noise: float | str = 0.0) -> None:
         if not friction > 0:

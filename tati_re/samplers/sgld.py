@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State
 
 
-class SGLD:
+class SGLD(Method):
     """Stochastic gradient Langevin dynamics: overdamped, no momenta.
 
     Targets exp(-β U) up to a bias of order h. On a harmonic well of stiffness k the variance is (T/k) / (1 - hk/2) and
@@ -26,11 +27,6 @@ class SGLD:
     """
 
     name = "SGLD"
-    has_momentum = False
-    metropolis = False
-    full_batch = False
-    current = True
-    gradients_per_step = 1.0
 
     def init(self, position, evaluate, noise) -> State:
         """The gradient at the given positions."""
@@ -44,6 +40,3 @@ class SGLD:
         position = state.position - step_size * state.gradient + spread * noise.normal(state.position.shape)
         position, _ = evaluate.confine(position, None)
         return self.init(position, evaluate, noise)._replace(rung=state.rung), Info()
-
-    def get_config(self) -> dict:
-        return {"sampler": self.name}

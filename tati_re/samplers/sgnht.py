@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
@@ -10,7 +11,7 @@ from tati_re.samplers.thermostat import checked_mass, first_thermostat, heat_up
 from tati_re.samplers.wrappers.coordinates import extend
 
 
-class SGNHT:
+class SGNHT(Method):
     """Langevin dynamics with a thermostat by the published Euler scheme; BADODAB is the same dynamics without its bias.
 
     Targets exp(-β U) under gradient noise of one constant variance Σ, up to a bias of order h: the kinetic temperature
@@ -42,11 +43,7 @@ class SGNHT:
 
     name = "SGNHT"
     has_momentum = True
-    metropolis = False
-    full_batch = False
     shown = of_rung = ("thermostat",)
-    current = True
-    gradients_per_step = 1.0
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
         if not friction > 0:

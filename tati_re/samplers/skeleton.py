@@ -18,6 +18,7 @@ To add it to the package:
 from __future__ import annotations
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 
 # Only arithmetic operators and these functions, so that one step runs on numpy, eagerly, as a graph and under XLA.
 # Nothing here may read a file or a clock, keep a global, or change its inputs.
@@ -25,7 +26,7 @@ from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State, with_energy
 
 
-class Skeleton:
+class Skeleton(Method):
     """Overdamped Langevin dynamics by the Euler-Maruyama scheme, with a mobility as its one tuning parameter.
 
     Targets exp(-β U) up to a bias of order h. On a harmonic well of stiffness k the variance is (T/k) / (1 - μhk/2).

@@ -26,6 +26,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, expm1, sqrt
 from tati_re.core.protocol import Info, Rung, with_energy
 from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
@@ -99,7 +100,7 @@ def parse_word(word: str) -> str:
     return letters
 
 
-class Splitting:
+class Splitting(Method):
     """Langevin dynamics by a splitting word.
 
     Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for palindromes (BAOAB, ABOBA,
@@ -140,8 +141,6 @@ class Splitting:
     """
 
     has_momentum = True
-    metropolis = False
-    full_batch = False
 
     def __init__(
         self,

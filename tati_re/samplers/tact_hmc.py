@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Method
 from tati_re.core.ops import (
     absolute,
     as_float64,
@@ -41,7 +42,7 @@ LEARN_EVERY = 10
 """Steps of the burn-in from one look at U to the next: neighbors tell the same, and sharing takes time."""
 
 
-class TactHMC:
+class TactHMC(Method):
     """Langevin dynamics whose temperature rises and falls with a tempering variable, under two thermostats.
 
     Targets exp(-β U) over the steps that end with |ξ| <= ξ₀, where the column `weight` of run.csv is 1, up to a bias of
@@ -87,10 +88,6 @@ class TactHMC:
 
     name = "TACT-HMC"
     has_momentum = True
-    metropolis = False
-    full_batch = False
-    current = True
-    gradients_per_step = 1.0
     adapts = True
     shown = ("thermostat", "tempering")
     label_names = ("weight",)

@@ -50,7 +50,7 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
             received=options.num_burnin_steps,
             expected=f"less than num_steps = {options.num_steps}",
         )
-    if adapts(sampler) and not options.num_burnin_steps:
+    if sampler.adapts and not options.num_burnin_steps:
         raise InputError(
             f"num_burnin_steps: {sampler.name} adapts, and does so only during the burn-in.",
             received=0,
@@ -58,8 +58,8 @@ def start_sampling(sim, options: Options, objects: dict[str, Any]) -> Run:
         )
     method = exchanging(sampler, sim, options, objects)
     check_stream(options, sim.dataset, method)
-    check_starts(options, objects.get("starts"), sim._position.shape, getattr(method, "num_rungs", 1))
-    copies = getattr(method, "num_replicas", options.num_walkers)
+    check_starts(options, objects.get("starts"), sim._position.shape, method.copies)
+    copies = method.copies * options.num_walkers
     batch_norm.check_method(options, sim._system.flat, method, copies)
     return _start(sim, options, objects, "sample", method)
 
@@ -72,7 +72,7 @@ def start_fit(sim, options: Options, objects: dict[str, Any]) -> Run:
     optimizer = optimizer_of(sim, options, objects)
     check_stages(options, optimizer, sim.dataset.num_examples)
     _check_batches(f"optimizer: {optimizer.name} works on the full batch only.", "adam", optimizer, sim, options)
-    if getattr(optimizer, "validates", False) and sim.dataset.test_inputs is None:
+    if optimizer.validates and sim.dataset.test_inputs is None:
         raise InputError(
             f"optimizer: {optimizer.name} stops by the loss on a test part, and the data have none.",
             received=sim.dataset.name,
@@ -89,12 +89,10 @@ def sampler_of(sim, options: Options, objects: dict[str, Any]):
         sampler = make_sampler(options.sampler, options)
     else:
         sampler = tuned(made(given, options) if isinstance(given, type) else checked(given), options)
-    if hasattr(sampler, "check"):
-        sampler.check(options.step_size, options.kT, options.num_burnin_steps)
+    sampler.check(options.step_size, options.kT, options.num_burnin_steps)
     sampler = wrapped(sampler, options, flat.tensor_names, flat.shapes, objects.get("mass"))
-    mixes = getattr(sampler, "mixes_parameters", False)
     reflects = not sampler.metropolis or options.walls == "reflect"
-    prior = sim._system.prior(options, objects) if mixes and reflects else None
+    prior = sim._system.prior(options, objects) if sampler.mixes_parameters and reflects else None
     if prior is not None and prior.walled:
         raise InputError(
             "covariance_blending: walls reflect parameter by parameter, which a full matrix does not keep.",
@@ -112,11 +110,6 @@ def exchanging(sampler, sim, options: Options, objects: dict[str, Any]):
     """The sampler on the temperature ladder of the options; as it is where they have none."""
     exact = options.batch_size in (None, sim.dataset.num_examples)
     return with_replicas(sampler, options, exact, sim._system.prior(options, objects))
-
-
-def adapts(sampler) -> bool:
-    """Whether the sampler, or one that it wraps, changes its own parameters during the burn-in."""
-    return getattr(sampler, "adapts", False) or (hasattr(sampler, "inner") and adapts(sampler.inner))
 
 
 def optimizer_of(sim, options: Options, objects: dict[str, Any]):
@@ -149,7 +142,7 @@ def _start(sim, options: Options, objects: dict[str, Any], kind: str, method) ->
             received=f"{options.full_every}, and record_every {options.record_every}",
             expected="a multiple of record_every",
         )
-    copies = getattr(method, "num_replicas", options.num_walkers)
+    copies = method.copies * options.num_walkers
     potential = potential_of(sim, options, objects, kind, copies)
     directions = read_directions(objects.get("directions", options.directions), potential.num_parameters)
     observables = Observables(method, potential.metric_name, objects.get("observables"))
@@ -220,7 +213,7 @@ class Running:
         options, sampling = self.options, self.kind == "sample"
         beta = options.beta if sampling else float("inf")
         values = (beta, 1.0, options.step_size if sampling else self._rate(stage))
-        if hasattr(self.method, "ladder"):
+        if self.method.ladder is not None:
             values = [column[0] for column in self.method.ladder]
         rung = Rung(*(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values))
         return Loop(
@@ -241,7 +234,7 @@ class Running:
 
     def _rate(self, stage: PlannedStage) -> float:
         """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
-        rates = (stage.learning_rate, getattr(self.method, "learning_rate", None), self.options.learning_rate)
+        rates = (stage.learning_rate, self.method.learning_rate, self.options.learning_rate)
         return next(rate for rate in rates if rate is not None)
 
     def _schedules(self) -> tuple[Factor | None, Factor | None]:
@@ -275,14 +268,14 @@ class Running:
         for sentence in ladder_sentences(self.method, self.potential):
             self.progress.message(sentence)
         unused = [*unused_options(options, self.method), *unused_replica_options(options, self.method)]
-        betas = self.method.ladder[0] if hasattr(self.method, "ladder") else [options.beta]
+        betas = [options.beta] if self.method.ladder is None else self.method.ladder[0]
         if self.kind == "sample" and (hot := too_hot(self.potential.prior, 1 / float(np.min(betas)))):
             self.progress.message(hot)
         if other := [] if "prior" in self.objects else unused_prior_options(options):
             self.progress.message(f"Not used by the prior as it is set up: {', '.join(other)}.")
-        if sentence := getattr(self.method, "swap_bias", None):
+        if sentence := self.method.swap_bias:
             self.progress.message(sentence)
-        if getattr(self.method, "bias", None) is not None and not self.potential.batches.full:
+        if self.method.bias is not None and not self.potential.batches.full:
             self.progress.message(
                 "bias_energies batch: forces and weights see the bias at the noisy energies of mini-batches, so that "
                 "the run samples a law near the one asked for."
@@ -391,7 +384,7 @@ class Running:
             self.copies(self.folder, driver.step, last=True)
         sim, state = self.sim, carry.state
         there = slice(None)
-        if hasattr(self.method, "order"):
+        if self.method.by_rung:
             there = np.asarray(self.method.order(state))[: self.options.num_walkers]
         sim._position = np.array(state.position)[there]
         if self.method.has_momentum:

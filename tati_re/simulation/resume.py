@@ -71,7 +71,7 @@ def resume_run(cls, folder: str, num_steps: int | None, objects: dict[str, Any])
         method = optimizer_of(sim, options, given)
     if kind == "sample" and (":" in options.sampler or "sampler" in given):
         _check_own_sampler(method.get_config(), said["method"])
-    copies = getattr(method, "num_replicas", options.num_walkers)
+    copies = method.copies * options.num_walkers
     potential = potential_of(sim, options, given, kind, copies)
     directions = (
         np.load(folder / files.DIRECTIONS, allow_pickle=False) if (folder / files.DIRECTIONS).exists() else None

@@ -27,7 +27,7 @@ def check_stream(options: Any, dataset: Any, method: Any) -> None:
             dataset.name,
             "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))",
         )
-    if every and "weight" in getattr(method, "label_names", ()) and every % options.record_every:
+    if every and "weight" in method.label_names and every % options.record_every:
         raise InputError(
             f"stream_predictions: draws of {method.name} have weights, which are known where a row is recorded.",
             every,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.method import as_method
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
@@ -116,10 +117,11 @@ def run_loop(sampler: Any, execution: str) -> LoopRun:
         sampler: The sampler.
         execution: "eager", "graph" or "xla".
     """
+    method = as_method(sampler)
     loop = Loop(
         FunctionPotential(quartic, PARAMETERS),
-        sampler,
-        Observables(sampler, None),
+        method,
+        Observables(method, None),
         rung_of(STEP_SIZES, TEMPERATURES),
         seed=3,
         execution=execution,

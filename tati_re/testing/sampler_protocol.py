@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.method import as_method
+from tati_re.core.method import missing as missing_in
 from tati_re.core.protocol import Info, State
-from tati_re.samplers.importing import ATTRIBUTES
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, quartic, rung_of
 
 WALKERS, PARAMETERS = 5, 3
@@ -26,7 +27,7 @@ def require(condition: Any, sentence: str) -> None:
 
 def check_attributes(sampler: Any) -> None:
     """All attributes are there and of their types; the arguments have their names; the configuration is plain."""
-    missing = [name for name in ATTRIBUTES if not hasattr(sampler, name)]
+    missing = missing_in(sampler)
     require(not missing, f"the attributes {', '.join(missing)} are missing.")
     for method, names in (
         ("init", ["position", "evaluate", "noise"]),
@@ -126,8 +127,8 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
                 f"{name} is {before.dtype} {before.shape} after init and {now.dtype} {now.shape} after step. "
                 "Expected: numbers of the same type and shape.",
             )
-    for name in getattr(sampler, "shown", ()):
-        fits = np.shape(getattr(after, name, None)) == narrow
+    for name in as_method(sampler).shown:
+        fits = np.shape(after._asdict().get(name)) == narrow
         require(fits, f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.")
     told = [value is not None for value in info]
     require(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy
+from tati_re.core.method import Wrapper
 from tati_re.core.ops import replaced_if, rows
-from tati_re.core.protocol import groups_of
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, forward_labels, inner_of
+from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
 
-class ControlVariate:
+class ControlVariate(Wrapper):
     """A sampler whose mini-batch energies and gradients are corrected by a center at which all data were seen.
 
     Targets exp(-β U) as the sampler inside does, with an unbiased estimate of U and ∇U whose variance falls with the
@@ -37,10 +37,8 @@ class ControlVariate:
         100
     """
 
-    wraps = True
-
     def __init__(self, inner=None, refresh_every: int = 0) -> None:
-        self.inner = inner or Splitting()
+        super().__init__(inner or Splitting())
         if self.inner.full_batch:
             raise InputError(
                 "control_variate: the sampler sees all data already.",
@@ -50,14 +48,7 @@ class ControlVariate:
         if refresh_every < 0:
             raise InputError("control_variate_every: negative.", received=refresh_every, expected="0 or more steps")
         self.refresh_every = int(refresh_every)
-        self.name = self.inner.name
-        for name in FORWARDED:
-            setattr(self, name, getattr(self.inner, name))
         self.gradients_per_step = 2.0 * self.inner.gradients_per_step
-        self.groups, self.group_steps = groups_of(self.inner)
-        self.mixes_parameters = getattr(self.inner, "mixes_parameters", False)
-        self.shown = getattr(self.inner, "shown", ())
-        forward_labels(self)
 
     def init(self, position, evaluate, noise):
         """The center is the start."""

@@ -9,15 +9,6 @@ from typing import Any, Protocol
 from tati_re.core.evaluate import Delegating, Energy
 from tati_re.core.ops import rows
 
-FORWARDED = ("has_momentum", "metropolis", "full_batch", "current", "gradients_per_step")
-"""Attributes that a wrapper has from the sampler inside."""
-
-
-def forward_labels(wrapper) -> None:
-    """Gives a wrapper the labels of the sampler inside, whose fields its own state has too."""
-    if hasattr(wrapper.inner, "labels"):
-        wrapper.label_names, wrapper.labels = wrapper.inner.label_names, wrapper.inner.labels
-
 
 @cache
 def _extended(base: type, names: tuple[str, ...]) -> type:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Wrapper
 from tati_re.core.ops import (
     absolute,
     as_type,
@@ -28,7 +29,7 @@ from tati_re.core.ops import (
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import extend, inner_of, step_in_coordinates
 
 SCHEMES = ("halves", "simultaneous")
 _POWER_STEPS = 2
@@ -98,7 +99,7 @@ def _times_factor(along, factor):
     return reshape(reshape(along, (*along.shape[:-1], 1, along.shape[-1])) @ factor, along.shape)
 
 
-class EnsembleQuasiNewton:
+class EnsembleQuasiNewton(Wrapper):
     """Ensemble quasi-Newton: a sampler in coordinates in which the other walkers see the target as round.
 
     Targets exp(-β U), the law of every walker, with the bias in the step size of the sampler inside.
@@ -146,10 +147,6 @@ class EnsembleQuasiNewton:
         2
     """
 
-    wraps = True
-    mixes_parameters = True
-    shown = ("blending",)
-
     def __init__(
         self,
         inner=None,
@@ -159,15 +156,15 @@ class EnsembleQuasiNewton:
         capped: bool = True,
         num_ensembles: int = 1,
     ) -> None:
-        self.inner = inner or Splitting()
-        if getattr(self.inner, "adapts", False):
+        super().__init__(inner or Splitting())
+        if self.adapts:
             raise InputError(
                 "covariance_blending: the ensemble needs a step size that stays.",
                 received=f"{self.inner.name} that tunes itself",
                 expected="no target_acceptance",
             )
-        fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | Splitting)
-        if not fits or "C" in getattr(self.inner, "word", ""):
+        by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
+        if not by_word and not isinstance(self.inner, SGLD | HamiltonianMonteCarlo):
             raise InputError(
                 "covariance_blending: this sampler works parameter by parameter.",
                 received=self.inner.name,
@@ -183,10 +180,7 @@ class EnsembleQuasiNewton:
         self.covariance_after_steps = int(covariance_after_steps)
         self.scheme, self.capped, self.num_ensembles = scheme, capped, num_ensembles
         self.groups, self.group_steps = 2 if scheme == "halves" else 1, self.covariance_after_steps
-        self.name = self.inner.name
-        for name in FORWARDED:
-            setattr(self, name, getattr(self.inner, name))
-        self.shown = (*self.shown, *getattr(self.inner, "shown", ()))
+        self.mixes_parameters, self.shown = True, ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
         """Refuses a number of walkers that cannot be shared out.

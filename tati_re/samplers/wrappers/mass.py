@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, rows, sqrt
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, forward_labels, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import extend, inner_of, step_in_coordinates
 
 DECAY = 0.99
 """How much of the running mean of the squared gradient a step of the burn-in keeps."""
@@ -42,7 +43,7 @@ class Diagonal:
         return Diagonal(rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale)
 
 
-class Massive:
+class Massive(Wrapper):
     """A sampler with a diagonal mass: parameters of large mass move slowly.
 
     Targets exp(-β U), as the sampler inside does: with the mass m the momenta are N(0, m T), and the positions keep
@@ -71,35 +72,29 @@ class Massive:
         'BAOAB'
     """
 
-    wraps = True
-
     def __init__(self, inner=None, mass: Sequence[float] | str = "gradient_rms") -> None:
-        self.inner = inner or Splitting()
+        super().__init__(inner or Splitting())
         if not self.inner.has_momentum:
             raise InputError("mass: the sampler has no momenta.", received=self.inner.name, expected="such as BAOAB")
-        self.adapts = isinstance(mass, str)
-        if self.adapts and mass != "gradient_rms":
+        self.measured = isinstance(mass, str)
+        if self.measured and mass != "gradient_rms":
             raise InputError("mass: not known.", received=repr(mass), expected="numbers above 0, or 'gradient_rms'")
-        self.mass = mass if self.adapts else np.asarray(mass, np.float64)
-        if not self.adapts and not (np.isfinite(self.mass) & (self.mass > 0)).all():
+        self.mass = mass if self.measured else np.asarray(mass, np.float64)
+        if not self.measured and not (np.isfinite(self.mass) & (self.mass > 0)).all():
             raise InputError("mass: it must be above 0.", received=self.mass.min(), expected="numbers above 0")
-        self.name = self.inner.name
-        for name in FORWARDED:
-            setattr(self, name, getattr(self.inner, name))
-        self.shown = getattr(self.inner, "shown", ())
-        forward_labels(self)
-        self.of_rung = ("square", "mass") if self.adapts else ()
+        if self.measured:
+            self.adapts, self.of_rung = True, ("square", "mass", *self.inner.of_rung)
 
     def init(self, position, evaluate, noise):
         """As the sampler inside; an adaptive mass starts at 1."""
         state = self.inner.init(position, evaluate, noise)
-        if not self.adapts:
+        if not self.measured:
             return state
         return extend(state, square=0.0 * state.gradient, mass=0.0 * state.gradient + 1.0)
 
     def step(self, state, evaluate, noise):
         """One step of the sampler inside, in scaled coordinates."""
-        if not self.adapts:
+        if not self.measured:
             scale = constant(1.0 / np.sqrt(self.mass), state.position)
             return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))[:2]
         square, mass = replaced_if(
@@ -119,5 +114,5 @@ class Massive:
         return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
 
     def get_config(self) -> dict:
-        mass = self.mass if self.adapts else f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)
+        mass = self.mass if self.measured else f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)
         return {**self.inner.get_config(), "mass": mass}

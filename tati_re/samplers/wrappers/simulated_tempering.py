@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Wrapper
 from tati_re.core.ops import (
     as_float64,
     as_int32,
@@ -20,9 +21,9 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import Rung, groups_of, with_energy
+from tati_re.core.protocol import Rung, with_energy
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.sharing import sums_at_rung
 
 FLAT = 0.8
@@ -32,7 +33,7 @@ _LEARNT = ("log_weights", "visits", "increment", "moves")
 _OWN = (*_LEARNT, "rung_index", "temperature", "weight")
 
 
-class SimulatedTempering:
+class SimulatedTempering(Wrapper):
     """A sampler whose walkers change their temperature now and then, each for itself.
 
     Targets exp(-u_k(θ) + g_k) over positions and rungs, u_k = β_k (λ_k L + V): at each rung exp(-u_k) for any numbers
@@ -72,9 +73,6 @@ class SimulatedTempering:
         3
     """
 
-    wraps = True
-    label_names = ("rung", "weight")
-
     def __init__(
         self,
         inner=None,
@@ -83,7 +81,7 @@ class SimulatedTempering:
         move_every: int = 10,
         log_weights: Sequence[float] | None = None,
     ) -> None:
-        self.inner = inner or Splitting()
+        super().__init__(inner or Splitting())
         self.inverse_temperatures = _ladder("inverse_temperatures", inverse_temperatures)
         self.num_rungs = len(self.inverse_temperatures)
         self.tempers_likelihood = likelihood_weights is not None
@@ -95,25 +93,21 @@ class SimulatedTempering:
             raise InputError("log_weights: one a rung.", received=log_weights, expected=f"{self.num_rungs} numbers")
         if move_every < 1:
             raise InputError("move_every: too few steps.", received=move_every, expected="1 or more")
-        if groups_of(self.inner)[0] > 1:
+        if self.groups > 1:
             raise InputError(
                 "simulated tempering: an ensemble whose halves take turns has one temperature.",
                 received=self.inner.name,
                 expected="no covariance_blending",
             )
-        if getattr(self.inner, "label_names", ()):
+        if self.label_names:
             raise InputError(
                 "simulated tempering: the sampler inside has temperatures of its own.",
                 received=self.inner.name,
                 expected="such as BAOAB or HMC",
             )
         self.move_every = int(move_every)
-        self.adapts = log_weights is None
-        self.name = self.inner.name
-        for name in FORWARDED:
-            setattr(self, name, getattr(self.inner, name))
-        self.mixes_parameters = getattr(self.inner, "mixes_parameters", False)
-        self.shown = getattr(self.inner, "shown", ())
+        self.adapts = self.adapts or log_weights is None
+        self.label_names = ("rung", "weight")
 
     def rung_of(self, base: Rung, index) -> Rung:
         """The walkers' own rungs, from those of the run and from where they are on the ladder."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from tati_re.core.errors import InputError
+from tati_re.core.method import Wrapper
 from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
-from tati_re.core.protocol import groups_of
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
-from tati_re.samplers.wrappers.coordinates import FORWARDED, extend, inner_of
+from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.sharing import same_rung
 
 
@@ -64,7 +64,7 @@ class Windowed:
 RULES = {"dual_averaging": DualAveraging, "baldock": Windowed}
 
 
-class StepSizeTuning:
+class StepSizeTuning(Wrapper):
     """A Metropolis method whose step size is tuned during the burn-in for a wanted acceptance, and then frozen.
 
     Targets exp(-β U) as the sampler inside does, once the burn-in is over; the burn-in itself has no exact law.
@@ -95,11 +95,8 @@ class StepSizeTuning:
         'HMC'
     """
 
-    wraps = True
-    adapts = True
-
     def __init__(self, inner=None, target_acceptance: float = 0.8, step_size_tuning: str = "dual_averaging") -> None:
-        self.inner = inner or HamiltonianMonteCarlo()
+        super().__init__(inner or HamiltonianMonteCarlo())
         if not self.inner.metropolis:
             raise InputError(
                 "target_acceptance: the sampler has no Metropolis test.",
@@ -115,11 +112,7 @@ class StepSizeTuning:
         self.target_acceptance = float(target_acceptance)
         self.step_size_tuning = step_size_tuning
         self.rule = RULES[step_size_tuning]()
-        self.name = self.inner.name
-        for name in FORWARDED:
-            setattr(self, name, getattr(self.inner, name))
-        self.groups, self.group_steps = groups_of(self.inner)
-        self.of_rung = ("step_factor", "next_factor", *self.rule.fields)
+        self.adapts, self.of_rung = True, ("step_factor", "next_factor", *self.rule.fields, *self.inner.of_rung)
 
     def init(self, position, evaluate, noise):
         """As the sampler inside, with the step size as it was given."""

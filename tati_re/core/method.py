@@ -1,0 +1,226 @@
+"""What the engine may ask of a method: a sampler, an optimizer, an ensemble, or replica exchange.
+
+`Sampler` is the least that a method has. `Method` adds every further answer, each with its default, so that whoever
+asks needs no question whether there is one. `Wrapper` is a method around another one, whose answers it gives but for
+those that it changes. A sampler without the base class becomes a method where it enters, by `as_method`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from tati_re.core.protocol import Evaluate, Noise
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """The least that a sampler has: two functions, its configuration, and six attributes, those of `Method`."""
+
+    name: str
+    has_momentum: bool
+    metropolis: bool
+    full_batch: bool
+    current: bool
+    gradients_per_step: float
+
+    def init(self, position, evaluate: Evaluate, noise: Noise): ...
+
+    def step(self, state, evaluate: Evaluate, noise: Noise): ...
+
+    def get_config(self) -> dict: ...
+
+
+REQUIRED = ("init", "step", "get_config", *Sampler.__annotations__)
+"""What a sampler has at the least, by name."""
+
+
+class Method:
+    """Everything that the engine may ask of a method; a method overrides the answers whose default is wrong for it.
+
+    Attributes:
+        name: As it is written in options and tables.
+        has_momentum: The state has a `momentum` field. Default: no.
+        metropolis: `Info` tells the acceptance. Default: no.
+        full_batch: The method is only right on all data and asks `evaluate.full`. Default: no.
+        current: At the end of a step, gradient and potential belong to the position; else they are evaluated anew for
+            each recorded row. Default: yes.
+        gradients_per_step: Cost of a step, for each walker that moves. Default: 1.
+        shown: Names of further fields of the state, `(walkers,)` each, that run.csv shows. Default: none.
+        label_names: Names of the last columns of run.csv and of the trajectory, which `labels` gives, for methods whose
+            walkers change temperature; one named `weight` is what a row counts in averages. Default: none.
+        of_rung: Names of the fields of the state that belong to the temperature rather than to the walker (thermostat,
+            tuned step size, preconditioner): they change hands when two walkers exchange temperatures. Default: none.
+        adapts: The method changes its own parameters during the burn-in, which therefore has to have steps. Default:
+            no.
+        mixes_parameters: A step moves parameters along full matrices, so that walls cannot reflect them one by one.
+            Default: no.
+        groups: How many groups of neighboring walkers move in turn, one while the others rest. Default: 1.
+        group_steps: How many steps one group makes before the next one does. Default: 1.
+        event_columns: Columns of the rows of exchange.csv, which `events` gives. Default: none.
+        event_every: Steps between two such rows; 0: there are none. Default: 0.
+        copies: Replicas of each walker that a run asks for, one at each temperature of a ladder. Default: 1.
+        by_rung: Rows are written temperature by temperature, in the order that `order` gives. Default: no.
+        ladder: β, λ and step size of the copies' rungs, the target first, in place of the options'. Default: none.
+        reevaluates: After a swap, potential and loss belong to the position although `current` says no. Default: no.
+        bias: The bias on the energies, where there is one. Default: none.
+        swap_bias: A sentence that names the bias of the swaps, where there is one. Default: none.
+    """
+
+    name: str = ""
+    has_momentum: bool = False
+    metropolis: bool = False
+    full_batch: bool = False
+    current: bool = True
+    gradients_per_step: float = 1.0
+    shown: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()
+    of_rung: tuple[str, ...] = ()
+    adapts: bool = False
+    mixes_parameters: bool = False
+    groups: int = 1
+    group_steps: int = 1
+    event_columns: tuple[str, ...] = ()
+    event_every: int = 0
+    copies: int = 1
+    by_rung: bool = False
+    ladder: Any = None
+    reevaluates: bool = False
+    bias: Any = None
+    swap_bias: str | None = None
+
+    def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
+        """The state at given positions, `(walkers, parameters)`."""
+        raise NotImplementedError(f"{type(self).__name__} has no init.")
+
+    def step(self, state, evaluate: Evaluate, noise: Noise) -> Any:
+        """The state after one step, and its `Info`."""
+        raise NotImplementedError(f"{type(self).__name__} has no step.")
+
+    def get_config(self) -> dict:
+        """Plain values that make the same method again; they go into the manifest."""
+        return {"sampler": self.name}
+
+    def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
+        """Refuses, with an `InputError`, what a run asks for and the method cannot do. Default: nothing."""
+
+    def begin_turn(self, state, evaluate: Evaluate) -> Any:
+        """What the steps of one turn change, taken out of the state of all walkers. Default: the state.
+
+        A turn is up to `group_steps` steps of one group, `evaluate.clock.group`; `step` is `begin_turn`, `move` and
+        `end_turn`, one after the other. A row that is recorded, or the end of a chunk, cuts a turn, and the next
+        `begin_turn` goes on with it.
+        """
+        return state
+
+    def move(self, turn, evaluate: Evaluate, noise: Noise) -> Any:
+        """One step of what `begin_turn` gave, and its `Info`. Default: `step`."""
+        return self.step(turn, evaluate, noise)
+
+    def end_turn(self, state, turn, evaluate: Evaluate) -> Any:
+        """The state of all walkers after a turn that began at `state`. Default: `turn`."""
+        return turn
+
+    def bound(self, state, evaluate: Evaluate) -> Any:
+        """The potential at the walkers' own rungs, for what is evaluated for a row. Default: as it is."""
+        return evaluate
+
+    def labels(self, state) -> dict[str, Any]:
+        """The columns `label_names`, `(walkers,)` each."""
+        return {}
+
+    def order(self, state) -> Any:
+        """The walkers in the order of the rows, `(walkers,)`, int32; asked where `by_rung` says so."""
+        raise NotImplementedError(f"{type(self).__name__} keeps its walkers in their order.")
+
+    def events(self, state) -> Any:
+        """The last rows of `event_columns`, `(rows, columns)`; asked every `event_every` steps."""
+        raise NotImplementedError(f"{type(self).__name__} has no events.")
+
+    def tables(self, state) -> dict[str, dict[str, Any]]:
+        """Tables of a few rows that tell how things stand, columns by file name, written anew at each checkpoint."""
+        return {}
+
+
+class Optimizer(Method):
+    """A method that goes downhill, in the step size of its walkers, the learning rate.
+
+    Attributes:
+        learning_rate: The method's own, in place of the options'; `None`: it has none.
+        scheduled: It changes its learning rate by itself.
+        validates: It asks `evaluate.validation`, the loss on the test part.
+    """
+
+    learning_rate: float | None = None
+    scheduled: bool = False
+    validates: bool = False
+
+    def get_config(self) -> dict:
+        return {"optimizer": self.name}
+
+
+class Wrapper(Method):
+    """A method around another one: it gives the answers of `inner` but for those that it changes.
+
+    The state of a wrapper is that of `inner` with further fields, so that `inner` can read it. Turns are not passed on:
+    what a wrapper adds to a step belongs around each step, and `step` of `inner` is a turn of its own.
+
+    Args:
+        inner: A method, or what `as_method` makes one of.
+    """
+
+    def __init__(self, inner: Sampler) -> None:
+        self.inner = as_method(inner)
+        # By their list, so that an answer that is added to Method cannot be forgotten here.
+        vars(self).update({name: getattr(self.inner, name) for name in Method.__annotations__})
+
+    def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
+        return self.inner.init(position, evaluate, noise)
+
+    def step(self, state, evaluate: Evaluate, noise: Noise) -> Any:
+        return self.inner.step(state, evaluate, noise)
+
+    def get_config(self) -> dict:
+        return self.inner.get_config()
+
+    def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
+        self.inner.check(step_size, temperature, num_burnin_steps)
+
+    def bound(self, state, evaluate: Evaluate) -> Any:
+        return self.inner.bound(state, evaluate)
+
+    def labels(self, state) -> dict[str, Any]:
+        return self.inner.labels(state)
+
+    def order(self, state) -> Any:
+        return self.inner.order(state)
+
+    def events(self, state) -> Any:
+        return self.inner.events(state)
+
+    def tables(self, state) -> dict[str, dict[str, Any]]:
+        return self.inner.tables(state)
+
+
+class _Adapted(Method):
+    """A sampler that has no base class, with the defaults for what it leaves out.
+
+    Args:
+        sampler: Has at least what `Sampler` asks for.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        answers = [name for name in dir(Method) if not name.startswith("_")]
+        vars(self).update({name: getattr(sampler, name) for name in answers if hasattr(sampler, name)})
+
+
+def as_method(sampler: Sampler) -> Method:
+    """The sampler itself where it is a `Method`, else a method that gives its answers."""
+    return sampler if isinstance(sampler, Method) else _Adapted(sampler)
+
+
+def missing(sampler) -> list[str]:
+    """What a sampler lacks of `Sampler`, by name; of one that inherits from `Method` also what it does
+    not override and has to."""
+    if isinstance(sampler, Method):
+        return [name for name in ("init", "step") if vars(Method)[name] is getattr(type(sampler), name)]
+    return [name for name in REQUIRED if not hasattr(sampler, name)]
