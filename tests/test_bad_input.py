@@ -11,7 +11,7 @@ import pytest
 from tati_re import InputError, SamplingError, Simulation, load
 from tati_re.cli import optimize, sample
 from tati_re.core.backend import keras
-from tati_re.engine import loop as loop_module
+from tati_re.engine.limits import Limits
 from tati_re.runs import files
 
 GENERATOR = np.random.default_rng(10)
@@ -186,9 +186,8 @@ class Full:
 
 
 def test_a_full_disk_ends_the_run_and_keeps_what_came_before(folder, monkeypatch):
-    monkeypatch.setattr(loop_module, "_MOST_STEPS", 10)
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 10)
     sim, disk = Simulation(data=(X, Y), **QUICK), Full(monkeypatch)
+    sim.limits = Limits(most_steps=10, first_steps=10)
 
     def fill(_, step):
         disk.now = step == 20

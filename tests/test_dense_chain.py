@@ -16,7 +16,8 @@ from keras import layers
 from tati_re import Simulation
 from tati_re.core.backend import tf
 from tati_re.data import Dataset
-from tati_re.engine import loop as loop_module
+from tati_re.engine.limits import Limits
+from tati_re.engine.loop import Loop
 from tati_re.models.chain import chain_of
 from tati_re.options.make import make_options
 from tati_re.posterior import example_variance
@@ -286,7 +287,8 @@ def test_xla_compiles_once(evaluation, batches, monkeypatch):
     """Later chunks take less time in all than the compilation in the first call."""
     system = {"hidden": [3], "num_walkers": 3, "batch_size": 5, "walker_batches": batches}
     sim = Simulation(None, (X, CLASSES), walker_evaluation=evaluation, verbose=0, **system)
-    seconds, run = [], loop_module.Loop.run
+    sim.limits = Limits(most_steps=9, first_steps=9)
+    seconds, run = [], Loop.run
 
     def timed(self, *arguments):
         begin = perf_counter()
@@ -294,9 +296,7 @@ def test_xla_compiles_once(evaluation, batches, monkeypatch):
         seconds.append(perf_counter() - begin)
         return chunk
 
-    monkeypatch.setattr(loop_module.Loop, "run", timed)
-    monkeypatch.setattr(loop_module, "_MOST_STEPS", 9)
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
+    monkeypatch.setattr(Loop, "run", timed)
     sim.sample(sampler="mCCAdL", num_steps=60, step_size=0.01, execution="xla", trajectory_every=0)
     assert len(seconds) > 6
     assert sum(seconds[1:7]) < seconds[0]

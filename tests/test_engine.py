@@ -12,11 +12,13 @@ from tati_re import InputError, SamplingError, Simulation, load
 from tati_re.core.backend import keras, tf
 from tati_re.core.ops import where
 from tati_re.data import Dataset
-from tati_re.engine import loop as loop_module
+from tati_re.engine.limits import Limits
+from tati_re.engine.loop import Loop
 from tati_re.samplers import HamiltonianMonteCarlo, Info
 
 STEPS, RECORD, STORE, BURNIN = 50, 7, 5, 11
 WALKERS = 2
+NINE = Limits(most_steps=9, first_steps=9)
 GENERATOR = np.random.default_rng(5)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
 EXECUTED = {"BAOAB": 4, "ABOBA": 4, "SGLD": 4, "HMC": None}
@@ -39,6 +41,13 @@ def simulation(**options) -> Simulation:
     return Simulation(data=(X, Y), **defaults | options)
 
 
+def short(**options) -> Simulation:
+    """The same in chunks of 9 steps."""
+    sim = simulation(**options)
+    sim.limits = NINE
+    return sim
+
+
 class Recorded(NamedTuple):
     run: Any
     loops: list
@@ -49,16 +58,14 @@ def awkward():
     """50 steps, rows each 7, positions each 5, burn-in of 11, in chunks of 9 steps."""
     loops = []
 
-    class Noted(loop_module.Loop):
+    class Noted(Loop):
         def __init__(self, *args, **kwargs) -> None:
             super().__init__(*args, **kwargs)
             loops.append(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop_module, "_MOST_STEPS", 9)
-        patch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
         patch.setattr("tati_re.simulation.launch.Loop", Noted)
-        run = simulation().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
+        run = short().sample(num_steps=STEPS, record_every=RECORD, trajectory_every=STORE, num_burnin_steps=BURNIN)
     return Recorded(run, loops)
 
 
@@ -219,15 +226,13 @@ def test_observables_that_cannot_be_recorded_are_refused(observables, sentence):
         simulation().sample(num_steps=2, observables=observables)
 
 
-def test_callbacks_are_called_when_the_files_are_up_to_date(monkeypatch):
-    monkeypatch.setattr(loop_module, "_MOST_STEPS", 9)
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
+def test_callbacks_are_called_when_the_files_are_up_to_date():
     seen = []
 
     def callback(folder, step):
         seen.append((step, load(folder).run_info["step"].max()))
 
-    simulation().sample(num_steps=30, record_every=3, checkpoint_seconds=1e-9, callbacks=[callback])
+    short().sample(num_steps=30, record_every=3, checkpoint_seconds=1e-9, callbacks=[callback])
     assert seen == [(9, 9), (18, 18), (27, 27), (30, 30)]
 
 
@@ -330,8 +335,9 @@ def test_xla_compiles_once(evaluation, batch_size):
     labels = (Y > 0).astype(int)
     system = {"data": (X, labels), "num_walkers": 3, "batch_size": batch_size, "walker_batches": "shared"}
     sim = Simulation(walker_evaluation=evaluation, verbose=0, **system)
+    sim.limits = NINE
     seconds = []
-    run = loop_module.Loop.run
+    run = Loop.run
 
     def timed(self, *arguments):
         begin = perf_counter()
@@ -340,9 +346,7 @@ def test_xla_compiles_once(evaluation, batch_size):
         return chunk
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop_module.Loop, "run", timed)
-        patch.setattr(loop_module, "_MOST_STEPS", 9)
-        patch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
+        patch.setattr(Loop, "run", timed)
         sim.sample(num_steps=60, execution="xla", trajectory_every=0)
     assert len(seconds) > 6
     assert sum(seconds[1:7]) < seconds[0]

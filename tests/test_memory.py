@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
+from tati_re.engine.limits import Limits
 
 STATM = Path("/proc/self/statm")
 
@@ -20,13 +21,13 @@ def resident_megabytes() -> float:
 
 @pytest.mark.skipif(not STATM.exists(), reason="resident memory is read from /proc")
 @pytest.mark.parametrize("execution", ["xla", pytest.param("graph", marks=pytest.mark.slow)])
-def test_resident_memory_is_flat_over_100_000_steps(tmp_path, execution, monkeypatch):
+def test_resident_memory_is_flat_over_100_000_steps(tmp_path, execution):
     """Mini-batches, rows, a trajectory and checkpoints: the process grows by less than 12 MB in 100,000 steps, which
     is less than if each step kept one row of run.csv (2 walkers, 11 numbers: 18 MB)."""
-    monkeypatch.setattr("tati_re.engine.driver._CHUNK_SECONDS", 0.25)
     random = np.random.default_rng(0)
     x = random.normal(size=(100, 2))
     sim = Simulation(data=(x, x[:, 0]), num_walkers=2, batch_size=10, seed=1, verbose=0)
+    sim.limits = Limits(chunk_seconds=0.25)
     seen: list[tuple[int, float]] = []
 
     def look(folder: Path, step: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Loop
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, counted, ladder_table, no_counts
 from tati_re.exchange.differences import Pairs, RungTargets
@@ -404,7 +405,7 @@ CASES = {
 }
 
 
-def executed(case: str, execution: str, num_steps: int = 6):
+def executed(case: str, execution: str, num_steps: int = 6, limits: Limits = LIMITS):
     inner, rule, ladder, schedule = CASES[case]
     method = exchanging(inner(), ladder, rule, every=1, ladders=2, schedule=schedule, batch_size=4, adapt=True)
     potential = FunctionPotential(harmonic, 3)
@@ -412,7 +413,7 @@ def executed(case: str, execution: str, num_steps: int = 6):
         potential = Examples(np.random.default_rng(4).normal(size=(40, 3)))
     potential.prior = PRIOR
     start = start_of(RUNGS, 2, 3)
-    return run_ladder(method, potential, start, num_steps, 2, 5, execution=execution, trajectory_every=3)
+    return run_ladder(method, potential, start, num_steps, 2, 5, execution=execution, trajectory_every=3, limits=limits)
 
 
 @pytest.mark.parametrize(
@@ -439,8 +440,7 @@ def test_a_run_is_traced_and_compiled_once(monkeypatch):
         return chunk
 
     monkeypatch.setattr(Loop, "run", timed)
-    monkeypatch.setattr("tati_re.engine.loop._MOST_STEPS", 9)
-    executed("metropolis", "xla", 90)
+    executed("metropolis", "xla", 90, Limits(most_steps=9))
     assert len(seconds) == 10 and all(loop.traces <= 2 for loop in loops)
     assert sum(seconds[1:]) < seconds[0]
 

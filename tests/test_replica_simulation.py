@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS
 
 RUNGS, WALKERS, STEPS, BURNIN, EVERY = 4, 2, 96, 50, 2
@@ -33,10 +34,12 @@ LADDER = {
 }
 
 
-def sample(output=None, num_walkers=WALKERS, dtype="float64", execution="graph", **options):
+def sample(output=None, num_walkers=WALKERS, dtype="float64", execution="graph", limits=LIMITS, **options):
     """A network with 9 parameters on 10 examples."""
     given = LADDER | options | {"output": None if output is None else str(output), "execution": execution}
-    return Simulation(data=(X, Y), num_walkers=num_walkers, dtype=dtype, **SYSTEM).sample(**given)
+    sim = Simulation(data=(X, Y), num_walkers=num_walkers, dtype=dtype, **SYSTEM)
+    sim.limits = limits
+    return sim.sample(**given)
 
 
 @pytest.fixture(scope="module")
@@ -249,11 +252,10 @@ def test_an_interruption_changes_no_byte(tmp_path, whole, case):
     assert found[[0, -1]] == pytest.approx(plain[[0, -1]]) and (found[1:-1] != plain[1:-1]).all()
 
 
-def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, monkeypatch, whole):
+def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, whole):
     expected = contents(whole("mini-batches"))
-    monkeypatch.setattr("tati_re.engine.loop._MOST_STEPS", 20)
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 20)
-    sample(tmp_path / "parts", **CASES["mini-batches"], max_time=1e-6)
+    twenty = Limits(most_steps=20, first_steps=20)
+    sample(tmp_path / "parts", limits=twenty, **CASES["mini-batches"], max_time=1e-6)
     stopped = (tmp_path / "parts" / "exchange.csv").read_text().splitlines()[-1]
     assert int(stopped.split(",")[0]) == 20
     Simulation.resume(str(tmp_path / "parts"), data=(X, Y), max_time=None)

@@ -20,11 +20,12 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation, load
-from tati_re.engine import loop as loop_module
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.runs import checkpoint, files
 from tati_re.samplers import SGLD
 
 HALF, STEPS = 23, 46
+NINE = Limits(most_steps=9, first_steps=9)
 GENERATOR = np.random.default_rng(6)
 DATA = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
 OPTIONS = {
@@ -87,8 +88,9 @@ def contents(folder: Path) -> dict[str, object]:
     return found
 
 
-def start(folder: Path, num_steps: int = STEPS, **options):
+def start(folder: Path, num_steps: int = STEPS, limits: Limits = LIMITS, **options):
     sim = Simulation(data=DATA, **OPTIONS | options)
+    sim.limits = limits
     run = sim.fit if "optimizer" in options else sim.sample
     return run(num_steps=num_steps, output=str(folder))
 
@@ -143,10 +145,9 @@ def stopped(tmp_path_factory) -> tuple[Path, str]:
             thread.join()
 
     sim, said = Simulation(data=DATA, **OPTIONS), []
+    sim.limits = NINE
     before = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop_module, "_MOST_STEPS", 9)
-        patch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
         patch.setattr("tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text))
         sim.sample(num_steps=STEPS, output=str(folder), checkpoint_seconds=1e-9, callbacks=[interrupt])
     assert asked == [9]
@@ -177,11 +178,9 @@ def test_an_interrupted_run_goes_on_and_a_finished_one_says_so(copy, whole, caps
     assert run.run_info["step"].max() == 42
 
 
-def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, monkeypatch, capsys):
-    monkeypatch.setattr(loop_module, "_MOST_STEPS", 9)
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 9)
+def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, capsys):
     folder = tmp_path / "run"
-    start(folder, max_time=1e-6, verbose=2)
+    start(folder, limits=NINE, max_time=1e-6, verbose=2)
     said = capsys.readouterr().out
     assert "max_time is over" in said
     assert f"--resume {folder}" in said
@@ -272,9 +271,9 @@ NURSERY = """
 import json, os, sys
 import numpy as np
 from tati_re import Simulation
-from tati_re.engine import driver, loop
+from tati_re.engine.limits import Limits
 
-loop._MOST_STEPS = driver._FIRST_STEPS = 20
+Simulation.limits = Limits(most_steps=20, first_steps=20)
 data = np.load(sys.argv[1])
 for line in sys.stdin:
     job = json.loads(line)

@@ -12,7 +12,7 @@ from tati_re import InputError, Simulation, load
 from tati_re.cli import optimize
 from tati_re.core.backend import keras
 from tati_re.data import Batches
-from tati_re.engine import loop as loop_module
+from tati_re.engine.limits import Limits
 from tati_re.options.make import make_options, options_from_flags, read_toml, to_toml
 from tati_re.runs import checkpoint
 
@@ -159,8 +159,8 @@ def tables(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")}
 
 
-def start(folder: Path, execution: str, **options):
-    sim = Simulation(data=(X, Y), **OPTIONS | {"execution": execution, "dtype": "float32"})
+def start(folder: Path, execution: str, kind: type[Simulation] = Simulation, **options):
+    sim = kind(data=(X, Y), **OPTIONS | {"execution": execution, "dtype": "float32"})
     optimizer = {"optimizer": "sgd", "momentum": 0.9}
     return sim.fit(
         **optimizer | {"record_every": 2, "trajectory_every": 3, "stages": STAGES, "output": str(folder)} | options
@@ -174,16 +174,18 @@ def start(folder: Path, execution: str, **options):
         pytest.param("xla", 2, [2, 3, 5, 6], marks=pytest.mark.slow),
     ],
 )
-def test_a_run_cut_before_at_and_after_the_ends_of_stages_is_one_run(tmp_path, monkeypatch, execution, chunk, cuts):
+def test_a_run_cut_before_at_and_after_the_ends_of_stages_is_one_run(tmp_path, execution, chunk, cuts):
     stages = [stage | {"num_steps": 3} for stage in STAGES[:2]]
     start(tmp_path / "whole", execution, stages=stages)
-    monkeypatch.setattr(loop_module, "_MOST_STEPS", chunk)
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", chunk)
+
+    class Short(Simulation):
+        limits = Limits(most_steps=chunk, first_steps=chunk)
+
     folder, reached = tmp_path / "cut", []
-    start(folder, execution, stages=stages, max_time=1e-9)
+    start(folder, execution, Short, stages=stages, max_time=1e-9)
     reached.append(checkpoint.load(folder)[1]["step"])
     while reached[-1] < 6:
-        Simulation.resume(str(folder), data=(X, Y), max_time=1e-9)
+        Short.resume(str(folder), data=(X, Y), max_time=1e-9)
         reached.append(checkpoint.load(folder)[1]["step"])
     assert reached == cuts
     assert tables(folder) == tables(tmp_path / "whole")
@@ -200,9 +202,8 @@ def test_the_last_stage_goes_on_where_a_run_is_made_longer(tmp_path):
     assert [stage["num_steps"] for stage in run.manifest["options"]["stages"]] == [6, 4, 9]
 
 
-def test_a_run_that_is_to_stop_early_keeps_its_plan(tmp_path, monkeypatch):
+def test_a_run_that_is_to_stop_early_keeps_its_plan(tmp_path):
     start(tmp_path / "whole", "graph")
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", 4)
     start(tmp_path / "cut", "graph", max_time=1e-9)
     for steps in (8, 15):
         run = Simulation.resume(str(tmp_path / "cut"), steps, data=(X, Y))

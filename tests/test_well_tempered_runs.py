@@ -17,6 +17,7 @@ from scipy.special import betainc
 
 from tati_re import InputError, Simulation
 from tati_re.core.backend import tf
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.swap_rules import Barker
@@ -258,9 +259,10 @@ OPTIONS = {
 SYSTEM = {"dtype": "float64", "seed": 3, "verbose": 0, "execution": "graph", "num_walkers": 2}
 
 
-def sample(output=None, verbose=0, **options):
+def sample(output=None, verbose=0, limits=LIMITS, **options):
     """Linear regression with 3 parameters."""
     simulation = Simulation(data=(X, Y), **SYSTEM | {"verbose": verbose})
+    simulation.limits = limits
     return simulation.sample(**OPTIONS | options, output=None if output is None else str(output))
 
 
@@ -364,11 +366,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("stop", [20, pytest.param(70, marks=pytest.mark.slow)])
-def test_an_interruption_changes_no_byte(tmp_path, monkeypatch, small, stop):
+def test_an_interruption_changes_no_byte(tmp_path, small, stop):
     """Stopped in the burn-in, while the bias grows, and after it."""
-    monkeypatch.setattr("tati_re.engine.loop._MOST_STEPS", stop)
-    monkeypatch.setattr("tati_re.engine.driver._FIRST_STEPS", stop)
-    sample(tmp_path / "parts", max_time=1e-6)
+    sample(tmp_path / "parts", limits=Limits(most_steps=stop, first_steps=stop), max_time=1e-6)
     stopped = (tmp_path / "parts" / "exchange.csv").read_text().splitlines()[-1]
     assert int(stopped.split(",")[0]) == stop
     Simulation.resume(str(tmp_path / "parts"), data=(X, Y), max_time=None)

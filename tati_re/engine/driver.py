@@ -14,6 +14,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
 from tati_re.core.potential import Recorder
 from tati_re.engine.interruption import interruptible
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import RunningMoments
@@ -24,8 +25,6 @@ from tati_re.runs.storage import write_whole
 from tati_re.runs.tables import csv_text
 
 _GIGABYTE = 1e9
-_FIRST_STEPS = 4
-_CHUNK_SECONDS = 0.5
 
 
 class Outcome(enum.Enum):
@@ -69,6 +68,7 @@ class Driver:
         plan: Length and files.
         progress: Where progress and sentences go (`tati_re.engine.progress`).
         predictions: Averages of predictions to keep on the way. Default: none.
+        limits: On the chunks of steps.
     """
 
     def __init__(
@@ -78,9 +78,10 @@ class Driver:
         plan: Plan,
         progress,
         predictions: PredictionAverages | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         self.folder, self.loops, self.plan, self.progress = Path(folder), list(loops), plan, progress
-        self.predictions = predictions
+        self.predictions, self.limits = predictions, limits
         self.loop = self.loops[0]
         self._move = 0
         self.seconds = 0.0
@@ -124,14 +125,14 @@ class Driver:
         plan, line = self.plan, self.loop.timeline
         began = saved = time.monotonic()
         before, first = self.seconds, self.step
-        outcome, most, took = Outcome.FINISHED, _FIRST_STEPS, began
+        outcome, most, took = Outcome.FINISHED, self.limits.first_steps, began
         last = line.moves(plan.num_steps)
         self.progress.start(plan.num_steps, self.step, self.loop.method.name, self.loop.walkers)
         try:
             with interruptible() as interrupted:
                 while self._move < last:
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
-                        carry, self.loop, most = loop.take_over(carry), loop, _FIRST_STEPS
+                        carry, self.loop, most = loop.take_over(carry), loop, self.limits.first_steps
                     end = min(last, line.moves(self._end_of(loop)))
                     count = min(loop.chunk_steps, end - self._move, most)
                     if self.predictions is not None:
@@ -140,8 +141,8 @@ class Driver:
                     self._tables.add_chunk(loop, chunk, self._move + 1)
                     self._move += int(chunk.taken)
                     now = time.monotonic()
-                    # Chunks of half a second at most: Ctrl-C, max_time and checkpoints wait for their end.
-                    most = max(_FIRST_STEPS, int(count * _CHUNK_SECONDS / max(now - took, 1e-9)))
+                    rate = count / max(now - took, 1e-9)
+                    most = max(self.limits.first_steps, int(rate * self.limits.chunk_seconds))
                     took = now
                     self.seconds = before + now - began
                     self._check_finite(chunk.carry, self.step)

@@ -16,6 +16,7 @@ from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Clock, Rung, with_energy
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.noise import (
     RecordingNoise,
     StepNoise,
@@ -33,7 +34,6 @@ from tati_re.engine.timeline import Factor, Moves, Timeline
 _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
-_MOST_STEPS = 16_384
 _FEWEST_STEPS = 4
 _BLOCKS_FROM_BYTES = 2**14
 """Bytes of random bits in a step from which on it pays to have XLA compile their making."""
@@ -91,6 +91,8 @@ class Loop:
         first_step: Steps that other loops of the run take before this one.
         kept: How many walkers have their positions and moments stored, the first ones in the order of the method.
             Default: all.
+        num_steps: Steps that it will take at most: buffers need not be longer. Default: any number.
+        limits: On the length of a chunk.
 
     Attributes:
         timeline: Which step is taken when, and what is due after it.
@@ -116,6 +118,8 @@ class Loop:
         temperature_factor: Factor | None = None,
         first_step: int = 0,
         kept: int | None = None,
+        num_steps: int | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution, self.first_step = seed, execution, first_step
@@ -138,7 +142,8 @@ class Loop:
         self.traces = 0
         self._state_type: type | None = None
         self.draws: list = []
-        self.chunk_steps = 0
+        self.chunk_steps = self._capacity = 0
+        self._num_steps, self._limits = num_steps, limits
 
     def start(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """The state before the first step, from the method's `init` on batch 0."""
@@ -204,7 +209,10 @@ class Loop:
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
         told = 8 * self.event_rows * len(self.method.event_columns) / (line.event_every or 1)
         heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, told, 1)
-        self.chunk_steps = int(min(_MOST_STEPS, max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)))
+        fitting = max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)
+        self.chunk_steps = int(min(self._limits.most_steps, fitting))
+        taken = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
+        self._capacity = min(self.chunk_steps, max(1, taken))
         self._recorder = RowBuffers(
             self.method,
             self.observables,
@@ -214,7 +222,7 @@ class Loop:
             self.directions,
             tf.TensorSpec(state.position.shape, self.potential.dtype),
             self.event_rows,
-            self.chunk_steps,
+            self._capacity,
         )
         steps = self._steps
         if self.execution == "xla":
@@ -251,10 +259,10 @@ class Loop:
         Args:
             carry: Where to go on.
             first_move: Number of the first move, from 1.
-            count: How many, at most `chunk_steps`.
+            count: How many, at most `chunk_steps` and what is left of `num_steps`.
         """
-        indices, sizes = self.batches(first_move, self.chunk_steps)
-        due = Moves(*map(tf.constant, self.timeline.due(first_move, self.chunk_steps, count)))
+        indices, sizes = self.batches(first_move, self._capacity)
+        due = Moves(*map(tf.constant, self.timeline.due(first_move, self._capacity, count)))
         following = first_move + count
         ready, bits = self._ahead
         if ready != first_move:
@@ -266,14 +274,14 @@ class Loop:
         return chunk
 
     def _draw_bits(self, first_move) -> list:
-        return draw_bits(self.draws, self.seed, "step", first_move, self.chunk_steps)
+        return draw_bits(self.draws, self.seed, "step", first_move, self._capacity)
 
     def _draw_blocks(self, first_move) -> list:
-        return draw_blocks(self.draws, self.seed, "step", first_move, self.chunk_steps)
+        return draw_blocks(self.draws, self.seed, "step", first_move, self._capacity)
 
     def _numbers(self, bits) -> list:
         if self._in_blocks:
-            bits = [bits_of_blocks(*pair, self.chunk_steps) for pair in zip(self.draws, bits, strict=True)]
+            bits = [bits_of_blocks(*pair, self._capacity) for pair in zip(self.draws, bits, strict=True)]
         return [numbers_of(*pair) for pair in zip(self.draws, bits, strict=True)]
 
     def _batch(self, indices, sizes, i) -> Batch | None:

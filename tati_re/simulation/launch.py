@@ -230,6 +230,8 @@ class Running:
             *self._schedules(),
             first_step=stage.first_step,
             kept=options.num_walkers if options.trajectory_rungs == "target" else None,
+            num_steps=options.num_steps - stage.first_step,
+            limits=self.sim.limits,
         )
 
     def _rate(self, stage: PlannedStage) -> float:
@@ -309,7 +311,7 @@ class Running:
             callbacks=(self.copies, self.tensorboard, *self.objects.get("callbacks", ())),
         )
         averages = prediction_averages(self.sim, options, self.potential) if self.kind == "sample" else None
-        driver = Driver(self.folder, self.loops, plan, self.progress, averages)
+        driver = Driver(self.folder, self.loops, plan, self.progress, averages, self.sim.limits)
         driver.say_size()
         return driver
 

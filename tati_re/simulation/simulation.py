@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import InputError, nearest
 from tati_re.data.packing import as_packed
+from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
 from tati_re.models.build import activation_names
 from tati_re.models.inputs import fit_inputs
@@ -53,6 +54,9 @@ class Simulation(Evaluations):
         >>> float(run.run_info["accuracy"].iloc[-1]) > 0.95
         True
     """
+
+    limits = LIMITS
+    """On the chunks of steps of its runs; their numbers do not depend on it."""
 
     def __init__(
         self, model: Any = None, data: Any = None, *, loss: Any = None, prior: Any = None, **options: Any

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.protocol import Clock, Energy, Rung
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
@@ -57,6 +58,7 @@ def run_ladder(
     seed: int = 1,
     execution: str = "xla",
     trajectory_every: int = 0,
+    limits: Limits = LIMITS,
 ) -> LadderRun:
     """A run of a `tati_re.exchange.ReplicaExchange` in the engine.
 
@@ -70,6 +72,7 @@ def run_ladder(
         seed: Of the random numbers. Default: 1.
         execution: "xla", "graph" or "eager". Default: xla.
         trajectory_every: A position of every replica each so many steps. Default: 0, none.
+        limits: On the chunks of steps.
     """
     values = (
         method.target.inverse_temperature[0],
@@ -87,6 +90,8 @@ def run_ladder(
         record_every,
         trajectory_every,
         num_burnin_steps,
+        num_steps=num_steps,
+        limits=limits,
     )
     carry = loop.start(start, ())
     rows, events, positions, step = [], [], [], 0

@@ -126,6 +126,7 @@ def run_loop(sampler: Any, execution: str) -> LoopRun:
         seed=3,
         execution=execution,
         record_every=5,
+        num_steps=25,
     )
     carry = loop.start(np.linspace(-1, 1, WALKERS * PARAMETERS).reshape(WALKERS, PARAMETERS), ())
     chunk = loop.run(carry, 1, 25)

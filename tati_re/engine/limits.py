@@ -1,0 +1,24 @@
+"""How much the engine does between two returns to Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on a chunk of steps; the numbers of a run do not depend on them.
+
+    Attributes:
+        most_steps: Of one chunk, where memory allows for more.
+        first_steps: Of the first chunk, whose time says how many the next may have.
+        chunk_seconds: Time of one chunk, as far as the one before tells: Ctrl-C, `max_time` and checkpoints wait for
+            its end.
+    """
+
+    most_steps: int = 16_384
+    first_steps: int = 4
+    chunk_seconds: float = 0.5
+
+
+LIMITS = Limits()
