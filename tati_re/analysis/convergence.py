@@ -162,14 +162,19 @@ def autocorrelation_estimate(chains: np.ndarray, num_times: float = 50.0) -> tup
         The estimate in rows, which is too small where a chain is too short; and how many rows a chain needs, 0 where
         it is long enough.
     """
-    import emcee.autocorr
-
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
-    tau = float(emcee.autocorr.integrated_time(chains.T, tol=0)[0])
+    times = 2 * np.cumsum(autocorrelation_function(chains)) - 1
+    beyond = np.flatnonzero(np.arange(len(times)) >= 5 * times)
+    tau = float(times[beyond[0]] if len(beyond) else times[-1])
     needed = int(np.ceil(num_times * tau))
     return tau, needed if needed > chains.shape[1] else 0
+
+
+def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
+    """Returns the mean autocorrelation of the chains, each about its mean, at all lags from 0."""
+    return np.asarray(_array_stats().autocorr(np.atleast_2d(chains)).mean(axis=0))
 
 
 def _checked(chains: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tati_re.core.lanczos import lanczos
 from tati_re.landscape.hessian import hessian_matrix
 
 WHOLE = 300
@@ -123,7 +124,8 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
         values, rows = np.linalg.eigh(hessian_matrix(surface, position))
         vectors = rows.T
     else:
-        values, vectors = _ends(surface, position)
+        values, lowest = _ends(surface, position)
+        vectors = lowest[None]
     largest, smallest = float(values[-1]), float(values[0])
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
     index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
@@ -138,30 +140,10 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
 
 
 def _ends(surface, position) -> tuple[np.ndarray, np.ndarray]:
-    """Ritz values of a fixed number of Lanczos steps, ascending, and the vector of the lowest, `(1, parameters)`.
-
-    There are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing), and the ends of the
-    spectrum converge first. All vectors are orthogonalized, which keeps copies out.
-    """
-    from scipy.linalg import eigh_tridiagonal
-
-    # 1.6 GB of vectors at most.
-    count = min(LANCZOS_STEPS, surface.num_parameters, max(30, 200_000_000 // surface.num_parameters))
-    basis = np.zeros((count, surface.num_parameters))
-    vector = np.random.default_rng(0).standard_normal(surface.num_parameters)
-    diagonal, beside, length = [], [], float(np.linalg.norm(vector))
-    for k in range(count):
-        basis[k] = vector / length
-        vector = np.asarray(surface.hessian_product(position, basis[k][None])[0], np.float64)
-        diagonal.append(float(vector @ basis[k]))
-        for _ in range(2):
-            vector = vector - basis[: k + 1].T @ (basis[: k + 1] @ vector)
-        length = float(np.linalg.norm(vector))
-        if length <= 1e-10 * np.abs(diagonal).max():
-            break
-        beside.append(length)
-    values, vectors = eigh_tridiagonal(np.array(diagonal), np.array(beside[: len(diagonal) - 1]))
-    return values, (vectors[:, 0] @ basis[: len(diagonal)])[None]
+    """Ritz values, ascending, and the vector of the lowest; of 1.6 GB of vectors at most."""
+    size = surface.num_parameters
+    count = min(LANCZOS_STEPS, size, max(30, 200_000_000 // size))
+    return lanczos(lambda vector: surface.hessian_product(position, vector[None])[0], size, count)
 
 
 def _stays(surface, position, direction, value: float, temperature: float, step: float) -> bool:
@@ -182,7 +164,7 @@ def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> Statio
     if surface.num_parameters <= WHOLE:
         direction = np.linalg.eigh(hessian_matrix(surface, position))[1][:, 0]
     else:
-        direction = _ends(surface, position)[1][0]
+        direction = _ends(surface, position)[1]
     both = []
     for sign in (1, -1):
         if surface.num_parameters > WHOLE:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate
+from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
@@ -50,7 +50,7 @@ def plot_autocorrelation(
     for number, (name, values) in enumerate(shown.items()):
         time, needed = estimates[name]
         lags = int(min(values.shape[1] - 1, max(10, np.ceil(_LAGS * longest))))
-        function = autocorrelation_function(values, lags)
+        function = autocorrelation_function(values)[: lags + 1]
         every = max(1, lags // 1000)
         steps = steps_between_rows * np.arange(lags + 1)
         color = COLORS[number % len(COLORS)]
@@ -67,17 +67,6 @@ def plot_autocorrelation(
     plain(axes)
     save(figure, path)
     return figure
-
-
-def autocorrelation_function(chains: np.ndarray, num_lags: int) -> np.ndarray:
-    """Returns the mean autocorrelation of the chains, each about its mean, at lags 0 to `num_lags`."""
-    chains = np.atleast_2d(chains)
-    deviation = chains - chains.mean(axis=1, keepdims=True)
-    size = 1 << int(2 * chains.shape[1] - 1).bit_length()
-    power = np.abs(np.fft.rfft(deviation, size, axis=1)) ** 2
-    covariance = np.fft.irfft(power, size, axis=1)[:, : num_lags + 1]
-    moving = covariance[:, 0] > 0
-    return (covariance[moving] / covariance[moving, :1]).mean(axis=0)
 
 
 def _moves(chains: np.ndarray) -> bool:

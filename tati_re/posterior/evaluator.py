@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.lanczos import lanczos
 from tati_re.core.potential import Batch
 from tati_re.core.protocol import Energy, Rung
 from tati_re.posterior.potential import ModelPotential
@@ -78,27 +79,12 @@ class Evaluator:
     def largest_curvature(
         self, position: np.ndarray, walker: int, batch: tuple, auxiliary: tuple, num_steps: int = 20
     ) -> float:
-        """The largest eigenvalue of ∇²U at one walker, from a few Lanczos steps with full reorthogonalization.
+        """The largest eigenvalue of ∇²U at one walker, from a few Lanczos steps."""
 
-        Source: Golub and Van Loan, Matrix Computations, section 10.1.
-        """
-        generator = np.random.default_rng(0)
+        def product(vector: np.ndarray) -> np.ndarray:
+            rows = np.zeros_like(position)
+            rows[walker] = vector
+            return self.hessian_product(position, rows, batch, auxiliary)[walker]
+
         size = position.shape[1]
-        basis = [generator.standard_normal(size)]
-        basis[0] /= np.linalg.norm(basis[0])
-        diagonal, off = [], []
-        for _ in range(min(num_steps, size)):
-            vector = np.zeros_like(position)
-            vector[walker] = basis[-1]
-            image = self.hessian_product(position, vector, batch, auxiliary)[walker].astype(np.float64)
-            diagonal.append(float(image @ basis[-1]))
-            stack = np.stack(basis)
-            image -= stack.T @ (stack @ image)
-            image -= stack.T @ (stack @ image)
-            length = float(np.linalg.norm(image))
-            if not length > 1e-10 * (abs(diagonal[0]) + 1e-300):
-                break
-            off.append(length)
-            basis.append(image / length)
-        off = off[: len(diagonal) - 1]
-        return float(np.linalg.eigvalsh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))[-1])
+        return float(lanczos(product, size, min(num_steps, size))[0][-1])
