@@ -10,6 +10,8 @@ from tati_re.data.dataset import Dataset
 from tati_re.data.plane import spirals, squares, two_circles, two_clusters
 from tati_re.data.streams import GENERATE, stream
 
+__all__ = ["digits", "gaussian", "harmonic", "spirals", "squares", "two_circles", "two_clusters"]
+
 
 def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
     """The handwritten digits of scikit-learn: 1,797 images of 8 x 8 pixels, ten classes.
