@@ -13,7 +13,7 @@ WALKERS, ROWS, PARAMETERS = 4, 500, 40
 
 
 def fake_run(folder, prior="gaussian", meaning="U = 100 * mean loss - log prior", kind="sample", **changes):
-    """A folder object with the three attributes that are read; keyword `columns` changes columns of run.csv."""
+    """A folder object with what is read of it; keyword `columns` changes columns of run.csv."""
     generator = np.random.default_rng(1)
     step = np.repeat(10 * np.arange(1, ROWS + 1), WALKERS)
     walker = np.tile(np.arange(WALKERS), ROWS)
@@ -28,7 +28,9 @@ def fake_run(folder, prior="gaussian", meaning="U = 100 * mean loss - log prior"
     rows = pd.DataFrame(columns)
     for name, change in changes.items():
         rows[name] = change(rows) if callable(change) else change
-    return SimpleNamespace(folder=folder, manifest=manifest, run_info=rows)
+    return SimpleNamespace(
+        folder=folder, manifest=manifest, run_info=rows, has=lambda name: (folder / name).exists()
+    )
 
 
 def warnings_of(text):

@@ -55,10 +55,20 @@ def _method(manifest: dict[str, Any], options: dict[str, Any]) -> str:
     if manifest.get("potential", options.get("potential")) != "mean_loss" and temperature == 1:
         text += ", the Bayesian posterior"
     method = manifest.get("method", {})
-    if rungs := len(method.get("inverse_temperatures", options.get("temperatures", []) or [])):
-        text += f". It stands at the foot of a ladder of {rungs} rungs"
-        if method.get("exchange") not in (None, "none"):
-            text += f", between which replicas are exchanged ({method['exchange']})"
+    if "num_replicas" in method:
+        text += f". It stands at the foot of a ladder of {_ladder(method)}"
+        if method.get("exchange") != "none":
+            text += f", between which replicas are exchanged ({method.get('swap_rule', 'infinite swapping')})"
+    elif "simulated_tempering" in method:
+        text += f". It moves along a ladder of {len(method['simulated_tempering'])} rungs by simulated tempering"
     if options.get("bias") not in (None, "none"):
         text += f". A {options['bias'].replace('_', '-')} bias acts on the energies, and rows have weights"
     return text + "."
+
+
+def _ladder(method: dict[str, Any]) -> str:
+    temperatures, weights = method["temperatures"], method["likelihood_weights"]
+    tempered = len(set(weights)) > 1
+    name, ends = ("likelihood weights", weights) if tempered else ("temperatures", temperatures)
+    start = " at the start" if method.get("adapt_ladder") else ""
+    return f"{method['num_replicas']} rungs at {name} {ends[0]:g} to {ends[-1]:g}{start}"

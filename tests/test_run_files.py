@@ -1,0 +1,101 @@
+"""The table of run files: every file of a folder is in it, and overwrite leaves none of an old run."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+import tati_re
+from tati_re.cli import analyse, predict
+from tati_re.report import write_report
+from tati_re.report.modules import MODULES
+from tati_re.runs import files, manifest
+from tati_re.runs.compare import compare
+
+PLAIN = {"sampler": "BAOAB", "step_size": 0.01, "num_steps": 60, "num_burnin_steps": 10, "verbose": 0}
+WHOLE = PLAIN | {
+    "num_replicas": 3,
+    "max_temperature": 4.0,
+    "exchange_every": 5,
+    "bias": "well_tempered",
+    "bias_energies": "batch",
+    "batch_size": 100,
+    "trajectory_every": 1,
+    "stream_predictions": 10,
+    "group_temperatures": True,
+}
+KNOWN = {file.name for file in files.FILES}
+
+
+def simulation():
+    return tati_re.Simulation(
+        data="two_clusters", test_fraction=0.2, loss="binary_crossentropy", hidden=[2], seed=1, execution="graph", verbose=0
+    )
+
+
+def found_in(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    """A ladder with a bias and mini-batches that keeps predictions, and what the commands make of it."""
+    folder = tmp_path_factory.mktemp("runs") / "a"
+    run = simulation().sample(output=str(folder), **WHOLE)
+    assert predict.main([str(folder), "--quiet"]) == 0
+    modules = [name for name in MODULES if name != "reweighting"]
+    assert analyse.main([str(folder), "--quiet", "--bandwidth", "9", "--what", *modules]) == 0
+    write_report(run)
+    return folder
+
+
+def test_every_file_of_a_folder_is_in_the_table(old):
+    found = found_in(old)
+    assert found <= KNOWN
+    written = {files.LADDER, files.BIAS, files.EXCHANGES, files.REPORT, f"{files.PREDICTIONS}/scores.csv"}
+    assert written <= found
+    assert {f"{files.ANALYSIS}/{name}.csv" for name in MODULES} <= KNOWN
+
+
+def test_the_table_gives_the_columns(old):
+    run = tati_re.load(old)
+    observables = run.run_info.columns[2:]
+    assert list(run.run_info.columns) == files.row_columns(observables)
+    assert list(run.timing.columns) == files.timing_columns()
+    names = run.trajectory.columns[files.FIRST_PARAMETER :]
+    parameters, labels = names[:-3], names[-3:]
+    assert set(labels) == set(files.LABELS) and len(parameters) == run.manifest["parameters"]["num"]
+    assert list(run.trajectory.columns) == files.trajectory_columns(parameters, labels)
+
+
+def test_overwrite_leaves_nothing_of_a_ladder_and_of_predictions(old, tmp_path):
+    folder = tmp_path / "a"
+    shutil.copytree(old, folder)
+    (folder / "notes.txt").write_text("mine")
+    (folder / files.PREDICTIONS / "mine.csv").write_text("mine")
+    run = simulation().sample(output=str(folder), overwrite=True, **PLAIN)
+    fresh = simulation().sample(output=str(tmp_path / "b"), **PLAIN)
+    mine = {"notes.txt", f"{files.PREDICTIONS}/mine.csv"}
+    assert found_in(folder) - mine == found_in(fresh.folder), "files of the old run"
+    assert compare(folder, fresh.folder) == []
+    lines = run.summary()
+    assert "rung" not in lines and "ladder" not in lines and "test predictions" not in lines
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "Ladder and round trips" not in page and "Bias" not in page and "(predictions/" not in page
+    assert "(analysis/" not in page
+    for name in ("ladder", "exchanges", "bias", "noise"):
+        with pytest.raises(tati_re.InputError, match="has no"):
+            getattr(run, name)
+
+
+def test_the_report_says_the_ladder_of_num_replicas(old, tmp_path):
+    """Its number of rungs, temperatures and rule, as the manifest has them."""
+    page = write_report([old], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "a ladder of 3 rungs at temperatures 1 to 4, between which replicas are exchanged (" in page
+
+
+def test_the_schema_version_stands_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(manifest, "SCHEMA_VERSION", 7)
+    run = simulation().fit(output=str(tmp_path / "a"), num_steps=2)
+    assert run.manifest["schema_version"] == 7
