@@ -30,7 +30,13 @@ KNOWN = {file.name for file in files.FILES}
 
 def simulation():
     return tati_re.Simulation(
-        data="two_clusters", test_fraction=0.2, loss="binary_crossentropy", hidden=[2], seed=1, execution="graph", verbose=0
+        data="two_clusters",
+        test_fraction=0.2,
+        loss="binary_crossentropy",
+        hidden=[2],
+        seed=1,
+        execution="graph",
+        verbose=0,
     )
 
 

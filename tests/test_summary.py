@@ -28,9 +28,7 @@ def fake_run(folder, prior="gaussian", meaning="U = 100 * mean loss - log prior"
     rows = pd.DataFrame(columns)
     for name, change in changes.items():
         rows[name] = change(rows) if callable(change) else change
-    return SimpleNamespace(
-        folder=folder, manifest=manifest, run_info=rows, has=lambda name: (folder / name).exists()
-    )
+    return SimpleNamespace(folder=folder, manifest=manifest, run_info=rows, has=lambda name: (folder / name).exists())
 
 
 def warnings_of(text):
