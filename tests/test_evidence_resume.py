@@ -114,13 +114,14 @@ def test_parts_are_computed_once(tmp_path):
 
 
 def test_parts_of_another_estimate_are_refused(tmp_path):
-    folder, words = opened(tmp_path / "a", {"seed": "1"}, False)
-    assert not words
+    folder = tmp_path / "a"
+    messages = opened(folder, {"seed": "1"}, False)
+    assert not messages
     PartFiles(folder).save("one", {"x": 1.0})
-    assert "1 parts are kept" in opened(folder, {"seed": "1"}, False)[1][0]
-    with pytest.raises(InputError, match=r"another evidence\. Received: seed 1"):
+    assert "1 parts are kept" in opened(folder, {"seed": "1"}, False)[0]
+    with pytest.raises(InputError, match=r"another evidence\. Received: seed = 1"):
         opened(folder, {"seed": "2"}, False)
-    assert not opened(folder, {"seed": "2"}, True)[1] and not list(folder.glob("*.npz"))
+    assert not opened(folder, {"seed": "2"}, True) and not list(folder.glob("*.npz"))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="not empty"):

@@ -76,15 +76,15 @@ class Estimation:
             output: New, empty, or of the same estimate.
             overwrite: Whether the parts of another estimate in it are removed. Default: no.
         """
-        self.folder, words = opened(output, self._said(), overwrite)
-        for word in words:
-            self.progress.message(word)
+        self.folder = Path(output)
+        for message in opened(self.folder, self._specification(), overwrite):
+            self.progress.message(message)
 
     def estimates(self) -> Evidences:
         """The estimates by all methods of the options."""
         return Evidences([self.by(name) for name in dict.fromkeys(self.options.method)])
 
-    def _said(self) -> dict[str, str]:
+    def _specification(self) -> dict[str, str]:
         """A description of the estimate, text by name; parts with another one are not reused."""
         sim, options = self.sim, self.options
         given = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)

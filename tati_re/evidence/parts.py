@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import time
-import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,7 +14,8 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.engine.environment import versions
-from tati_re.runs.storage import storing, write_whole
+from tati_re.runs.specification import first_difference, open_folder
+from tati_re.runs.storage import write_whole
 
 SPECIFICATION = "evidence.toml"
 _OF_CHAINS = ("calls", "gradients")
@@ -87,44 +87,29 @@ class PartFiles:
         return None if self.folder is None else self.folder / f"{self.prefix}{name}.npz"
 
 
-def opened(folder: str | os.PathLike[str], said: Mapping[str, Any], overwrite: bool) -> tuple[Path, list[str]]:
+def opened(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool) -> list[str]:
     """Makes the folder of an estimate, or opens one of the same estimate.
 
     Args:
         folder: New, empty, or of the same model, data and options.
-        said: What is estimated, text by name.
+        specification: What is estimated, text by name.
         overwrite: Whether the parts of another estimate in it are removed.
 
     Returns:
-        The folder, and sentences to be said.
+        Messages on what is reused.
     """
-    import tomli_w
+    now = {**specification, **versions()}
+    then = open_folder(
+        folder, SPECIFICATION, now, "evidence", outdated=("*.npz",), overwrite=overwrite, difference=_difference
+    )
+    if then is None:
+        return []
+    parts = len(list(Path(folder).glob("*.npz")))
+    messages = [f"{parts} parts are kept in {folder}: continuing behind them."] if parts else []
+    if first_difference(then, now):
+        messages.append("Other versions than they were made with: not digit for digit.")
+    return messages
 
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise InputError("output is a file.", folder, "a folder that is new, empty, or of the same evidence")
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    path, said = folder / SPECIFICATION, {**said, **versions()}
-    parts = sorted(folder.glob("*.npz"))
-    if path.exists():
-        with storing(path):
-            then = tomllib.loads(path.read_text(encoding="utf-8"))
-        differ = [name for name, text in said.items() if then.get(name) != text]
-        others = [name for name in differ if name not in versions()]
-        if not others:
-            words = [f"{len(parts)} parts are kept in {folder}: going on behind them."] if parts else []
-            return folder, [*words, *(["Other versions than they were made with: not digit for digit."] * bool(differ))]
-        if not overwrite:
-            received = f"{others[0]} {then.get(others[0], 'not given')}"
-            raise InputError(
-                f"output: {folder} holds parts of another evidence.", received, "another folder, or overwrite"
-            )
-    elif any(folder.iterdir()) and not overwrite:
-        found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:3])
-        raise InputError(f"output: the folder {folder} is not empty.", found, "a new folder, or overwrite")
-    with storing(folder):
-        for part in parts:
-            part.unlink()
-    write_whole(path, tomli_w.dumps(said).encode())
-    return folder, []
+
+def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    return first_difference(then, {name: text for name, text in now.items() if name not in versions()})

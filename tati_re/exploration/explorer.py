@@ -15,6 +15,7 @@ from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.landscape.tables import digest
+from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import write_whole
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def explore(
                 np.zeros(0) if path is None else np.asarray(path),
             ),
         }  # fmt: skip
-        _prepare(folder, said)
+        open_folder(folder, SPECIFICATION, said, "exploration")
     pool = Pool(system, folder, seed, num_processes, source if isinstance(source, dict) else None)
     book = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
@@ -316,26 +317,6 @@ def _tables(book: _StationaryPoints, order, paths, legs, rounds: int, reason: st
     columns = ["first", "second", "distance", "linear_barrier", "relaxed_barrier", "residual"]
     frame, barriers = pandas.DataFrame(rows, columns=names), pandas.DataFrame(pairs, columns=columns)
     return Exploration(frame, positions, barriers, paths, legs, rounds, reason)
-
-
-def _prepare(folder: File, said: dict[str, Any]) -> None:
-    import tomllib
-
-    import tomli_w
-
-    path = folder / SPECIFICATION
-    if path.exists():
-        then = tomllib.loads(path.read_text(encoding="utf-8"))
-        for name, value in said.items():
-            if then.get(name) != value:
-                raise InputError(
-                    f"output: {folder} holds another exploration.", f"{name} = {then.get(name)}", f"{name} = {value}"
-                )
-        return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"output: {folder} is not empty.", expected="a new folder, or one of the same exploration")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, tomli_w.dumps(said).encode())
 
 
 def _write(folder: File, result: Exploration) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.files import PARTIAL
 from tati_re.runs.reading import read_csv
+from tati_re.runs.specification import first_difference, open_folder
 from tati_re.runs.storage import storing, write_whole
 
 if TYPE_CHECKING:
@@ -36,52 +36,18 @@ def digest(*parts: Any) -> str:
     return found.hexdigest()[:16]
 
 
-def prepare(folder: str | os.PathLike[str], said: Mapping[str, Any], overwrite: bool = False) -> Path:
-    """Makes the folder of a landscape, or opens one of the same specification to continue.
+def prepare(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool = False) -> Path:
+    """Makes the folder of a landscape, or opens one with the same `digest` to continue."""
+    now = {name: value for name, value in specification.items() if value is not None}
+    outdated = [f"{name}{end}" for name in ("landscape.csv", "trajectory.csv", "hessian.csv") for end in ("", PARTIAL)]
+    open_folder(folder, SPECIFICATION, now, "landscape", outdated=outdated, overwrite=overwrite, difference=_difference)
+    return Path(folder)
 
-    Args:
-        folder: New, empty, or of the same landscape.
-        said: What is computed; `digest` in it must agree with that of an earlier call.
-        overwrite: Whether the files of another landscape in it are removed. Default: False.
 
-    Returns:
-        The folder.
-
-    Raises:
-        InputError: It holds other files, or another landscape.
-        StorageError: It cannot be made.
-    """
-    import tomllib
-
-    import tomli_w
-
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise InputError("output is a file.", folder, "a folder that is new, empty, or of the same landscape")
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    path = folder / SPECIFICATION
-    if path.exists():
-        with storing(path):
-            then = tomllib.loads(path.read_text(encoding="utf-8"))
-        if then.get("digest") == said["digest"]:
-            return folder
-        if not overwrite:
-            other = next((f"{k} = {v}" for k, v in then.items() if k != "digest" and said.get(k) != v), "other data")
-            raise InputError(
-                f"output: {folder} holds another landscape.", other, "another folder, or overwrite (--overwrite)"
-            )
-    elif any(folder.iterdir()) and not overwrite:
-        found = ", ".join(sorted(entry.name for entry in folder.iterdir())[:3])
-        raise InputError(
-            f"output: the folder {folder} is not empty.", found, "a new folder, or overwrite (--overwrite)"
-        )
-    with storing(folder):
-        for name in ("landscape.csv", "trajectory.csv", "hessian.csv"):
-            (folder / name).unlink(missing_ok=True)
-            (folder / f"{name}{PARTIAL}").unlink(missing_ok=True)
-    write_whole(path, tomli_w.dumps({k: v for k, v in said.items() if v is not None}).encode())
-    return folder
+def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    if then.get("digest") == now["digest"]:
+        return None
+    return first_difference(then, {name: value for name, value in now.items() if name != "digest"}) or "other data"
 
 
 def grown(
@@ -153,15 +119,3 @@ def with_excess(frame: pandas.DataFrame, lowest: float) -> pandas.DataFrame:
     excess = frame["loss"].to_numpy(np.float64) - lowest
     positive = excess > 0
     return frame.assign(**{EXCESS: np.where(positive, np.log(np.where(positive, excess, 1.0)), np.nan)})
-
-
-def in_blocks(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """Splits items into lists of `size`, the last one perhaps shorter."""
-    block: list[Any] = []
-    for item in items:
-        block.append(item)
-        if len(block) == size:
-            yield block
-            block = []
-    if block:
-        yield block

@@ -1,0 +1,72 @@
+"""Folders of calculations that continue where they were interrupted if their specification is the same."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tati_re.core.errors import InputError
+from tati_re.runs.storage import storing, write_whole
+
+
+def first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first entry of `now` that is another one in `then`, as text; None if there is none."""
+    return next((f"{name} = {then.get(name)}" for name, value in now.items() if then.get(name) != value), None)
+
+
+def open_folder(
+    folder: str | os.PathLike[str],
+    filename: str,
+    now: Mapping[str, Any],
+    kind: str,
+    *,
+    outdated: Sequence[str] = (),
+    overwrite: bool = False,
+    difference: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] = first_difference,
+) -> Mapping[str, Any] | None:
+    """Makes the folder of a calculation, or opens one of the same specification.
+
+    Args:
+        folder: New, empty, or of the same calculation.
+        filename: Of the specification, a TOML file.
+        now: The specification.
+        kind: Of the calculation, for messages.
+        outdated: Patterns of the files that are removed with another calculation.
+        overwrite: Whether another calculation in the folder is replaced. Default: False.
+        difference: Text on what differs between the specification found and `now`, or None.
+
+    Returns:
+        The specification found, or None in a new folder.
+
+    Raises:
+        InputError: The folder is a file, or holds other files or another calculation.
+        StorageError: It cannot be made.
+    """
+    import tomli_w
+
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError("output is a file.", folder, f"a folder that is new, empty, or of the same {kind}")
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    path = folder / filename
+    if path.exists():
+        with storing(path):
+            then = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = difference(then, now)
+        if found is None:
+            return then
+        if not overwrite:
+            raise InputError(f"output: {folder} holds another {kind}.", found, "another folder, or overwrite")
+    elif any(folder.iterdir()) and not overwrite:
+        others = ", ".join(sorted(entry.name for entry in folder.iterdir())[:3])
+        raise InputError(f"output: the folder {folder} is not empty.", others, "a new folder, or overwrite")
+    with storing(folder):
+        for pattern in outdated:
+            for old in folder.glob(pattern):
+                old.unlink()
+    write_whole(path, tomli_w.dumps(now).encode())
+    return None
