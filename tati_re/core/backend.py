@@ -58,7 +58,18 @@ if keras.backend.backend() != "tensorflow":
         expected="KERAS_BACKEND=tensorflow, set before Keras is imported",
     )
 
-__all__ = ["keras", "quiet", "set_threads", "tf", "threads"]
+__all__ = [
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "keras",
+    "layers_of",
+    "op_determinism",
+    "origin_of",
+    "quiet",
+    "set_threads",
+    "tf",
+    "threads",
+]
 
 
 def set_threads(number: int | None) -> None:
@@ -89,3 +100,46 @@ def threads() -> int:
     return tf.config.threading.get_intra_op_parallelism_threads() or (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
+
+
+# Private names of TensorFlow and Keras: each is behind one function, which a new version of theirs may break.
+
+
+def dynamic_slice(values, begin, size):
+    """`size` entries of a tensor from `begin` on, inside of what XLA compiles; `begin` may be known only while it
+    runs."""
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    return gen_xla_ops.xla_dynamic_slice(input=values, start_indices=begin, size_indices=size)
+
+
+def dynamic_update_slice(values, begin, new):
+    """`values` with the entries from `begin` on replaced, inside of what XLA compiles."""
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    return gen_xla_ops.xla_dynamic_update_slice(input=values, update=new, indices=begin)
+
+
+@contextmanager
+def op_determinism():
+    """TensorFlow's op determinism for the time of a run."""
+    from tensorflow.python.framework import config
+
+    before = config.is_op_determinism_enabled()
+    tf.config.experimental.enable_op_determinism()
+    try:
+        yield
+    finally:
+        if not before:
+            config.disable_op_determinism()
+
+
+def layers_of(layer, recursive: bool = True) -> list:
+    """The layers of a layer or model, those of its layers included unless `recursive` is off."""
+    return list(layer._flatten_layers(include_self=False, recursive=recursive))
+
+
+def origin_of(tensor) -> tuple:
+    """What made a symbolic tensor: the layer or operation, and the call of it, with `arguments` and `input_tensors`."""
+    operation, number, _ = tensor._keras_history
+    return operation, operation._inbound_nodes[number]

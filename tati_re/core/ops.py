@@ -262,7 +262,9 @@ def rows(values, first, count: int):
     values = tf.convert_to_tensor(values)
     if _UNDER_XLA.get():
         size = tf.constant([count, *values.shape[1:]])
-        return _xla().xla_dynamic_slice(input=values, start_indices=_begin(values, first), size_indices=size)
+        from tati_re.core.backend import dynamic_slice
+
+        return dynamic_slice(values, _begin(values, first), size)
     return tf.gather(values, tf.cast(first, tf.int32) + tf.range(count))
 
 
@@ -274,17 +276,13 @@ def with_rows(values, first, new):
         return changed
     tf = _tf()
     if _UNDER_XLA.get():
-        return _xla().xla_dynamic_update_slice(input=values, update=new, indices=_begin(values, first))
+        from tati_re.core.backend import dynamic_update_slice
+
+        return dynamic_update_slice(values, _begin(values, first), new)
     index = tf.range(values.shape[0])
     inside = tf.logical_and(index >= first, index < first + new.shape[0])
     moved = tf.gather(new, tf.clip_by_value(index - first, 0, new.shape[0] - 1))
     return tf.where(tf.reshape(inside, [-1] + [1] * (values.shape.rank - 1)), moved, values)
-
-
-def _xla():
-    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
-
-    return gen_xla_ops
 
 
 def _begin(values, first):

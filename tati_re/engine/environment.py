@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.core.backend import keras, tf
+from tati_re.core.backend import keras, op_determinism, tf
 
 _REWRITES = "arithmetic_optimization"
 
@@ -32,19 +32,13 @@ def deterministic():
     TensorFlow's op determinism leaves one thing to chance: its graph optimizer makes one AddN of a sum of three arrays,
     which begins with the one whose memory is free first, and rounds accordingly. So sums stay as they are written.
     """
-    from tensorflow.python.framework import config
-
-    before = config.is_op_determinism_enabled()
     rewrites = tf.config.optimizer.get_experimental_options().get(_REWRITES, True)
-    if not before:
-        tf.config.experimental.enable_op_determinism()
-    tf.config.optimizer.set_experimental_options({_REWRITES: False})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options({_REWRITES: rewrites})
-        if not before:
-            config.disable_op_determinism()
+    with op_determinism():
+        tf.config.optimizer.set_experimental_options({_REWRITES: False})
+        try:
+            yield
+        finally:
+            tf.config.optimizer.set_experimental_options({_REWRITES: rewrites})
 
 
 def versions() -> dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tati_re.core.backend import keras, tf
+from tati_re.core.backend import keras, origin_of, tf
 from tati_re.models.inputs import layout_of
 from tati_re.models.inspect import acts_alone, input_shape_of
 
@@ -148,11 +148,10 @@ def _row_to(tensor: Any, start: Any) -> list[Any] | None:
     """Returns the layers between two symbolic tensors; None where one has several inputs."""
     layers: list[Any] = []
     while tensor is not start:
-        layer, number, _ = tensor._keras_history
-        node = layer._inbound_nodes[number]
-        given = [value for value in node.arguments.kwargs.values() if value is not None]
-        if not isinstance(layer, keras.Layer) or len(node.arguments.args) != 1 or given or len(node.input_tensors) != 1:
+        layer, call = origin_of(tensor)
+        given = [value for value in call.arguments.kwargs.values() if value is not None]
+        if not isinstance(layer, keras.Layer) or len(call.arguments.args) != 1 or given or len(call.input_tensors) != 1:
             return None
         layers.append(layer)
-        tensor = node.input_tensors[0]
+        tensor = call.input_tensors[0]
     return layers[::-1]

@@ -20,8 +20,7 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
     inputs = getattr(model, "inputs", None)
     if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
         return ()
-    struct = getattr(model, "_inputs_struct", inputs)
-    named = {id(tensor): name for name, tensor in struct.items()} if isinstance(struct, dict) else {}
+    named = {id(tensor): name for name, tensor in model.input.items()} if isinstance(model.input, dict) else {}
     found = []
     for tensor in inputs:
         shape = tuple(tensor.shape[1:])
@@ -41,7 +40,7 @@ def called(model: Any, x: Any, training: bool = False) -> Any:
     for piece, tensor in zip(pieces, model.inputs, strict=True):
         value = tf.reshape(piece, (-1, *tensor.shape[1:]))
         parts.append(value if "float" in tensor.dtype else tf.cast(value, tensor.dtype))
-    return model(keras.tree.pack_sequence_as(getattr(model, "_inputs_struct", parts), parts), training=training)
+    return model(keras.tree.pack_sequence_as(model.input, parts), training=training)
 
 
 def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tati_re.core.backend import keras, quiet, tf
+from tati_re.core.backend import keras, layers_of, origin_of, quiet, tf
 from tati_re.core.errors import InputError
 from tati_re.models.inputs import called, layout_of
 
@@ -21,11 +21,6 @@ _VECTORIZABLE = frozenset(
 _DROPOUT = ("AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D", "SpatialDropout2D")
 _KEEP_ACTIVATION = ("Flatten", "Reshape", "Permute", "Identity", *_DROPOUT)
 _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_relu", "ELU": "elu"}
-
-
-def layers_of(model: Any) -> list[Any]:
-    """Returns all layers of a model, including nested ones, without the model itself."""
-    return model._flatten_layers(include_self=False)
 
 
 def refuse_unsupported(model: Any) -> None:
@@ -182,12 +177,12 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
     if layout := layout_of(model):
         return (None, sum(math.prod(shape) for _, shape in layout))
     inputs = getattr(model, "inputs", None)
-    shapes = [tuple(inputs[0].shape)] if inputs else list((getattr(model, "_build_shapes_dict", None) or {}).values())
-    if len(shapes) != 1 or not isinstance(shapes[0], (tuple, list)):
+    shape = inputs[0].shape if inputs else (model.get_build_config() or {}).get("input_shape")
+    if not isinstance(shape, (tuple, list)):
         raise InputError(
             "The model does not know the shape of its input.", model.name, "a model that was called on data"
         )
-    return (None, *shapes[0][1:])
+    return (None, *shape[1:])
 
 
 def output_shape_of(model: Any) -> tuple[int | None, ...]:
@@ -238,7 +233,7 @@ def _last_layer(model: Any) -> Any:
         return None
     tensor = outputs[0]
     while True:
-        operation = tensor._keras_history.operation
+        operation, call = origin_of(tensor)
         if type(operation).__name__ not in _KEEP_ACTIVATION:
             return operation
-        tensor = operation._inbound_nodes[tensor._keras_history.node_index].input_tensors[0]
+        tensor = call.input_tensors[0]

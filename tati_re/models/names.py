@@ -74,7 +74,9 @@ def described_names(described: Mapping[str, Any]) -> list[str]:
 
 
 def _visit(layer: Any, prefix: str, found: dict[int, str]) -> None:
-    children = layer._flatten_layers(include_self=False, recursive=False)
+    from tati_re.core.backend import layers_of
+
+    children = layers_of(layer, recursive=False)
     inner = {id(v) for child in children for v in child.weights}
     own = [v for v in layer.weights if id(v) not in inner]
     for variable, name in zip(own, _distinct([_base_of_variable(v) for v in own]), strict=True):

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, tf
+from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError
-from tati_re.models.inspect import input_dtype_of, input_shape_of, layers_of
+from tati_re.models.inspect import input_dtype_of, input_shape_of
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 

@@ -61,7 +61,7 @@ class KerasOptimizer(Optimizer):
             own, self.scheduled = None, False
         else:
             optimizer = type(optimizer).from_config(optimizer.get_config())
-            self.scheduled = not isinstance(optimizer._learning_rate, keras.Variable)
+            self.scheduled = not isinstance(optimizer.get_config()["learning_rate"], float)
             own = math.nan if self.scheduled else float(optimizer.learning_rate)
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
             raise InputError(

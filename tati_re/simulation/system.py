@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras
+from tati_re.core.backend import keras, layers_of
 from tati_re.core.errors import InputError
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.packing import order_of
@@ -16,7 +16,7 @@ from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.imported import imported_model, is_code
 from tati_re.models.inputs import fit_inputs, layout_of
-from tati_re.models.inspect import input_shape_of, layers_of, output_activation_of, output_shape_of
+from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import Options
 from tati_re.options.tati_names import check_dimensions

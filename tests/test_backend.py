@@ -1,0 +1,76 @@
+"""Each function behind which a private name of TensorFlow or Keras stands: a version that changes one fails here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import keras
+import numpy as np
+
+import tati_re
+from tati_re.core import backend
+from tati_re.core.backend import tf
+
+PRIVATE = re.compile(
+    r"\bkeras\.src\b|\btensorflow\.(python|compiler)\b"
+    r"|\._(keras_history|inbound_nodes|flatten_layers|inputs_struct|build_shapes_dict|learning_rate)\b"
+)
+
+
+def test_private_names_of_tensorflow_and_keras_are_in_one_file():
+    package = Path(tati_re.__file__).parent
+    found = [path for path in package.rglob("*.py") if PRIVATE.search(path.read_text())]
+    assert [path.relative_to(package).as_posix() for path in found] == ["core/backend.py"]
+
+
+def test_slices_whose_begin_is_known_only_inside_of_what_xla_compiles():
+    values = np.arange(12.0).reshape(4, 3)
+
+    @tf.function(jit_compile=True)
+    def both(values, first, new):
+        begin = tf.stack([first, 0])
+        return backend.dynamic_slice(values, begin, [2, 3]), backend.dynamic_update_slice(values, begin, new)
+
+    for first in (0, 2):
+        part, changed = both(tf.constant(values), tf.constant(first), tf.zeros((2, 3), tf.float64))
+        wanted = values.copy()
+        wanted[first : first + 2] = 0.0
+        np.testing.assert_array_equal(part, values[first : first + 2])
+        np.testing.assert_array_equal(changed, wanted)
+
+
+def test_op_determinism_is_of_a_run_and_is_given_back():
+    def refused() -> bool:
+        """Whether random numbers without a seed are refused, as under op determinism."""
+        try:
+            tf.random.Generator.from_non_deterministic_state()
+        except RuntimeError:
+            return True
+        return False
+
+    before = refused()
+    with backend.op_determinism():
+        assert refused()
+        with backend.op_determinism():
+            assert refused()
+        assert refused()
+    assert refused() == before
+
+
+def test_layers_inside_of_layers():
+    inner = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="a")], name="inner")
+    model = keras.Sequential([keras.Input((3,)), inner, keras.layers.Dense(1, name="b")])
+    assert [layer.name for layer in backend.layers_of(model, recursive=False)][1:] == ["inner", "b"]
+    assert {layer.name for layer in backend.layers_of(model)} >= {"inner", "a", "b"}
+
+
+def test_the_layer_that_made_a_tensor():
+    start = keras.Input((3,))
+    dense = keras.layers.Dense(2)
+    once, second = dense(start), keras.layers.Dense(2)
+    twice = second(once)
+    layer, call = backend.origin_of(twice)
+    assert layer is second
+    assert call.input_tensors[0] is once and call.arguments.args[0] is once
+    assert backend.origin_of(once)[0] is dense
