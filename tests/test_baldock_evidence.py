@@ -28,7 +28,7 @@ def test_the_networks_and_the_densities_of_their_priors(script):
         assert script.log_density(net) == pytest.approx(exact, abs=1e-3)
         sim = script.simulation(data, net, 1, 0)
         assert sim.num_parameters() == count
-        prior = sim._system.prior(sim.options, {})
+        prior = sim.system.prior(sim.options, {})
         inside = prior.log_prob(tf.zeros((1, count), tf.float64)).numpy()[0]
         assert inside == pytest.approx(exact, abs=1e-3)
 

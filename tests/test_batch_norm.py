@@ -108,12 +108,12 @@ def test_replicas_swap_by_the_moving_averages_of_each():
     run = sim.sample(num_steps=20, num_replicas=2, max_temperature=2.0, exchange_every=2, record_every=5)
     assert np.isfinite(run.run_info["potential"]).all()
     assert len(run.exchanges) == 5
-    auxiliary = tuple(map(tf.constant, sim._auxiliary))
+    auxiliary = tuple(map(tf.constant, sim.walkers.auxiliary))
     assert np.abs(auxiliary[0]).min() > 0.1
     engine = sim._engine()
     evaluate = engine.potential.bind(engine._rung, Batch(*engine.batch(0)), auxiliary)
     position, expected = (
-        tf.constant(sim._position),
+        tf.constant(sim.walkers.position),
         np.mean((Y - sim.predict(X)[:, 0]) ** 2 / 2 + np.log(2 * np.pi) / 2),
     )
     assert float(evaluate.full(position).loss[0]) == pytest.approx(expected, rel=1e-12)
@@ -124,7 +124,7 @@ def test_replicas_swap_by_the_moving_averages_of_each():
 def test_halves_that_take_turns_keep_their_own_averages():
     sim = Simulation(network(), (X, Y), **OPTIONS | {"batch_size": 4, "num_walkers": 4})
     sim.sample(num_steps=8, covariance_blending=0.1, covariance_after_steps=2)
-    means = sim._auxiliary[0]
+    means = sim.walkers.auxiliary[0]
     assert np.abs(means).min() > 0.01
     assert len(np.unique(means[:, 0])) == 4
 

@@ -58,7 +58,7 @@ def test_files_keep_their_order_and_runs_resume(folder):
     sim = Simulation(**options)
     np.testing.assert_allclose(sim.dataset.inputs, X[:30])
     whole = sim.sample(output="whole")
-    indices, _ = sim._system.batches(sim.options, 10).indices(0, 3)
+    indices, _ = sim.system.batches(sim.options, 10).indices(0, 3)
     assert indices[:, 0].ravel().tolist() == list(range(30))
     Simulation(**{**options, "num_steps": 3}).sample(output="part")
     part = Simulation.resume("part", num_steps=6)

@@ -37,7 +37,7 @@ def potential_of(model, data, walkers: int, training: bool = False, **options):
     """Batches of 5, the last of an epoch with 3."""
     given = {"dtype": "float64", "batch_size": 5, "num_walkers": walkers, "verbose": 0, "seed": 3, **options}
     sim = Simulation(model, data, **given)
-    return sim._system.potential(make_options(given), training=training)
+    return sim.system.potential(make_options(given), training=training)
 
 
 def asked(potential, batch):

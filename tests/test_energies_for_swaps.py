@@ -28,7 +28,7 @@ def evaluated(walker_evaluation: str = "auto", batch_size: int = 10, regularizer
         walker_evaluation=walker_evaluation,
         verbose=0,
     )
-    potential = sim._system.potential(sim.options)
+    potential = sim.system.potential(sim.options)
     rung = rung_of(np.full(WALKERS, 0.1))
     position = tf.constant(GENERATOR.normal(size=(WALKERS, sim.num_parameters())))
     indices, sizes = potential.batches.indices(0, 1)
@@ -90,6 +90,6 @@ def test_draws_from_the_prior(prior, spread):
     """Standard deviation of 30,000 draws within 5.5 standard errors, and the box's walls are kept."""
     sim = Simulation(data=(INPUTS, LABELS), prior=prior, prior_std=2.0, prior_bound=3.0, dtype="float64", verbose=0)
     normal = tf.constant(GENERATOR.standard_normal((30_000, sim.num_parameters())))
-    drawn = sim._system.potential(sim.options).bind(rung_of(np.ones(30_000))).drawn_from_prior(normal).numpy()
+    drawn = sim.system.potential(sim.options).bind(rung_of(np.ones(30_000))).drawn_from_prior(normal).numpy()
     assert np.abs(drawn.std(0) / spread - 1).max() < 5.5 * 0.5 * np.sqrt(2 / 30_000) * 1.5
     assert prior == "gaussian" or np.abs(drawn).max() <= 3.0

@@ -137,7 +137,7 @@ def test_moves_count_as_far_as_memory_goes():
 def test_repeats_are_not_taken_for_functions_traced_again(caplog):
     """TensorFlow would say so at the sixth."""
     sim = regression(1)
-    potential = sim._system.potential(sim.options, {}, copies=1)
+    potential = sim.system.potential(sim.options, {}, copies=1)
     with caplog.at_level(logging.WARNING, logger="tensorflow"):
         for _ in range(7):
             descended(potential, np.zeros((1, 1)), (), 2, "graph")

@@ -137,9 +137,9 @@ def test_the_variance_of_gradients_is_that_of_the_whole_model(fix):
     for fixed in (fix, None):
         sim = Simulation(model(), (X, Y), batch_size=4, fix_parameters=fixed, **QUICK)
         engine = sim._engine()
-        auxiliary = tuple(map(tf.constant, sim._auxiliary))
+        auxiliary = tuple(map(tf.constant, sim.walkers.auxiliary))
         evaluate = engine.potential.bind(engine._rung, Batch(*engine.batch(0)), auxiliary)
-        energy, variance = evaluate.with_variance(tf.constant(sim._position))
+        energy, variance = evaluate.with_variance(tf.constant(sim.walkers.position))
         assert (engine.potential.chain is None) == (fixed == "dense/bias")
         found.append((sim.parameter_names(), energy.gradient.numpy()[0], variance.numpy()[0]))
     (names, gradient, variance), (every, whole_gradient, whole_variance) = found

@@ -30,7 +30,7 @@ def potential_of(sampling: str, num_walkers: int = WALKERS, single: bool = False
     given = {"dtype": "float64", "loss": "gaussian", "noise_std": STD, "batch_size": 5, "batch_sampling": sampling}
     given = {**given, "num_walkers": num_walkers, "verbose": 0, "seed": 3, **options}
     sim = Simulation(model, (X, Y), **given)
-    potential = sim._system.potential(make_options(given))
+    potential = sim.system.potential(make_options(given))
     potential.chain = None if single else potential.chain
     return potential
 

@@ -65,8 +65,8 @@ def tables(folder: str) -> list[bytes]:
 def test_the_function_gets_options_shapes_and_a_seed():
     sim = Simulation("my_net.py:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4])
     assert sim.parameter_names()[0] == "dense/kernel[0,0]"
-    assert [tuple(layer.kernel.shape) for layer in sim._system.model.layers] == [(2, 4), (4, 3), (3, 1)]
-    assert sim._system.model.layers[0].activation is keras.activations.tanh
+    assert [tuple(layer.kernel.shape) for layer in sim.system.model.layers] == [(2, 4), (4, 3), (3, 1)]
+    assert sim.system.model.layers[0].activation is keras.activations.tanh
     again = Simulation("my_net:build", (X, X[:, 0]), activation="tanh", seed=5, verbose=0, hidden=[4])
     np.testing.assert_array_equal(sim.parameters, again.parameters)
     other = Simulation("my_net:build", (X, X[:, 0]), activation="tanh", seed=6, verbose=0, hidden=[4])

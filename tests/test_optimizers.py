@@ -483,7 +483,7 @@ def test_batch_normalisation_learns_its_statistics_on_the_full_batch():
     sim = Simulation(model, (X, Y), verbose=0, execution="graph")
     run = sim.fit(optimizer="barzilai_borwein", num_steps=10, trajectory_every=10)
     assert np.isfinite(run.run_info["potential"]).all()
-    np.testing.assert_allclose(sim._auxiliary[0][0], (1 - 0.9**11) * X.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(sim.walkers.auxiliary[0][0], (1 - 0.9**11) * X.mean(0), rtol=1e-5)
 
 
 def test_momentum_is_that_of_keras():

@@ -193,24 +193,24 @@ def test_tables_choose_by_pattern():
     expected = stats.norm(0, 2.0).logpdf(kernel).sum() + stats.laplace(0, 0.3).logpdf(bias).sum()
     expected += stats.norm(0, 0.5).logpdf(kernel_1).sum() + stats.t(5.0).logpdf(bias_1).sum()
     assert 12 * sim.loss() - sim.potential() == pytest.approx(expected, rel=1e-10)
-    words = sim._system.prior(sim.options).__str__()
+    words = sim.system.prior(sim.options).__str__()
     assert "a Laplace law of scale 0.3 (dense/bias); a Gaussian of standard deviation 0.5 (dense_1/kernel)" in words
 
 
 def test_one_family_with_widths_by_pattern_is_one_object():
     sim = Simulation(prior_std={"*": 1.0, "bias": 10.0}, prior_scaling="fan_in", **SMALL)
-    prior = sim._system.prior(sim.options)
+    prior = sim.system.prior(sim.options)
     np.testing.assert_allclose(prior.std, np.repeat([1 / 2, 10 / 2, 1 / 5**0.5, 10 / 5**0.5], [12, 4, 8, 2]))
     assert str(prior) == "a Gaussian of standard deviation (1, 10 for bias)/sqrt(k), k = fan-in + 1 of its layer"
     alike = Simulation(prior_std={"kernel": 1.0}, **SMALL)
-    assert str(alike._system.prior(alike.options)) == "a Gaussian of standard deviation 1"
+    assert str(alike.system.prior(alike.options)) == "a Gaussian of standard deviation 1"
 
 
 def test_walls_by_pattern():
     sim = Simulation(
         lower_wall={"kernel": -3.0}, prior_upper_boundary={"bias": 0.5}, prior_factor={"bias": 7.0}, **SMALL
     )
-    prior = sim._system.prior(sim.options)
+    prior = sim.system.prior(sim.options)
     assert [type(part).__name__ for part in prior.parts] == ["HardWalls", "SoftWalls"] * 2
     assert "with hard walls above -3 (dense/kernel, dense_1/kernel)" in str(prior)
     assert "with soft walls below 0.5 (factor 7, power 1) (dense/bias, dense_1/bias)" in str(prior)
@@ -283,7 +283,7 @@ def test_what_nothing_confines_is_said():
 
     def said(**options) -> str:
         sim = Simulation(**SMALL, **options)
-        return " ".join(sim._system.potential(sim.options).notices())
+        return " ".join(sim.system.potential(sim.options).notices())
 
     for free in (
         {},

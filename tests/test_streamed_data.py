@@ -53,7 +53,7 @@ def test_a_streamed_run_is_that_in_memory_and_goes_on_byte_for_byte(images, tmp_
     """Own mini-batches for each walker, a short batch at the end of each epoch, a stop in the middle."""
     data = str(images / "images.npz")
     kept, streamed = simulation(data, 100.0), simulation(data, LOW)
-    assert not kept._system.streamed and streamed._system.streamed and on_disk(streamed.dataset.inputs)
+    assert not kept.system.streamed and streamed.system.streamed and on_disk(streamed.dataset.inputs)
     assert kept.dataset.fingerprint() == streamed.dataset.fingerprint()
     for sim, folder, steps in ((kept, "kept", 30), (streamed, "streamed", 30), (simulation(data, LOW), "half", 13)):
         sim.sample(**RUN | {"num_steps": steps, "output": str(tmp_path / folder)})
@@ -70,7 +70,7 @@ def test_a_streamed_run_is_that_in_memory_and_goes_on_byte_for_byte(images, tmp_
 
 
 def streamed_notices(sim: Simulation) -> list[str]:
-    return sim._system.potential(sim.options).notices()
+    return sim.system.potential(sim.options).notices()
 
 
 def test_rows_in_another_order_are_caught(images, monkeypatch):
@@ -90,13 +90,13 @@ def test_sums_over_all_data_go_piece_by_piece(images):
     """HMC's energies and gradients, the accuracy and the loss of the test part, in pieces of 3 of 72 examples."""
     data = str(images / "images.npz")
     kept, streamed = (simulation(data, limit, batch_size=None, dtype="float64") for limit in (100.0, LOW))
-    potential = streamed._system.potential(streamed.options)
+    potential = streamed.system.potential(streamed.options)
     assert potential.streamed and potential._piece == 3
     np.testing.assert_allclose(streamed.potential(), kept.potential(), rtol=1e-12)
     np.testing.assert_allclose(streamed.gradients(), kept.gradients(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(streamed.score(), kept.score(), rtol=1e-12)
-    there = [tf.constant(sim._position) for sim in (kept, streamed)]
-    both = [sim._system.potential(sim.options) for sim in (kept, streamed)]
+    there = [tf.constant(sim.walkers.position) for sim in (kept, streamed)]
+    both = [sim.system.potential(sim.options) for sim in (kept, streamed)]
     for name in ("validation", "mean_loss"):
         found = [getattr(each, name)(position, ()).numpy() for each, position in zip(both, there, strict=True)]
         np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
@@ -194,7 +194,7 @@ def test_augmentation_acts_in_fit_and_is_said_to_be_off_in_sampling():
     for flips in (True, False):
         sim = simulation((X, Y), 100.0, model=network(flips), num_walkers=1)
         values.append(sim.potential())
-        said = batch_norm.sentence(sim.options, sim._system.flat)
+        said = batch_norm.sentence(sim.options, sim.system.flat)
         assert said == (
             "Sampling keeps examples as they are, without RandomFlip, which only a fit sees." if flips else None
         )

@@ -57,7 +57,7 @@ def test_mini_batches_examples_and_variances(hidden):
     engine = sim._engine()
     batch = Batch(tf.constant([[1, 2]]), tf.constant(2))
     evaluate = engine.potential.bind(engine._rung, batch, ())
-    position = tf.constant(sim._position)
+    position = tf.constant(sim.walkers.position)
     each = evaluate.examples(position, tf.range(N)).numpy()[0]
     assert each.sum() == pytest.approx(whole.potential(), rel=1e-12)
     assert each[0] == 0.0
@@ -89,7 +89,7 @@ def test_signs_and_the_test_part():
     sim = Simulation(data=((X, Y, W), (X[:3], Y[:3], W[:3])), **QUICK)
     evaluate = sim._engine().potential.bind(sim._engine()._rung, None, ())
     expected = W[:3] @ losses(sim.parameters)[:3] / 3
-    assert float(evaluate.validation(tf.constant(sim._position))[0]) == pytest.approx(expected, rel=1e-12)
+    assert float(evaluate.validation(tf.constant(sim.walkers.position))[0]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_part_for_testing_takes_its_weights_along():

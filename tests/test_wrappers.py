@@ -121,9 +121,9 @@ def test_masses_from_gradients_are_frozen_after_the_burn_in():
 def test_masses_by_fan_in_follow_the_layers():
     keras.utils.set_random_seed(0)
     sim = Simulation(data="digits", hidden=[5], verbose=0)
-    from tati_re.simulation.launch import sampler_of
+    from tati_re.simulation.request import sampler_of
 
-    sampler = sampler_of(sim, sim.options.model_copy(update={"mass": "fan_in"}), {})
+    sampler = sampler_of(sim.options.model_copy(update={"mass": "fan_in"}), {}, sim.system)
     np.testing.assert_array_equal(sampler.mass, np.repeat([65.0, 65.0, 6.0, 6.0], [64 * 5, 5, 5 * 10, 10]))
 
 
@@ -153,7 +153,7 @@ def regression():
     sim = Simulation(
         data=(x, np.sin(x[:, 0]) + x[:, 1]), hidden=[3], activation="tanh", dtype="float64", batch_size=2, verbose=0
     )
-    return sim._system.potential(sim.options, {}), np.asarray(sim.parameters)[None]
+    return sim.system.potential(sim.options, {}), np.asarray(sim.parameters)[None]
 
 
 def every_batch(potential, position, centre):

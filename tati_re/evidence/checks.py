@@ -19,7 +19,7 @@ def check(sim, options: Options, potential) -> None:
             "loss gaussian with noise_std" if "error" in loss.name else "a cross-entropy, or gaussian with noise_std"
         )
         raise InputError(f"loss: {loss.name} is no likelihood with its constant.", loss.name, advice)
-    if len(output_shape_of(sim._system.model)) > 2:
+    if len(output_shape_of(sim.system.model)) > 2:
         raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
     if sim.dataset.weights is not None:
         raise InputError(
@@ -29,7 +29,7 @@ def check(sim, options: Options, potential) -> None:
         raise InputError(
             "prior: the evidence needs one that is proper.", f"{prior}", "gaussian, laplace, student_t or box"
         )
-    if sim._system.flat.regularizer is not None:
+    if sim.system.flat.regularizer is not None:
         raise InputError(
             "model: its weight regularizers are priors without a normalization.", expected="prior and prior_std instead"
         )

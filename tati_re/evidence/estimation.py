@@ -27,6 +27,8 @@ from tati_re.evidence.smc import cooled
 from tati_re.options.make import Options, make_options
 from tati_re.samplers.choosing import unused_options
 from tati_re.samplers.wrappers.mass import Massive
+from tati_re.simulation.checks import check_control_variate, check_walls
+from tati_re.simulation.request import Request, sampler_of
 
 _UNUSED = (
     *("record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
@@ -108,15 +110,17 @@ class Estimation:
         return potential
 
     def _sampler(self):
-        from tati_re.simulation.launch import sampler_of
-
         options, objects = self.options, self.objects
         changed: dict[str, Any] = {"target_acceptance": None}
         if "sampler" not in options.explicit and "sampler" not in objects:
             changed["sampler"] = "HMC"
         if "walls" not in options.explicit:
             changed["walls"] = "reflect"
-        sampler = sampler_of(self.sim, make_options(options, **changed), objects)
+        options = make_options(options, **changed)
+        sampler = sampler_of(options, objects, self.system)
+        request = Request(options, objects, self.system, "sample", sampler)
+        check_walls(request)
+        check_control_variate(request)
         if sampler.groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
             raise InputError(
                 "sampler: the points of a path need one that moves each walker by a fixed law.",

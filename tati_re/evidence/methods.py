@@ -11,6 +11,7 @@ from tati_re.evidence.estimating import estimated
 from tati_re.evidence.estimation import Estimation
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.options.make import Options, make_options
+from tati_re.simulation.system import refuse_fixed
 
 __all__ = ["estimated", "log_evidence", "log_evidences", "sample_energies"]
 
@@ -94,7 +95,7 @@ def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estim
     """
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
-    work = Estimation(sim, chosen, {**sim._objects, **given})
+    work = Estimation(sim, chosen, {**sim.objects, **given})
     if options.get("output") is not None:
         work.keep(options["output"], options.get("overwrite", False))
     return work
@@ -113,5 +114,5 @@ def _options(sim, methods, given: dict[str, Any]) -> Options:
                     f"method: there is none of this name.{nearest(name, NAMES)}", repr(name), ", ".join(NAMES)
                 )
         named["method"] = list(methods)
-    sim._refuse_fixed([name for name in named if name != "num_walkers"])
+    refuse_fixed([name for name in named if name != "num_walkers"])
     return make_options(sim.options, **named)

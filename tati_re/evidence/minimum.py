@@ -30,8 +30,8 @@ def springs_at_minimum(work, kept: PartFiles) -> tuple[Springs, float]:
     if prior.walled and not isinstance(prior, Box):
         raise InputError("method: frenkel_ladd knows the walls of a box only.", f"{prior}", "prior box, or no walls")
     bound = np.broadcast_to(prior.bound, (work.sim.num_parameters(),)) if isinstance(prior, Box) else None
-    position = np.asarray(work.sim._position[:1])
-    auxiliary = tuple(value[:1] for value in work.sim._auxiliary)
+    position = np.asarray(work.sim.walkers.position[:1])
+    auxiliary = tuple(value[:1] for value in work.sim.walkers.auxiliary)
     steps = options.descent_steps
 
     def minimum() -> dict:

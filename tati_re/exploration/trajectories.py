@@ -76,7 +76,7 @@ class ModelTrajectories:
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
         sim = self.sim
-        sim.parameters, sim._momenta = np.asarray(start), None
+        sim.parameters = np.asarray(start)
         sim.init_momenta(temperature, seed)
         every = max(1, -(-num_steps // (num_kept(sim.num_parameters()) - 1)))
         try:

@@ -19,8 +19,6 @@ from tati_re.landscape.directions import (
 )
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
-from tati_re.options.make import make_options
-from tati_re.runs import files, manifest
 from tati_re.simulation.run import load
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
@@ -41,33 +39,9 @@ def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
     Raises:
         InputError: No run there, objects that are missing, or data that are not the same.
     """
-    from tati_re.models.build import load_model
-    from tati_re.simulation.simulation import Simulation, is_named
-    from tati_re.simulation.system import OBJECTS
+    from tati_re.simulation.simulation import Simulation
 
-    folder = Path(folder)
-    said = manifest.read(folder)
-    stored = said["options"]
-    known = {name: value for name, value in stored.items() if name in said.get("given", stored)}
-    objects = {
-        name: overrides.pop(name) for name in list(overrides) if not is_named(overrides[name]) and name in OBJECTS
-    }
-    for name in ("data", "test_data", "model", "loss", "prior"):
-        there = name == "model" and (folder / files.MODEL).exists()
-        if name in said["objects"] and name not in objects and name not in overrides and not there:
-            raise InputError(f"The run {folder} was made with {name} given in Python.", expected=f"{name}=...")
-    if "model" not in objects and "model" not in overrides and (folder / files.MODEL).exists():
-        objects["model"] = load_model(folder / files.MODEL)
-    if "model" in objects:
-        known.update(hidden=[], model=None)
-    known.update(num_walkers=1, verbose=0, output=None, max_time=None)
-    sim = Simulation.__new__(Simulation)
-    sim._start(make_options({**known, **overrides}), objects)
-    same = not {"data", "test_data", "test_fraction", "input_columns", "standardize"} & {*objects, *overrides}
-    if same and sim.dataset.fingerprint() != said["dataset"]["fingerprint"]:
-        expected = f"{said['dataset']['name']}, unchanged, or data=..."
-        raise InputError("The data are not those of the run.", sim.dataset.name, expected)
-    return sim
+    return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **overrides})
 
 
 def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int | None = None) -> tuple[np.ndarray, str]:

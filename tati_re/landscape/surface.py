@@ -63,7 +63,7 @@ class Surface:
             self.parameter_names = list(system.parameter_names)
         else:
             self._part = _OfModel(system, batch_size, test, self.points)
-            flat = system._system.flat
+            flat = system.system.flat
             self.tensor_names, self.shapes = list(flat.tensor_names), list(flat.shapes)
             self.parameter_names = flat.parameter_names()
         self.num_parameters = len(self.parameter_names)
@@ -147,11 +147,11 @@ class _OfModel:
 
     def __init__(self, sim: Any, batch_size: int | None, test: bool, points: int) -> None:
         options = sim.options
-        self.potential: ModelPotential = sim._system.potential(options, sim._objects, copies=1)
-        self._auxiliary = tuple(np.asarray(value[0]) for value in sim._auxiliary)
+        self.potential: ModelPotential = sim.system.potential(options, sim.objects, copies=1)
+        self._auxiliary = tuple(np.asarray(value[0]) for value in sim.walkers.auxiliary)
         self._indices = None
         if batch_size is not None and batch_size != self.potential.num_examples:
-            batches = sim._system.batches(options, batch_size, copies=1)
+            batches = sim.system.batches(options, batch_size, copies=1)
             indices, sizes = batches.indices(0, 1)
             self._indices = indices[0, 0, : int(sizes[0])]
         accuracy = ("accuracy",) if self.potential.metric_name else ()

@@ -110,35 +110,6 @@ def check_num_steps(options) -> int:
     return total
 
 
-def check_stages(options, method, num_examples: int) -> None:
-    """Refuses stages that the optimizer or the data do not allow, before the run.
-
-    Raises:
-        InputError: An optimizer that finds its own rate, or has a schedule; a batch larger than the data.
-    """
-    if not options.stages:
-        return
-    if method.full_batch:
-        raise InputError(
-            f"stages: {method.name} finds its own rate, on all examples.",
-            received=f"{len(options.stages)} stages",
-            expected="num_steps instead, or an optimizer with a learning rate such as sgd",
-        )
-    for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
-        if stage.learning_rate is not None and method.scheduled:
-            raise InputError(
-                f"stages: the {method.name} object has a learning rate schedule of its own.",
-                received=f"learning_rate = {stage.learning_rate:g} of stage {number}",
-                expected="stages without learning_rate, or an optimizer with a constant one",
-            )
-        if plan.batch_size is not None and plan.batch_size > num_examples:
-            raise InputError(
-                f"stages: batch_size of stage {number} is larger than the data set.",
-                received=plan.batch_size,
-                expected=f"1 to {num_examples}, or {ALL}",
-            )
-
-
 def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[str, Any]]:
     """Stages as a manifest has them, the last one longer where a run goes on past their sum."""
     found = [dict(stage) for stage in stages]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.storage import storing
 
@@ -69,30 +67,6 @@ def trajectory_format(options, num_columns: int) -> str:
     if options.trajectory_file is not None:
         return kind_of(options.trajectory_file)
     return "h5" if num_columns > files.H5_FROM else "csv"
-
-
-def check_single_files(options) -> None:
-    """Refuses names that cannot be written to, before any work starts."""
-    taken: dict[str, str] = {}
-    for option in (*OPTIONS, "save_model"):
-        path = getattr(options, option)
-        if path is None:
-            continue
-        where = os.path.abspath(path)
-        if where in taken:
-            raise InputError(f"{option} and {taken[where]} are one file.", path, "a name for each")
-        taken[where] = option
-        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)):
-            raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
-    if options.trajectory_file is None:
-        return
-    if not options.trajectory_every:
-        raise InputError(
-            "trajectory_file: no trajectory is stored.", "trajectory_every = 0", "trajectory_every above 0"
-        )
-    if options.trajectory_format != "auto" and kind_of(options.trajectory_file) != options.trajectory_format:
-        received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
-        raise InputError("trajectory_file: its ending says another format.", received, "the same format")
 
 
 def kind_of(path: str) -> str:

@@ -43,44 +43,6 @@ def check_model(flat) -> None:
         )
 
 
-def check_method(options, flat, method, copies: int) -> None:
-    """Refuses `batch_norm="batch"` for methods that it would make wrong.
-
-    Args:
-        options: `batch_norm` and what else the run has.
-        flat: The model as a function of a flat vector.
-        method: The sampler, with all that is wrapped around it.
-        copies: Walkers at all temperatures.
-
-    Raises:
-        InputError: The model is not of the kind, or a method that weighs energies of all data, corrects gradients by
-            them, or needs gradients of single examples.
-    """
-    if options.batch_norm != "batch":
-        return
-    check_model(flat)
-    if method.full_batch:
-        raise InputError(
-            f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed.",
-            received="batch",
-            expected="batch_norm = frozen, or a method for mini-batches such as BAOAB",
-        )
-    if options.control_variate:
-        raise InputError(
-            "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which "
-            "it is not where each batch has its own statistics.",
-            received="batch",
-            expected="batch_norm = frozen, or no control_variate",
-        )
-    if _asks_for_variance(method, copies, flat):
-        raise InputError(
-            f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
-            "normalized by its own statistics.",
-            received="batch",
-            expected="batch_norm = frozen, or another sampler",
-        )
-
-
 def sentence(options, flat) -> str | None:
     """What the start of a run says about layers that act differently while training; None where there are none."""
     if not flat.has_training_state:
@@ -98,7 +60,8 @@ def sentence(options, flat) -> str | None:
     return f"Sampling keeps {' and '.join(filter(None, (frozen, off, unchanged)))}."
 
 
-def _asks_for_variance(method, copies: int, flat) -> bool:
+def asks_for_variance(method, copies: int, flat) -> bool:
+    """Whether a method needs gradients of single examples."""
     ones = tf.ones((copies,), tf.float64)
     position = tf.zeros((copies, flat.num_parameters), flat.dtype)
     try:

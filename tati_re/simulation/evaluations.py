@@ -10,10 +10,12 @@ from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.simulation.batch_norm import check_model
+from tati_re.simulation.request import own_sampler
 from tati_re.simulation.step_size_advice import StepSizeAdvice, advice
 
 if TYPE_CHECKING:
     from tati_re.options.make import Options
+    from tati_re.simulation.starts import Walkers
     from tati_re.simulation.system import System
 
 _MOST_EXAMPLES = 10_000
@@ -27,10 +29,9 @@ class Evaluations:
     """
 
     options: Options
-    _objects: dict[str, Any]
-    _system: System
-    _position: np.ndarray
-    _auxiliary: tuple
+    objects: dict[str, Any]
+    system: System
+    walkers: Walkers
 
     def loss(self, walker_index: int | None = None):
         """Mean loss on the current batch: a number, or `(walkers,)`."""
@@ -55,22 +56,28 @@ class Evaluations:
                 "score is the accuracy of a classifier.", received="regression", expected="loss() or predict()"
             )
         self._move_on("score")
-        return self._of_walker(self._engine().metric(self._position, self._batch, self._auxiliary), walker_index)
+        return self._of_walker(
+            self._engine().metric(self.walkers.position, self._batch, self.walkers.auxiliary), walker_index
+        )
 
     def hessian_vector_product(self, vector, walker_index: int | None = None) -> np.ndarray:
         """∇²U times `vector`, `(parameters,)` or `(walkers, parameters)`, on the current batch."""
         self._move_on("hessian_vector_product")
-        vector = self._fitting(vector, "vector")
+        vector = self.walkers.fitting(vector, "vector")
         return self._of_walker(
-            self._engine().hessian_product(self._position, vector, self._batch, self._auxiliary), walker_index
+            self._engine().hessian_product(self.walkers.position, vector, self._batch, self.walkers.auxiliary),
+            walker_index,
         )
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
         """∇²U on the current batch: `(parameters, parameters)`, or one matrix a walker; costs P Hessian-vector
         products."""
         self._move_on("hessians")
-        identity = np.eye(self.num_parameters(), dtype=self._position.dtype)
-        rows = [self._engine().hessian_product(self._position, row, self._batch, self._auxiliary) for row in identity]
+        identity = np.eye(self.num_parameters(), dtype=self.walkers.position.dtype)
+        rows = [
+            self._engine().hessian_product(self.walkers.position, row, self._batch, self.walkers.auxiliary)
+            for row in identity
+        ]
         return self._of_walker(np.stack(rows, axis=1), walker_index)
 
     def step_size_advice(self, walker_index: int = 0) -> StepSizeAdvice:
@@ -83,9 +90,9 @@ class Evaluations:
         """
         examples = self.dataset.num_examples
         options = make_options(self.options, batch_size=_MOST_EXAMPLES if examples > _MOST_EXAMPLES else None)
-        engine = Evaluator(self._system.potential(options, self._objects), False)
+        engine = Evaluator(self.system.potential(options, self.objects), False)
         walker = self._checked_walker(walker_index)
-        return advice(engine.largest_curvature(self._position, walker, engine.batch(0), self._auxiliary))
+        return advice(engine.largest_curvature(self.walkers.position, walker, engine.batch(0), self.walkers.auxiliary))
 
     def suggest_step_size(self, walker_index: int = 0) -> float:
         """A step size for the sampler of the options at the place of a walker, mostly where a fit has ended: a quarter
@@ -98,7 +105,7 @@ class Evaluations:
             InputError: U has no positive curvature there, so that nothing limits the step.
         """
         found = self.step_size_advice(walker_index)
-        size = found.suggested(self._sampler().has_momentum)
+        size = found.suggested(own_sampler(self.options, self.objects).has_momentum)
         if not np.isfinite(size):
             raise InputError(
                 "suggest_step_size: U has no positive curvature here.",
@@ -115,11 +122,11 @@ class Evaluations:
     def _engine(self) -> Evaluator:
         if self._evaluator is None:
             # One evaluation at a time gains from XLA only where many small operations are fused.
-            xla = self._system.execution(self.options) == "xla" and self._system.flat.vectorizable
+            xla = self.system.execution(self.options) == "xla" and self.system.flat.vectorizable
             training = self.options.batch_norm == "batch"
             if training:
-                check_model(self._system.flat)
-            self._evaluator = Evaluator(self._system.potential(self.options, self._objects, training), xla)
+                check_model(self.system.flat)
+            self._evaluator = Evaluator(self.system.potential(self.options, self.objects, training), xla)
             self._batch = self._evaluator.batch(self._batch_number)
         return self._evaluator
 
@@ -131,10 +138,10 @@ class Evaluations:
     def _move_on(self, name: str) -> None:
         """All quantities refer to one batch until one is asked a second time or the parameters change (TATi's rule)."""
         engine = self._engine()
-        moved = self._seen_position is None or not np.array_equal(self._seen_position, self._position)
+        moved = self._seen_position is None or not np.array_equal(self._seen_position, self.walkers.position)
         first = self._seen_position is None
         if moved:
-            self._seen_position, self._energy = self._position.copy(), None
+            self._seen_position, self._energy = self.walkers.position.copy(), None
         if not engine.potential.batches.full and not first and (moved or name in self._asked):
             self.next_batch()
         self._asked.add(name)
@@ -142,7 +149,7 @@ class Evaluations:
     def _ask(self, name: str):
         self._move_on(name)
         if self._energy is None:
-            self._energy = self._engine().energy(self._position, self._batch, self._auxiliary)
+            self._energy = self._engine().energy(self.walkers.position, self._batch, self.walkers.auxiliary)
         return self._energy
 
     def _of_walker(self, values: np.ndarray, walker_index: int | None):

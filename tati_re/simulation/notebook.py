@@ -24,7 +24,7 @@ def html_table(title: str, lines: Iterable[tuple[str, str]], notes: Iterable[str
 
 def simulation_html(sim: Simulation) -> str:
     """What a Simulation is made of; nothing is evaluated for it."""
-    options, flat, dataset = sim.options, sim._system.flat, sim.dataset
+    options, flat, dataset = sim.options, sim.system.flat, sim.dataset
     tensors = [
         f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)
     ]
@@ -37,7 +37,7 @@ def simulation_html(sim: Simulation) -> str:
         ("potential", f"{options.potential}, temperature {options.kT:g}"),
         (
             "sampler",
-            f"{options.sampler if 'sampler' not in sim._objects else 'an object'}, step_size {options.step_size:g}",
+            f"{options.sampler if 'sampler' not in sim.objects else 'an object'}, step_size {options.step_size:g}",
         ),
     ]
     return html_table("Simulation", lines)

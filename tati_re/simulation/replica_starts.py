@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Rung
 from tati_re.models.fan_in import fan_in_plus_one
@@ -16,45 +15,39 @@ from tati_re.options.make import make_options
 from tati_re.posterior.noise_level import with_noise_of
 
 if TYPE_CHECKING:
-    from tati_re.options.make import Options
+    from tati_re.simulation.request import Request
+    from tati_re.simulation.starts import Walkers
 
 _PURPOSE = 0x5354
 _FIRST_TIME_STEP = 0.1
 
 
-def check_starts(options: Options, starts, walkers_shape: tuple[int, int], num_rungs: int) -> None:
-    """Checks positions that were given for the replicas of a run.
+def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np.ndarray, tuple]:
+    """Position and non-trainable variables of every copy before the first step, rung by rung.
 
     Args:
-        options: `replica_start`.
-        starts: The positions, or `None`.
-        walkers_shape: `(walkers, parameters)`.
-        num_rungs: Temperatures of the run.
-
-    Raises:
-        InputError: A wrong shape, a number that is not finite, or a `replica_start` beside them.
+        request: The run; its object `starts`, or `replica_start`, says where replicas start.
+        walkers: Where the walkers are.
+        execution: "xla", "graph" or "eager".
     """
-    if starts is None:
-        return
-    if options.replica_start != "same":
-        raise InputError(
-            "starts and replica_start both say where replicas start.",
-            received=f"replica_start {options.replica_start}",
-            expected="one of the two",
-        )
-    starts = np.asarray(starts)
-    wanted = (num_rungs, *walkers_shape)
-    if starts.shape != wanted and (walkers_shape[0] > 1 or starts.shape != (num_rungs, walkers_shape[1])):
-        raise InputError(
-            "starts: wrong shape.", received=starts.shape, expected=f"{wanted}: rungs, walkers, parameters"
-        )
-    if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
-        raise InputError("starts: not all are finite numbers.", expected="finite numbers")
+    position, auxiliary = on_all_rungs(request, walkers)
+    if not request.samples:
+        return position, auxiliary
+    if (given := request.objects.get("starts")) is not None:
+        return np.array(np.asarray(given).reshape(position.shape), position.dtype), auxiliary
+    if len(position) == len(walkers.position) or request.options.replica_start == "same":
+        return position, auxiliary
+    return made_starts(request, position, auxiliary, execution), auxiliary
 
 
-def given_starts(starts, like: np.ndarray) -> np.ndarray:
-    """Positions in the order of the engine's walkers, rung by rung: `(rungs * walkers, parameters)`."""
-    return np.array(np.asarray(starts).reshape(like.shape), like.dtype)
+def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]:
+    """Position and non-trainable variables of the walkers, the same at each rung."""
+    rungs = request.copies // len(walkers.position)
+
+    def repeated(value):
+        return np.tile(value, (rungs,) + (1,) * (value.ndim - 1)) if rungs > 1 else value
+
+    return repeated(walkers.position), tuple(map(repeated, walkers.auxiliary))
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
@@ -76,26 +69,25 @@ def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
     return np.random.default_rng([seed, _PURPOSE]).uniform(-bound, bound, (count, len(bound)))
 
 
-def made_starts(system, options: Options, objects, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
+def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
     """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`.
 
     The descent is `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first
     time step, for each replica from its own initialization.
 
     Args:
-        system: The model and its data (`System`).
-        options: `replica_start`, `descent_steps`, `seed`, and those of the potential.
-        objects: Loss and prior where they were given as objects.
+        request: `replica_start`, `descent_steps`, `seed`, and what the potential is made of.
         like: Positions of all replicas, for shape and type.
         auxiliary: Keras' non-trainable variables of all replicas.
         execution: "xla", "graph" or "eager".
     """
+    system, options = request.system, request.options
     fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.seed).astype(like.dtype)
     fresh = with_noise_of(system.flat, fresh)
     if options.replica_start == "fresh":
         return fresh
     all_data = make_options(options, batch_size=None)
-    potential = system.potential(all_data, objects, copies=len(like))
+    potential = system.potential(all_data, request.objects, copies=len(like))
     return descended(potential, fresh, auxiliary, options.descent_steps, execution)
 
 

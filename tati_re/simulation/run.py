@@ -37,12 +37,17 @@ class Run(RunFiles):
 
     Args:
         folder: The run folder; `tati_re.load` checks it first.
+        temporary: What removes the folder when the run is no longer used. Default: it stays.
 
     Examples:
         >>> run = tati_re.load("runs/a")
         >>> int(run.averages["step"].max())
         60
     """
+
+    def __init__(self, folder: str | os.PathLike[str], temporary: Any = None) -> None:
+        super().__init__(folder)
+        self._temporary = temporary
 
     def _repr_html_(self) -> str:
         from tati_re.simulation.notebook import run_html

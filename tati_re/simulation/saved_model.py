@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,15 +14,18 @@ from tati_re.models.imported import is_code
 from tati_re.runs import files
 from tati_re.runs.storage import replace
 
+if TYPE_CHECKING:
+    from tati_re.models.flat import FlatModel
+    from tati_re.simulation.starts import Walkers
 
-def save_model(sim, path: Path) -> bool:
+
+def save_model(flat: FlatModel, walkers: Walkers, path: Path) -> bool:
     """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
-    flat = sim._system.flat
     before = [variable.numpy() for variable in flat.model.variables]
     aside = path.with_name(files.MODEL_ASIDE)
     try:
-        flat.set(sim._position[0])
-        flat.set_auxiliary([value[0] for value in sim._auxiliary])
+        flat.set(walkers.position[0])
+        flat.set_auxiliary([value[0] for value in walkers.auxiliary])
         flat.model.save(aside)
         # A kill while the model is written must not cost the one that was there before.
         replace(aside, path)
@@ -35,19 +39,20 @@ def save_model(sim, path: Path) -> bool:
     return True
 
 
-def stored_model(path: Path, option: str | None):
+def stored_model(path: Path, option: str | None, who: str):
     """The model of a run folder; None where it must be built again by the function that `option` names.
 
     Args:
         path: The file.
         option: The option `model` of the run.
+        who: The first word of what is said where the file cannot be read.
     """
     try:
         return load_model(path)
     except InputError as error:
         if is_code(option):
             return None
-        raise InputError(f"resume: {error}", expected="model=..., the object with which the run was started") from None
+        raise InputError(f"{who}: {error}", expected="model=..., the object with which the run was started") from None
 
 
 def read_directions(source, num_parameters: int) -> np.ndarray | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import set_threads, tf
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
@@ -17,18 +17,19 @@ from tati_re.models.inputs import fit_inputs
 from tati_re.models.inspect import input_shape_of
 from tati_re.options import tati_names as aliases
 from tati_re.options.make import OPTIONS, Options, describe, make_options
+from tati_re.options.stages import check_num_steps
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
-from tati_re.samplers import make_sampler
-from tati_re.samplers.importing import checked, made
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.evaluations import Evaluations
-from tati_re.simulation.launch import start_fit, start_sampling
+from tati_re.simulation.from_folder import from_folder
+from tati_re.simulation.launch import launch
 from tati_re.simulation.notebook import simulation_html
+from tati_re.simulation.request import Request, make_request, own_sampler
 from tati_re.simulation.resume import resume_run
 from tati_re.simulation.run import Run
-from tati_re.simulation.starts import starting_values
-from tati_re.simulation.system import FIXED, OBJECTS, assemble
+from tati_re.simulation.starts import starting_walkers
+from tati_re.simulation.system import OBJECTS, System, assemble, is_named, refuse_fixed
 
 
 class Simulation(Evaluations):
@@ -67,11 +68,34 @@ class Simulation(Evaluations):
         self._start(make_options(given), objects)
 
     @classmethod
-    def from_options(cls, options: Options) -> Simulation:
-        """A simulation from checked options, as the commands make it."""
+    def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> Simulation:
+        """A simulation from checked options, as the commands make it.
+
+        Args:
+            options: The options.
+            objects: Options that are objects, by name. Default: none.
+        """
         self = cls.__new__(cls)
-        self._start(options, {})
+        self._start(options, objects or {})
         return self
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str], **objects: Any) -> Simulation:
+        """The simulation that a run was made with: its model, data, loss, prior and options.
+
+        Args:
+            folder: The run folder.
+            **objects: What the run was given as objects in Python (`data`, `model`, `loss`, `prior`), and options in
+                place of the run's.
+
+        Returns:
+            A simulation at the parameters of the run's model file; `parameters=folder` puts its walkers where those of
+            the run are.
+
+        Raises:
+            InputError: No run there, objects that are missing, or data that are not the same.
+        """
+        return from_folder(cls, folder, objects)
 
     @classmethod
     def resume(cls, folder: str, num_steps: int | None = None, **objects: Any) -> Run:
@@ -89,23 +113,26 @@ class Simulation(Evaluations):
         Raises:
             InputError: No run there, data that are not the same, or both checkpoints damaged.
         """
-        return resume_run(cls, folder, num_steps, objects)
+        return resume_run(folder, num_steps, objects)
 
     def _start(self, options: Options, objects: dict[str, Any]) -> None:
         set_threads(options.threads)
         self.options = options
-        self._objects = objects
-        named = ("model", "data", "test_data", "sample_weights")
-        self._system = assemble(options, *(objects.get(name) for name in named))
-        self._position, self._auxiliary, self._start_sentence = starting_values(options, self._system.flat)
-        self._momenta: np.ndarray | None = None
+        self.objects = objects
+        self._system = assemble(options, objects)
+        self.walkers = starting_walkers(options, self.system.flat)
         self._evaluator: Evaluator | None = None
         self._predictors: dict = {}
         self._forget()
-        self._dataset = CurrentDataset.of(self._system.dataset, self._rows)
+        self._dataset = CurrentDataset.of(self.system.dataset, self._rows)
 
     def _repr_html_(self) -> str:
         return simulation_html(self)
+
+    @property
+    def system(self) -> System:
+        """The model and its data, which make the potential."""
+        return self._system
 
     # Parameters and momenta
 
@@ -113,12 +140,12 @@ class Simulation(Evaluations):
     def parameters(self) -> np.ndarray:
         """Positions: `(parameters,)` for one walker, `(walkers, parameters)` for several; writing into it moves the
         walkers."""
-        return self._position[0] if self.num_walkers() == 1 else self._position
+        return self.walkers.position[0] if self.num_walkers() == 1 else self.walkers.position
 
     @parameters.setter
     def parameters(self, value) -> None:
-        self._position[...] = self._fitting(value, "parameters")
-        self._start_sentence = None
+        self.walkers.position[...] = self.walkers.fitting(value, "parameters")
+        self.walkers.sentence = None
 
     @property
     def momenta(self) -> np.ndarray:
@@ -128,41 +155,25 @@ class Simulation(Evaluations):
             InputError: The sampler of the options has no momenta.
         """
         self._check_momentum()
-        if self._momenta is None:
+        if self.walkers.momentum is None:
             self.init_momenta()
-        return self._momenta[0] if self.num_walkers() == 1 else self._momenta
+        return self.walkers.momentum[0] if self.num_walkers() == 1 else self.walkers.momentum
 
     @momenta.setter
     def momenta(self, value) -> None:
         self._check_momentum()
-        self._momenta = np.array(
-            np.broadcast_to(self._fitting(value, "momenta"), self._position.shape), self._position.dtype
+        self.walkers.momentum = np.array(
+            np.broadcast_to(self.walkers.fitting(value, "momenta"), self.walkers.position.shape),
+            self.walkers.position.dtype,
         )
 
     def _check_momentum(self) -> None:
-        sampler = self._sampler()
+        sampler = own_sampler(self.options, self.objects)
         if not sampler.has_momentum:
             raise InputError(
                 f"momenta: the sampler has none, {sampler.name} moves positions alone.",
                 expected="sampler BAOAB or another with momenta, by set_options",
             )
-
-    def _sampler(self):
-        """The sampler of the options, without what a run wraps around it."""
-        given = self._objects.get("sampler")
-        if given is None:
-            return make_sampler(self.options.sampler, self.options)
-        return made(given, self.options) if isinstance(given, type) else checked(given)
-
-    def _fitting(self, value, name: str) -> np.ndarray:
-        value = np.asarray(value)
-        if value.shape not in (self._position.shape, self._position.shape[1:]):
-            raise InputError(
-                f"{name}: wrong shape.",
-                received=value.shape,
-                expected=f"{self._position.shape[1:]} for all walkers, or {self._position.shape}",
-            )
-        return value
 
     def init_momenta(self, temperature: float | None = None, seed: int | None = None) -> None:
         """Draws all momenta anew from N(0, T).
@@ -175,14 +186,16 @@ class Simulation(Evaluations):
             InputError: The sampler of the options has no momenta.
         """
         self._check_momentum()
-        draw = Draw("normal", self._position.shape, tf.as_dtype(self._position.dtype))
+        draw = Draw("normal", self.walkers.position.shape, tf.as_dtype(self.walkers.position.dtype))
         bits = draw_bits([draw], self.options.seed if seed is None else seed, "init_momenta", 0, 1)[0][0]
         normal = standard_normal(bits, draw.dtype).numpy()[:, : self.num_parameters()]
-        self._momenta = normal * np.sqrt(self.options.kT if temperature is None else temperature).astype(normal.dtype)
+        self.walkers.momentum = normal * np.sqrt(self.options.kT if temperature is None else temperature).astype(
+            normal.dtype
+        )
 
     def num_parameters(self) -> int:
         """P, the number of parameters of one walker."""
-        return self._system.flat.num_parameters
+        return self.system.flat.num_parameters
 
     def num_walkers(self) -> int:
         """W, the number of walkers."""
@@ -190,7 +203,7 @@ class Simulation(Evaluations):
 
     def parameter_names(self) -> list[str]:
         """Names of the parameters by their place in the model, such as `dense/kernel[0,3]`."""
-        return self._system.flat.parameter_names()
+        return self.system.flat.parameter_names()
 
     @property
     def dataset(self) -> CurrentDataset:
@@ -204,14 +217,14 @@ class Simulation(Evaluations):
     @dataset.setter
     def dataset(self, value) -> None:
         data = {"data": value}
-        objects = {name: given for name, given in self._objects.items() if name not in ("data", "test_data")}
+        objects = {name: given for name, given in self.objects.items() if name not in ("data", "test_data")}
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
-        self._system = self._system.with_data(options, found.get("data"))
-        self.options, self._objects = options, objects | found
+        self._system = self.system.with_data(options, found.get("data"))
+        self.options, self.objects = options, objects | found
         self._predictors = {}
         self._forget()
-        self._dataset = CurrentDataset.of(self._system.dataset, self._rows)
+        self._dataset = CurrentDataset.of(self.system.dataset, self._rows)
 
     # Predictions
 
@@ -226,21 +239,23 @@ class Simulation(Evaluations):
         if parameters is None and walker_index is None and self.num_walkers() > 1:
             return np.stack([self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())])
         walker_index = self._checked_walker(walker_index or 0)
-        parameters = self._position[walker_index] if parameters is None else np.asarray(parameters)
-        if parameters.shape != self._position.shape[1:]:
-            raise InputError("parameters: wrong shape.", received=parameters.shape, expected=self._position.shape[1:])
-        parameters = parameters.astype(self._position.dtype)
+        parameters = self.walkers.position[walker_index] if parameters is None else np.asarray(parameters)
+        if parameters.shape != self.walkers.position.shape[1:]:
+            raise InputError(
+                "parameters: wrong shape.", received=parameters.shape, expected=self.walkers.position.shape[1:]
+            )
+        parameters = parameters.astype(self.walkers.position.dtype)
         inputs = fit_inputs(
-            self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self._system.model)[1:]
+            self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self.system.model)[1:]
         )
         if "outputs" not in self._predictors:
-            system, potential = self._system, self._engine().potential
+            system, potential = self.system, self._engine().potential
 
             def outputs(vector, auxiliary, x):
                 return system.flat.call(system.flat.split_one(vector), auxiliary, potential.prepared(x))[0]
 
             self._predictors["outputs"] = tf.function(outputs, autograph=False, reduce_retracing=True)
-        auxiliary = [tf.constant(value[walker_index]) for value in self._auxiliary]
+        auxiliary = [tf.constant(value[walker_index]) for value in self.walkers.auxiliary]
         pieces = np.array_split(inputs, max(1, -(-len(inputs) // 8192)))
         predicted = np.concatenate(
             [self._predictors["outputs"](tf.constant(parameters), auxiliary, tf.constant(x)).numpy() for x in pieces]
@@ -264,7 +279,9 @@ class Simulation(Evaluations):
         Returns:
             The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
         """
-        return start_fit(self, *self._for_call(overrides))
+        options, objects = self._for_call(overrides)
+        options = make_options(options, num_steps=check_num_steps(options))
+        return self._launched(make_request("fit", options, objects, self.system, self.limits))
 
     def sample(self, **overrides: Any) -> Run:
         """Samples exp(-U/T); the walkers stay where they arrive.
@@ -283,14 +300,19 @@ class Simulation(Evaluations):
         Raises:
             SamplingError: The potential stopped being finite; what came before is on the disk.
         """
-        return start_sampling(self, *self._for_call(overrides))
+        return self._launched(make_request("sample", *self._for_call(overrides), self.system, self.limits))
+
+    def _launched(self, request: Request) -> Run:
+        run = launch(request, self.walkers)
+        self._forget()
+        return run
 
     def _for_call(self, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
         extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
         objects = {name: overrides.pop(name) for name in OBJECTS if name in overrides and not is_named(overrides[name])}
-        self._refuse_fixed((*overrides, *objects))
-        kept = {name: value for name, value in self._objects.items() if name not in overrides}
+        refuse_fixed((*overrides, *objects))
+        kept = {name: value for name, value in self.objects.items() if name not in overrides}
         return make_options(self.options, **overrides), {**kept, **objects, **extra}
 
     # Options
@@ -302,10 +324,10 @@ class Simulation(Evaluations):
             InputError: An unknown option, a bad value, or one that shapes data or model.
         """
         options = _own_names(options)
-        self._refuse_fixed(options)
+        refuse_fixed(options)
         objects = {name: options.pop(name) for name in OBJECTS if name in options and not is_named(options[name])}
         self.options = make_options(self.options, **options)
-        self._objects = {name: value for name, value in self._objects.items() if name not in options} | objects
+        self.objects = {name: value for name, value in self.objects.items() if name not in options} | objects
         self._forget()
 
     def get_options(self, name: str | None = None) -> Any:
@@ -335,13 +357,6 @@ class Simulation(Evaluations):
         """Names of activations that options may have: all of Keras."""
         return list(activation_names())
 
-    def _refuse_fixed(self, names) -> None:
-        for name in names:
-            if any(new in FIXED for new in aliases.names_here(name, OPTIONS)):
-                raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
-            if name not in OPTIONS and name not in aliases.ALIASES:
-                raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
-
     @staticmethod
     def help(name: str | None = None) -> None:
         """Prints one line for every option, or all about one, as `tati_re.help` does."""
@@ -367,11 +382,3 @@ def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:
         if isinstance(given[name], list) and len(given[name]) == 2:
             given[name] = tuple(given[name])
     return {name: given.pop(name) for name in OBJECTS if name in found}
-
-
-def is_named(value: Any) -> bool:
-    """Whether an option is a name, a path, a list of them or a table of names, which the manifest can hold."""
-    if isinstance(value, dict) and value:
-        return all(isinstance(part, str) for part in value.values())
-    listed = value if isinstance(value, list) and value else [value]
-    return all(isinstance(part, str | os.PathLike | None) for part in listed)

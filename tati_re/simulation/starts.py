@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,44 @@ from tati_re.simulation.replica_starts import fresh_starts
 _PURPOSE = 0x4A49
 
 
-def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str | None]:
-    """Position and non-trainable variables of every walker before its first step.
+@dataclass
+class Walkers:
+    """Where the walkers of a simulation are.
+
+    Attributes:
+        position: `(walkers, parameters)`.
+        auxiliary: Keras' non-trainable variables, `(walkers, ...)` each.
+        momentum: `(walkers, parameters)`, or None until they are drawn.
+        sentence: What the start of a run says of the position; None once they have moved.
+    """
+
+    position: np.ndarray
+    auxiliary: tuple[np.ndarray, ...]
+    sentence: str | None = None
+    momentum: np.ndarray | None = None
+
+    def fitting(self, value: Any, name: str) -> np.ndarray:
+        """An array in the shape of the positions, or of one of them.
+
+        Raises:
+            InputError: Another shape.
+        """
+        value = np.asarray(value)
+        if value.shape not in (self.position.shape, self.position.shape[1:]):
+            raise InputError(
+                f"{name}: wrong shape.",
+                received=value.shape,
+                expected=f"{self.position.shape[1:]} for all walkers, or {self.position.shape}",
+            )
+        return value
+
+
+def starting_walkers(options: Options, flat: Any) -> Walkers:
+    """The walkers before their first step.
 
     Args:
         options: `parameters`, `parameters_step`, `walker_start`, `walker_jitter`, `num_walkers`, `seed`.
         flat: The model as a function of its parameters (`FlatModel`).
-
-    Returns:
-        `(walkers, parameters)`, a tuple of `(walkers, ...)`, and what the start of a run says of them, or `None`.
 
     Raises:
         InputError: The file does not fit, or options contradict each other.
@@ -50,7 +80,7 @@ def starting_values(options: Options, flat: Any) -> tuple[np.ndarray, tuple, str
         said = f"{said or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
     elif walkers > 1 and options.parameters is None:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
-    return position, auxiliary, None if said is None else said + "."
+    return Walkers(position, auxiliary, None if said is None else said + ".")
 
 
 def _stored(options: Options, flat: Any) -> FileParameters:

@@ -1,10 +1,21 @@
-"""From the largest curvature of the potential to the step sizes at which samplers are stable."""
+"""From the largest curvature of the potential to step sizes at which samplers are stable, and why one diverged."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.posterior.evaluator import Evaluator
+
+if TYPE_CHECKING:
+    from tati_re.core.errors import SamplingError
+    from tati_re.posterior.potential import ModelPotential
+    from tati_re.simulation.request import Request
+
+_LOOK = "Look for infinities in data, loss or model at its start."
 _PART_OF_LIMIT = {True: 0.25, False: 0.1}
 
 
@@ -28,10 +39,13 @@ class StepSizeAdvice(NamedTuple):
     with_momentum: float
     without_momentum: float
 
+    def limit(self, has_momentum: bool) -> float:
+        """The limit of stability of a method with, or without, momenta."""
+        return self.with_momentum if has_momentum else self.without_momentum
+
     def suggested(self, has_momentum: bool) -> float:
         """A step size for a method with, or without, momenta: a quarter, or a tenth, of the limit."""
-        limit = self.with_momentum if has_momentum else self.without_momentum
-        return _PART_OF_LIMIT[has_momentum] * limit
+        return _PART_OF_LIMIT[has_momentum] * self.limit(has_momentum)
 
     def __str__(self) -> str:
         if not math.isfinite(self.with_momentum):
@@ -48,3 +62,37 @@ def advice(curvature: float) -> StepSizeAdvice:
     if not curvature > 0:
         return StepSizeAdvice(curvature, math.inf, math.inf)
     return StepSizeAdvice(curvature, 2 / math.sqrt(curvature), 2 / curvature)
+
+
+def divergence_advice(
+    error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
+) -> str:
+    """What to do about a potential that is no longer finite: compares the step size with the limit of stability.
+
+    Args:
+        error: The step and the walker.
+        request: What was run.
+        potential: Of the run.
+        position: Where all copies started.
+        auxiliary: Keras' non-trainable variables there.
+    """
+    walker = error.walker
+    if error.step == 0:
+        inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
+        outside = f"The parameters start outside of the prior, {potential.prior}: set them, or widen it."
+        return _LOOK if inside else outside
+    if not request.samples:
+        return "Try a smaller learning_rate."
+    engine = Evaluator(potential, False)
+    try:
+        curvature = engine.largest_curvature(position, walker, engine.batch(0), auxiliary)
+    except tf.errors.OpError:
+        curvature = float("nan")
+    if not (np.isfinite(curvature) and curvature > 0):
+        return _LOOK
+    has_momentum, step_size = request.method.has_momentum, request.options.step_size
+    limit, formula = advice(curvature).limit(has_momentum), "2/ω_max" if has_momentum else "2/k_max"
+    found = f"the limit of stability at the start, {formula} = {limit:.3g} from a few Lanczos steps"
+    if step_size >= limit:
+        return f"step_size {step_size:g} is too large: {found}."
+    return f"step_size {step_size:g} is below {found}; the potential may be steeper elsewhere: try a smaller one."

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tati_re.core.backend import keras, layers_of
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, nearest
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.packing import order_of
 from tati_re.models.build import build_network, load_model
@@ -18,8 +19,8 @@ from tati_re.models.imported import imported_model, is_code
 from tati_re.models.inputs import fit_inputs, layout_of
 from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
-from tati_re.options.make import Options
-from tati_re.options.tati_names import check_dimensions
+from tati_re.options.make import OPTIONS, Options
+from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.posterior.device_data import is_signs
 from tati_re.posterior.examples import kept_bytes
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
@@ -71,6 +72,27 @@ OBJECTS = (
     "temperature_schedule",
 )
 """Options that may also be objects in Python."""
+
+
+def is_named(value: Any) -> bool:
+    """Whether an option is a name, a path, a list of them or a table of names, which the manifest can hold."""
+    if isinstance(value, dict) and value:
+        return all(isinstance(part, str) for part in value.values())
+    listed = value if isinstance(value, list) and value else [value]
+    return all(isinstance(part, str | os.PathLike | None) for part in listed)
+
+
+def refuse_fixed(names: Iterable[str]) -> None:
+    """Refuses options that shape the system, by their names here or in TATi, and names that are no options.
+
+    Raises:
+        InputError: One of them.
+    """
+    for name in names:
+        if any(new in FIXED for new in names_here(name, OPTIONS)):
+            raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
+        if name not in OPTIONS and name not in ALIASES:
+            raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
 
 
 @dataclass
@@ -226,20 +248,19 @@ class System:
         return "xla" if self.flat.xla_safe and not convolves else "graph"
 
 
-def assemble(options: Options, model=None, data=None, test_data=None, sample_weights=None) -> System:
+def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     """Makes the system that options and objects describe.
 
     Args:
         options: The options.
-        model: A Keras model; else `options.model` (a file, or a function in one) or `options.hidden` says which.
-        data: Arrays or a Dataset; else `options.data`.
-        test_data: Arrays; else `options.test_data`.
-        sample_weights: Numbers, one an example; else `options.sample_weights`.
+        objects: `model`, a Keras model, else `options.model` (a file, or a function in one) or `options.hidden` says
+            which; `data`, arrays or a Dataset, `test_data` and `sample_weights`, else those of the options.
 
     Raises:
         InputError: There are no data, or model and data do not fit.
     """
-    read = dataset_from_options(options, data, test_data, sample_weights)
+    model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights"))
+    read = dataset_from_options(options, *given)
     dataset = read.prepared()
     if model is not None and not isinstance(model, keras.Model):
         raise InputError(

@@ -1,0 +1,254 @@
+"""What is refused before a run starts: one list of functions of a request."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.engine.observables import Observables
+from tati_re.options.stages import ALL, planned
+from tati_re.runs.single_files import OPTIONS, kind_of
+from tati_re.simulation.batch_norm import asks_for_variance, check_model
+from tati_re.simulation.request import Request
+
+
+def check_request(request: Request) -> None:
+    """Refuses a request that cannot be met, before any work starts.
+
+    Raises:
+        InputError: What is wrong, by the name of the option.
+    """
+    for check in CHECKS:
+        check(request)
+
+
+def check_full_batch(request: Request) -> None:
+    """Mini-batches for a method that is only right on all data."""
+    method = request.method
+    if not method.full_batch or request.full_batch:
+        return
+    what, other = ("is exact", "BAOAB") if request.samples else ("works", "adam")
+    examples = request.system.dataset.num_examples
+    raise InputError(
+        f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only.",
+        received=f"batch_size = {request.options.batch_size} of {examples} examples",
+        expected=f"no batch_size, or a method for mini-batches such as {other}",
+    )
+
+
+def check_burnin(request: Request) -> None:
+    """A burn-in that leaves nothing to average, or none for a method that adapts."""
+    options = request.options
+    if not request.samples:
+        return
+    if options.num_burnin_steps >= options.num_steps:
+        raise InputError(
+            "num_burnin_steps leaves no steps to average over.",
+            received=options.num_burnin_steps,
+            expected=f"less than num_steps = {options.num_steps}",
+        )
+    if request.method.adapts and not options.num_burnin_steps:
+        raise InputError(
+            f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in.",
+            received=0,
+            expected="some hundred, and fewer than num_steps",
+        )
+
+
+def check_walls(request: Request) -> None:
+    """Walls that reflect, for a method whose velocity mixes the parameters."""
+    method = request.method
+    reflects = not method.metropolis or request.options.walls == "reflect"
+    if request.samples and method.mixes_parameters and reflects and request.prior.walled:
+        raise InputError(
+            "covariance_blending: walls reflect parameter by parameter, which a full matrix does not keep.",
+            received=f"prior {request.prior}",
+            expected="a prior without hard walls, or sampler HMC with walls reject",
+        )
+
+
+def check_control_variate(request: Request) -> None:
+    """A control variate without noise to reduce."""
+    if request.samples and request.options.control_variate and request.full_batch:
+        raise InputError(
+            "control_variate: there is no noise to reduce.", received="the full batch", expected="a batch_size"
+        )
+
+
+def check_stream_predictions(request: Request) -> None:
+    """Averages of predictions that a run could not keep: no test part, or weights that are not known then."""
+    every = request.options.stream_predictions
+    if not every or not request.samples:
+        return
+    dataset, record_every = request.system.dataset, request.options.record_every
+    if dataset.test_inputs is None:
+        raise InputError(
+            "stream_predictions: the data have no test part.",
+            dataset.name,
+            "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))",
+        )
+    if "weight" in request.method.label_names and every % record_every:
+        raise InputError(
+            f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is "
+            "recorded.",
+            every,
+            f"a multiple of record_every = {record_every}",
+        )
+
+
+def check_starts(request: Request) -> None:
+    """Given positions of the wrong shape or with numbers that are not finite, or that contradict `replica_start`."""
+    starts, options = request.objects.get("starts"), request.options
+    if starts is None:
+        return
+    if not request.samples:
+        raise InputError("starts belongs to sample.", expected="Simulation.parameters to say where fit starts")
+    if options.replica_start != "same":
+        raise InputError(
+            "starts and replica_start both say where replicas start.",
+            received=f"replica_start {options.replica_start}",
+            expected="one of the two",
+        )
+    starts = np.asarray(starts)
+    rungs, walkers = request.method.copies, options.num_walkers
+    wanted = (rungs, walkers, request.system.flat.num_parameters)
+    if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
+        raise InputError(
+            "starts: wrong shape.", received=starts.shape, expected=f"{wanted}: rungs, walkers, parameters"
+        )
+    if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
+        raise InputError("starts: not all are finite numbers.", expected="finite numbers")
+
+
+def check_batch_norm(request: Request) -> None:
+    """`batch_norm="batch"` for a model that it would change in other ways, or a method that it would make wrong: one
+    that weighs energies of all data, corrects gradients by them, or needs gradients of single examples."""
+    method, flat = request.method, request.system.flat
+    if not request.samples or request.options.batch_norm != "batch":
+        return
+    check_model(flat)
+    if method.full_batch:
+        raise InputError(
+            f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed.",
+            received="batch",
+            expected="batch_norm = frozen, or a method for mini-batches such as BAOAB",
+        )
+    if request.options.control_variate:
+        raise InputError(
+            "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which "
+            "it is not where each batch has its own statistics.",
+            received="batch",
+            expected="batch_norm = frozen, or no control_variate",
+        )
+    if asks_for_variance(method, request.copies, flat):
+        raise InputError(
+            f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
+            "normalized by its own statistics.",
+            received="batch",
+            expected="batch_norm = frozen, or another sampler",
+        )
+
+
+def check_stages(request: Request) -> None:
+    """Stages that the optimizer or the data do not allow."""
+    options, method = request.options, request.method
+    if request.samples or not options.stages:
+        return
+    if method.full_batch:
+        raise InputError(
+            f"stages: {method.name} finds its own rate, on all examples.",
+            received=f"{len(options.stages)} stages",
+            expected="num_steps instead, or an optimizer with a learning rate such as sgd",
+        )
+    num_examples = request.system.dataset.num_examples
+    for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
+        if stage.learning_rate is not None and method.scheduled:
+            raise InputError(
+                f"stages: the {method.name} object has a learning rate schedule of its own.",
+                received=f"learning_rate = {stage.learning_rate:g} of stage {number}",
+                expected="stages without learning_rate, or an optimizer with a constant one",
+            )
+        if plan.batch_size is not None and plan.batch_size > num_examples:
+            raise InputError(
+                f"stages: batch_size of stage {number} is larger than the data set.",
+                received=plan.batch_size,
+                expected=f"1 to {num_examples}, or {ALL}",
+            )
+
+
+def check_validation(request: Request) -> None:
+    """An optimizer that stops by the loss on a test part that is not there."""
+    dataset = request.system.dataset
+    if request.method.validates and dataset.test_inputs is None:
+        raise InputError(
+            f"optimizer: {request.method.name} stops by the loss on a test part, and the data have none.",
+            received=dataset.name,
+            expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
+        )
+
+
+def check_single_files(request: Request) -> None:
+    """Names of files that cannot be written, one name twice, or no trajectory to copy."""
+    options, taken = request.options, {}
+    for option in (*OPTIONS, "save_model"):
+        path = getattr(options, option)
+        if path is None:
+            continue
+        where = os.path.abspath(path)
+        if where in taken:
+            raise InputError(f"{option} and {taken[where]} are one file.", path, "a name for each")
+        taken[where] = option
+        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)):
+            raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
+    if options.trajectory_file is None:
+        return
+    if not options.trajectory_every:
+        raise InputError(
+            "trajectory_file: no trajectory is stored.", "trajectory_every = 0", "trajectory_every above 0"
+        )
+    if options.trajectory_format != "auto" and kind_of(options.trajectory_file) != options.trajectory_format:
+        received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
+        raise InputError("trajectory_file: its ending says another format.", received, "the same format")
+
+
+def check_full_every(request: Request) -> None:
+    """Energies of all data at steps without a row."""
+    options = request.options
+    if options.full_every % options.record_every:
+        raise InputError(
+            "full_every: rows are recorded at other steps.",
+            received=f"{options.full_every}, and record_every {options.record_every}",
+            expected="a multiple of record_every",
+        )
+
+
+def check_directions(request: Request) -> None:
+    """Directions that are no row vectors of the parameters."""
+    _ = request.directions
+
+
+def check_observables(request: Request) -> None:
+    """Observables with the name of a column, or that do not give one number a walker."""
+    potential = request.potential
+    observables = Observables(request.method, potential.metric_name, request.objects.get("observables"))
+    observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
+
+
+CHECKS = [
+    check_walls,
+    check_control_variate,
+    check_stages,
+    check_full_batch,
+    check_burnin,
+    check_stream_predictions,
+    check_starts,
+    check_batch_norm,
+    check_validation,
+    check_single_files,
+    check_full_every,
+    check_directions,
+    check_observables,
+]

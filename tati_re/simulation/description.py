@@ -1,0 +1,101 @@
+"""A run in words at its start, and in the entries of its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tati_re._version import __version__
+from tati_re.core.backend import threads
+from tati_re.engine.environment import versions
+from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
+from tati_re.options.tati_names import sentences as tati_sentences
+from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
+from tati_re.samplers.choosing import unused_options
+from tati_re.simulation import batch_norm
+from tati_re.simulation.loops import RunLoops
+from tati_re.simulation.system import OBJECTS
+
+
+def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
+    """Says what is run: method, data, U, ladder, and options that are not used.
+
+    Args:
+        run: The loops of the run.
+        start: Where the walkers start, if there is something to say of it.
+    """
+    request, potential = run.request, run.potential
+    options, method, flat = request.options, request.method, request.system.flat
+    fixed = f" ({flat.num_fixed} more are fixed)" if flat.num_fixed else ""
+    target = f"temperature {options.kT:g}" if request.samples else "to its minimum"
+    yield (
+        f"{method.name} on {request.system.dataset.name}: {flat.num_parameters} parameters{fixed}, "
+        f"{options.num_walkers} walker(s), {target}."
+    )
+    yield f"{run.meaning}."
+    yield from potential.notices()
+    yield from tati_sentences(options)
+    if start is not None:
+        yield start
+    if len(run.stages) > 1:
+        for number, (stage, loop) in enumerate(zip(run.stages, run.loops, strict=True), 1):
+            batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"
+            yield (
+                f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, "
+                f"learning rate {run.rate(stage):g}, {batch}."
+            )
+    yield from ladder_sentences(method, potential)
+    betas = [options.beta] if method.ladder is None else method.ladder[0]
+    if request.samples and (hot := too_hot(potential.prior, 1 / float(np.min(betas)))):
+        yield hot
+    if "prior" not in request.objects and (other := unused_prior_options(options)):
+        yield f"Not used by the prior as it is set up: {', '.join(other)}."
+    if sentence := method.swap_bias:
+        yield sentence
+    if method.bias is not None and not potential.batches.full:
+        yield (
+            "bias_energies batch: forces and weights see the bias at the noisy energies of mini-batches, so that "
+            "the run samples a law near the one asked for."
+        )
+    if not request.samples:
+        return
+    if unused := [*unused_options(options, method), *unused_replica_options(options, method)]:
+        yield f"Not used by {method.name} as it is set up: {', '.join(unused)}."
+    if sentence := batch_norm.sentence(options, flat):
+        yield sentence
+
+
+def manifest_of(run: RunLoops) -> dict[str, Any]:
+    """The entries of the manifest: what was asked for, what it became, and what the numbers depend on."""
+    request, potential = run.request, run.potential
+    options, dataset = request.options, request.system.dataset
+    return {
+        "kind": request.kind,
+        "tati_re": __version__,
+        "versions": versions(),
+        "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}),
+        "given": sorted(options.explicit - {"resume", "overwrite"}),
+        "objects": sorted(set(OBJECTS) & set(request.objects)),
+        "observables": sorted(run.observables.extra),
+        "seed": options.seed,
+        "threads": threads(),
+        "execution": run.execution,
+        "walker_evaluation": ", ".join(dict.fromkeys(each.potential.walker_evaluation for each in run.loops)),
+        "chunk_steps": run.loops[0].chunk_steps,
+        "meaning": run.meaning,
+        "temperature": options.kT,
+        "method": request.method.get_config(),
+        "loss": potential.loss.get_config(),
+        "prior": potential.prior.get_config(),
+        "prior_proper": potential.prior.proper,
+        "prior_walled": potential.prior.walled,
+        "parameters": request.system.flat.described(),
+        "dataset": {
+            "name": dataset.name,
+            "fingerprint": dataset.fingerprint(),
+            "num_examples": dataset.num_examples,
+            **dataset.get_config(),
+        },
+    }

@@ -1,0 +1,106 @@
+"""The compiled part of a run: a loop for each stage, and what they have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.engine.environment import deterministic
+from tati_re.engine.loop import Carry, Loop
+from tati_re.engine.observables import Observables
+from tati_re.options.stages import PlannedStage, planned
+from tati_re.samplers import Rung
+from tati_re.samplers.schedules import Factor, step_factor, temperature_factor
+from tati_re.simulation.request import Request
+
+
+class RunLoops:
+    """The loops of a run, one for each of its stages; a run of a sampler has one.
+
+    Args:
+        request: What is run.
+        execution: "xla", "graph" or "eager".
+
+    Attributes:
+        observables: The columns of run.csv.
+        stages: When each begins and ends.
+        loops: One for each stage.
+        potential: Of the first stage.
+        meaning: What U is, in words.
+    """
+
+    def __init__(self, request: Request, execution: str) -> None:
+        self.request, self.execution = request, execution
+        options, potential = request.options, request.potential
+        own = {**potential.columns, **(request.objects.get("observables") or {})}
+        columns = (request.method, potential.metric_name, own, options.full_every, _groups_of(request))
+        self.observables = Observables(*columns)
+        self.stages = [PlannedStage(0, options.num_steps, None, options.batch_size)]
+        potentials = [potential]
+        if options.stages and not request.samples:
+            self.stages = planned(options)
+            parts = [request.system.batches(options, stage.batch_size, k) for k, stage in enumerate(self.stages)]
+            potentials = [potential.with_batches(batches) for batches in parts]
+        self.loops = [self._loop(*pair) for pair in zip(potentials, self.stages, strict=True)]
+        self.potential = potentials[0]
+        self.meaning = self.potential.describe("the examples of each stage" if len(self.stages) > 1 else None)
+
+    def _loop(self, potential, stage: PlannedStage) -> Loop:
+        request, options = self.request, self.request.options
+        values = (options.beta, 1.0, options.step_size) if request.samples else (float("inf"), 1.0, self.rate(stage))
+        if request.method.ladder is not None:
+            values = tuple(column[0] for column in request.method.ladder)
+        rung = Rung(*(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values))
+        return Loop(
+            potential,
+            request.method,
+            self.observables,
+            rung,
+            options.seed,
+            self.execution,
+            options.record_every,
+            options.trajectory_every,
+            options.num_burnin_steps if request.samples else 0,
+            request.directions,
+            *_schedules(request),
+            first_step=stage.first_step,
+            kept=options.num_walkers if options.trajectory_rungs == "target" else None,
+            num_steps=options.num_steps - stage.first_step,
+            limits=request.limits,
+        )
+
+    def rate(self, stage: PlannedStage) -> float:
+        """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
+        request = self.request
+        rates = (stage.learning_rate, request.method.learning_rate, request.options.learning_rate)
+        return next(rate for rate in rates if rate is not None)
+
+    def compiles(self, carry: Carry) -> bool:
+        """Compiles the steps without taking one; `False` where XLA refuses."""
+        if self.execution == "eager":
+            return True
+        try:
+            with deterministic():
+                for loop in self.loops:
+                    loop.prepare(carry.state)
+                    loop.run(carry, loop.first_step + 1, 0)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+            if self.execution != "xla":
+                raise
+            return False
+        return True
+
+
+def _groups_of(request: Request) -> dict[str, int]:
+    """The tensors whose temperatures are recorded, with their sizes; none without `group_temperatures`."""
+    flat = request.system.flat
+    sizes = [int(np.prod(shape, dtype=np.int64)) for shape in flat.shapes]
+    return dict(zip(flat.tensor_names, sizes, strict=True)) if request.options.group_temperatures else {}
+
+
+def _schedules(request: Request) -> tuple[Factor | None, Factor | None]:
+    """What step size and temperature are multiplied with."""
+    if not request.samples:
+        return None, None
+    given = (request.objects.get(name) for name in ("step_schedule", "temperature_schedule"))
+    return step_factor(request.options, next(given)), temperature_factor(request.options, next(given))

@@ -1,0 +1,123 @@
+"""What a launch is about: options and objects of one call, the system, and the method that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.method import Method
+from tati_re.engine.limits import LIMITS, Limits
+from tati_re.exchange.choosing import with_replicas
+from tati_re.optimizers import make_optimizer
+from tati_re.options.make import Options, make_options
+from tati_re.options.stages import planned
+from tati_re.posterior.potential import ModelPotential
+from tati_re.posterior.priors import Prior
+from tati_re.samplers import make_sampler, tuned
+from tati_re.samplers.choosing import wrapped
+from tati_re.samplers.importing import checked, made
+from tati_re.simulation.saved_model import read_directions
+from tati_re.simulation.system import System
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a launch is about.
+
+    Attributes:
+        options: The options of the call.
+        objects: What was given as objects in Python: loss, prior, sampler, observables, callbacks, starts, ...
+        system: The model and its data.
+        kind: "sample" or "fit".
+        method: The sampler, with all that is wrapped around it, or the optimizer.
+        limits: On the chunks of steps; the numbers do not depend on it.
+    """
+
+    options: Options
+    objects: Mapping[str, Any]
+    system: System
+    kind: str
+    method: Method
+    limits: Limits = LIMITS
+
+    @property
+    def samples(self) -> bool:
+        """Whether this is a run of a sampler."""
+        return self.kind == "sample"
+
+    @property
+    def full_batch(self) -> bool:
+        """Whether every step sees all examples."""
+        return sees_all(self.options, self.system)
+
+    @property
+    def copies(self) -> int:
+        """Walkers at all temperatures."""
+        return self.method.copies * self.options.num_walkers
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The prior of the parameters."""
+        return self.system.prior(self.options, self.objects)
+
+    @cached_property
+    def potential(self) -> ModelPotential:
+        """The potential; layers act as in training in a fit, and in sampling with `batch_norm` batch."""
+        fits = not self.samples
+        training = fits or self.options.batch_norm == "batch"
+        return self.system.potential(self.options, self.objects, training, self.copies, fits)
+
+    @cached_property
+    def directions(self) -> np.ndarray | None:
+        """Row vectors on which positions are projected before they are stored; None: positions are stored."""
+        source = self.objects.get("directions", self.options.directions)
+        return read_directions(source, self.system.flat.num_parameters)
+
+
+def sees_all(options: Options, system: System) -> bool:
+    """Whether the mini-batch of these options is all of the data."""
+    return options.batch_size in (None, system.dataset.num_examples)
+
+
+def make_request(
+    kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
+) -> Request:
+    """The request with the method that options and objects name.
+
+    Args:
+        kind: "sample": the sampler, on a ladder where the options have one; "fit": the optimizer.
+        options: Of the call.
+        objects: Of the call.
+        system: The model and its data.
+        limits: On the chunks of steps.
+
+    Raises:
+        InputError: There is no such method, or what is wrapped around it does not fit.
+    """
+    if kind == "sample":
+        sampler, prior = sampler_of(options, objects, system), system.prior(options, objects)
+        method = with_replicas(sampler, options, sees_all(options, system), prior)
+    else:
+        first = planned(options)[0].learning_rate
+        given = options if first is None else make_options(options, learning_rate=first)
+        method = make_optimizer(objects.get("optimizer", options.optimizer), given, system.flat.shapes)
+    return Request(options, objects, system, kind, method, limits)
+
+
+def own_sampler(options: Options, objects: Mapping[str, Any]):
+    """The sampler of the options or objects, without what a run wraps around it."""
+    given = objects.get("sampler")
+    if given is None:
+        return make_sampler(options.sampler, options)
+    return tuned(made(given, options) if isinstance(given, type) else checked(given), options)
+
+
+def sampler_of(options: Options, objects: Mapping[str, Any], system: System):
+    """The sampler with mass, ensemble preconditioner and control variate, as the options ask for them."""
+    sampler = own_sampler(options, objects)
+    sampler.check(options.step_size, options.kT, options.num_burnin_steps)
+    return wrapped(sampler, options, system.flat.tensor_names, system.flat.shapes, objects.get("mass"))
