@@ -182,7 +182,7 @@ def check_stages(request: Request) -> None:
 def check_validation(request: Request) -> None:
     """An optimizer that stops by the loss on a test part that is not there."""
     dataset = request.system.dataset
-    if request.method.validates and dataset.test_inputs is None:
+    if not request.samples and request.method.validates and dataset.test_inputs is None:
         raise InputError(
             f"optimizer: {request.method.name} stops by the loss on a test part, and the data have none.",
             received=dataset.name,
