@@ -12,7 +12,7 @@ from tati_re.cli.run import with_config
 from tati_re.core.backend import keras
 from tati_re.optimizers import make_optimizer
 from tati_re.options.make import OPTIMIZE, OPTIONS, SAMPLE, describe, make_options, read_toml, to_toml
-from tati_re.options.tati_names import ACTIVATIONS, ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, sentences
+from tati_re.options.tati_names import ALIASES, LOSSES, OPTIMIZERS, SAMPLERS, sentences
 from tati_re.samplers import make_sampler
 
 TATI = {
@@ -82,7 +82,7 @@ TATI = {
 
 def test_the_table_is_whole():
     assert len(TATI) == 53 and set(TATI) == set(ALIASES)
-    assert (len(OPTIMIZERS), len(LOSSES), len(ACTIVATIONS)) == (2, 7, 8)
+    assert (len(OPTIMIZERS), len(LOSSES)) == (2, 7)
     # One sampler has two spellings.
     assert len(SAMPLERS) == 8 and len(set(SAMPLERS.values())) == 7
     for name, alias in ALIASES.items():
@@ -146,7 +146,7 @@ def test_each_sampler_optimizer_and_activation_is_there():
         options = make_options(optimizer=theirs)
         assert options.optimizer == ours
         assert make_optimizer(ours, options, [(2,)]).name == ours
-    for name in ACTIVATIONS:
+    for name in ("tanh", "sigmoid", "softplus", "softsign", "elu", "relu6", "relu", "linear"):
         assert name in Simulation.get_activations()
         keras.activations.get(name)
     assert set(LOSSES) <= set(Simulation.get_losses())

@@ -21,7 +21,6 @@ from tati_re.exchange.schedule import (
     all_assignments,
     assignment_probabilities,
     gibbs,
-    gibbs_pairs,
     make_swap_schedule,
 )
 
@@ -116,15 +115,6 @@ def test_gibbs_keeps_the_law():
     assert distance(local_moves() @ gibbs_round()) < 1e-12
     assert distance(local_moves() @ gibbs_round(lambda u: -u)) > 0.05
     assert distance(local_moves() @ gibbs_round(lambda u: 0.5 * u)) > 0.02
-
-
-def test_gibbs_of_pairs_is_barkers_rule():
-    ratio, uniform = np.array([-2.0, 0.5, 3.0]), np.array([0.11, 0.63, 0.5])
-    swapped, weight = gibbs_pairs(ratio, np.array([True, True, False]), uniform)
-    np.testing.assert_allclose(weight, [1 / (1 + np.exp(2.0)), 1 / (1 + np.exp(-0.5)), 0.0])
-    assert swapped.tolist() == [True, False, False]
-    rounds = [swap_round(pairs, lambda d: gibbs_pairs(d, True, 0.5)[1]) for pairs in all_rounds("even_odd")]
-    assert distance(local_moves() @ rounds[0] @ local_moves() @ rounds[1]) < 1e-12
 
 
 @pytest.mark.parametrize("rungs", [2, 3, 6])

@@ -130,19 +130,6 @@ def test_the_bias_of_no_number_is_no_number_and_of_infinity_that_of_the_ends():
         np.testing.assert_array_equal(found, [np.nan, bias.heights[0, -1], bias.heights[0, 0]])
 
 
-def test_noise_factors_are_derivatives_of_the_log_ratio():
-    bias, beta, step = bumpy(), np.array([1.0, 0.4]), 1e-6
-    low, high = np.array([11.3, 14.2]), np.array([12.9, 15.5])
-    pair = np.array([0, 0], np.int32), np.array([1, 1], np.int32)
-    of_low, of_high = wte.noise_factors(bias, beta, low, high, *pair)
-
-    def ratio(a, b):
-        return wte.log_ratio(bias, beta, a, b, *pair)
-
-    np.testing.assert_allclose(of_low, (ratio(low + step, high) - ratio(low - step, high)) / (2 * step), atol=1e-5)
-    np.testing.assert_allclose(of_high, (ratio(low, high + step) - ratio(low, high - step)) / (2 * step), atol=1e-5)
-
-
 def test_deposits_leave_the_converged_bias_as_it_is():
     """At energies of the converged law (its quantiles) the sum of deposits is the same at every energy, so that A only
     grows by a constant; at energies of the law without bias it is not."""
@@ -268,7 +255,7 @@ def test_tensorflow_under_xla_is_numpy():
     def tried(bias, energy, rung, beta):
         new = method.deposit(bias, energy, rung, beta)
         ratio = wte.log_ratio(new, beta, energy[:2], energy[2:4], rung[:2], rung[2:4])
-        return new, ratio, wte.noise_factors(new, beta, energy[:2], energy[2:4], rung[:2], rung[2:4])
+        return new, ratio, wte.force_factor(new, energy, rung)
 
     compiled = tf.function(tried, jit_compile=True, autograph=False)
     own = method.init(np.array([10.0, 20.0]), beta)

@@ -154,10 +154,6 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
 def autocorrelation_estimate(chains: np.ndarray, num_times: float = 50.0) -> tuple[float, int]:
     """The estimate of `autocorrelation_time`, even for a chain that is too short.
 
-    Args:
-        chains: Draws, shape (chains, draws) or (draws,).
-        num_times: As there. Default: 50.
-
     Returns:
         The estimate in rows, which is too small where a chain is too short; and how many rows a chain needs, 0 where
         it is long enough.

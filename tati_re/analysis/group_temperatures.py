@@ -115,11 +115,6 @@ def _line(rows: pd.DataFrame, kind: str, number: int, target: float) -> dict:
 def chi_square_band(num_parameters: int, num_rows: float, temperature: float = 1.0) -> tuple[float, float]:
     """The band of the mean kinetic temperature of independent rows, left once in 10,000 times.
 
-    Args:
-        num_parameters: Of the group, P.
-        num_rows: Independent rows n.
-        temperature: T. Default: 1.
-
     Returns:
         The quantiles 0.00005 and 0.99995 of T χ²(n P)/(n P).
     """

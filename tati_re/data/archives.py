@@ -102,9 +102,6 @@ def images(inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...]
 def load_keras(name: str) -> Contents:
     """Loads an image set with Keras, which downloads it once and keeps it in `~/.keras/datasets`.
 
-    Args:
-        name: One of `KERAS`.
-
     Returns:
         Images as bytes with the scale 1/255, class numbers, and the test part that belongs to them.
     """

@@ -53,9 +53,6 @@ class Columns:
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
         """Returns the derived inputs.
 
-        Args:
-            inputs: `(N, K)` numbers, one column for each of `names`.
-
         Returns:
             `(N, number of columns)`, float32 if the inputs are float32, else float64.
         """
@@ -98,9 +95,6 @@ def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
     Args:
         texts: The derived inputs, at least one.
         names: Names of the columns of the data.
-
-    Returns:
-        The map.
     """
     if not texts:
         raise InputError("input_columns are empty.", expected=f"at least one of {FORMS}")

@@ -20,9 +20,6 @@ _WORDS = {
 def describe_dataset(dataset: Dataset) -> str:
     """Describes a data set, a few lines of text.
 
-    Args:
-        dataset: The data set.
-
     Returns:
         Name, numbers of examples, shapes and types, the classes with how often each appears, and minimum, maximum, mean
         and standard deviation of each column of inputs and of each target of a regression.

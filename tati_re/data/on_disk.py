@@ -23,9 +23,6 @@ class Store:
     The file has no name any more when rows are written to it: it goes with the array, at the latest when the process
     ends, however that ends. The folder is that of the environment variable TMPDIR.
 
-    Args:
-        limit: Bytes; `None`: all in memory.
-
     Examples:
         >>> store = Store(limit=10)
         >>> store.append(np.arange(6).reshape(3, 2))

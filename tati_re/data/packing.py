@@ -64,12 +64,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
 
 
 def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
-    """Returns inputs in the form of a data set's: several are packed in the order of its layout.
-
-    Args:
-        inputs: One array, or several by name or in their order.
-        layout: That of the data set, empty where it has one input.
-    """
+    """Returns inputs in the form of a data set's: several are packed in the order of its layout."""
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
         return np.asarray(inputs)
     if isinstance(inputs, Mapping):
@@ -85,12 +80,7 @@ def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
 
 
 def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
-    """The permutation of packed columns into the order of a model; None if they are in it.
-
-    Args:
-        layout: Of the data; empty: columns in the order of the model.
-        wanted: Of the model.
-    """
+    """The permutation of packed columns into the order of a model; None if they are in it."""
     names, theirs = [name for name, _ in layout], [name for name, _ in wanted]
     order = list(range(len(layout)))
     if any(names):

@@ -20,11 +20,6 @@ def read_parquet_names(path: Path) -> list[str]:
 def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     """Reads columns of numbers.
 
-    Args:
-        path: The file.
-        names: Its columns, as `read_parquet_names` found them.
-        choice: Those to read.
-
     Returns:
         Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type.
     """

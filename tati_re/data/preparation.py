@@ -63,12 +63,7 @@ class Preparation:
     target_standard: Standard | None = None
 
     def inputs(self, inputs: np.ndarray, scale: float = 1.0) -> np.ndarray:
-        """Returns the network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64.
-
-        Args:
-            inputs: As in the data set, `(n, ...)`.
-            scale: Their factor.
-        """
+        """Returns the network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64."""
         values = inputs.astype(_precision(inputs))
         if scale != 1.0:
             values = values * values.dtype.type(scale)

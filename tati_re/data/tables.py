@@ -98,11 +98,6 @@ def read_header(path: Path) -> list[str]:
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     """Reads a text table: lines that start with `#` are skipped, columns that are not chosen may hold text.
 
-    Args:
-        path: The file.
-        names: Its columns (`read_header`).
-        choice: Those to read.
-
     Returns:
         Inputs `(N, columns)` and targets `(N, labels)`, float64.
     """

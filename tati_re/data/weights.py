@@ -11,13 +11,7 @@ from tati_re.core.errors import InputError
 
 
 def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> np.ndarray:
-    """Returns weights as float64 `(count,)`.
-
-    Args:
-        weights: Numbers, `(count,)` or `(count, 1)`.
-        count: How many examples there are.
-        what: What messages call them.
-    """
+    """Returns weights as float64 `(count,)`."""
     values = np.asarray(weights)
     if values.dtype.kind not in "buif":
         raise InputError(f"{what} are no numbers.", f"an array of type {values.dtype}", "numbers, one an example")

@@ -31,9 +31,6 @@ def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
     Args:
         dataset: The data set.
         path: Ends in `.csv` or `.npz`; what is there is replaced.
-
-    Returns:
-        The files.
     """
     files = files_of(dataset, path)
     parts = [(dataset.inputs, dataset.targets)]

@@ -61,14 +61,7 @@ class Chains:
         self._draws: list = []
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
-        """Takes steps.
-
-        Args:
-            position: Where the walkers are, `(walkers, parameters)`.
-            weight: λ, a number or `(walkers,)`.
-            step_size: h, likewise.
-            num_steps: How many.
-        """
+        """Takes steps."""
         ones = np.ones(self.walkers)
         rung = Rung(*(tf.constant(ones * values, tf.float64) for values in (1.0, weight, step_size)))
         position = tf.constant(np.asarray(position), self.potential.dtype)

@@ -46,13 +46,7 @@ _NO_MATTER = {"method", "output", "overwrite", "verbose", "threads", "execution"
 
 
 class Estimation:
-    """Estimates for one simulation and one set of options; energies from the prior are sampled once.
-
-    Args:
-        sim: The simulation.
-        options: For this estimate.
-        objects: Loss, prior and sampler where they were given as objects.
-    """
+    """Estimates for one simulation and one set of options; energies from the prior are sampled once."""
 
     def __init__(self, sim, options: Options, objects: dict[str, Any]) -> None:
         self.sim, self.options, self.objects = sim, options, objects
@@ -72,12 +66,7 @@ class Estimation:
         self.folder: Path | None = None
 
     def keep(self, output: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Saves finished parts in a folder, and continues with those found there.
-
-        Args:
-            output: New, empty, or of the same estimate.
-            overwrite: Whether the parts of another estimate in it are removed. Default: no.
-        """
+        """Saves finished parts in a folder, and continues with those found there."""
         self.folder = Path(output)
         for message in opened(self.folder, self._specification(), overwrite):
             self.progress.message(message)

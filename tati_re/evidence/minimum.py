@@ -18,10 +18,6 @@ _EVERY = 4
 def springs_at_minimum(work, kept: PartFiles) -> tuple[Springs, float]:
     """Springs at a minimum, with the variances of a short run around it.
 
-    Args:
-        work: The simulation and its options (`Estimation`).
-        kept: Where the minimum and the widths are kept.
-
     Returns:
         The springs, and evaluations of the gradient.
     """

@@ -26,10 +26,6 @@ class PartFiles:
 
     A part is what some function computed from earlier parts and the random numbers of its chains, whose place in their
     sequence is kept with it: to load it is the same as to compute it.
-
-    Args:
-        folder: It exists. Default: none.
-        prefix: Before the names of files. Default: nothing.
     """
 
     def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
@@ -59,14 +55,7 @@ class PartFiles:
         return values
 
     def save(self, name: str, values: Mapping[str, Any], *chains, seconds: float | None = None) -> None:
-        """Saves a part, replacing an earlier one.
-
-        Args:
-            name: Of the part.
-            values: Arrays and numbers.
-            *chains: Those that made it, in the order of `load`.
-            seconds: That it took. Default: since the last part.
-        """
+        """Saves a part, replacing an earlier one."""
         now = time.monotonic()
         seconds, self._since = now - self._since if seconds is None else seconds, now
         if (path := self._path(name)) is None:
@@ -89,11 +78,6 @@ class PartFiles:
 
 def opened(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool) -> list[str]:
     """Makes the folder of an estimate, or opens one of the same estimate.
-
-    Args:
-        folder: New, empty, or of the same model, data and options.
-        specification: What is estimated, text by name.
-        overwrite: Whether the parts of another estimate in it are removed.
 
     Returns:
         Messages on what is reused.

@@ -19,12 +19,7 @@ from tati_re.evidence.quadratic import Springs
 
 
 class SpringsPotential(Potential):
-    """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q.
-
-    Args:
-        potential: Of the posterior (`ModelPotential`), L + V.
-        springs: The reference.
-    """
+    """The path between springs and the posterior: u = λ E + V_q, E = L + V - V_q."""
 
     def __init__(self, potential, springs: Springs) -> None:
         self.posterior, self.springs = potential, springs

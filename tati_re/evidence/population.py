@@ -75,9 +75,6 @@ def combined(log_z) -> tuple[float, float]:
 
     Each population's Z is unbiased, its logarithm is not; where the logarithms spread by more than about 1 both the
     mean and its error are dominated by the largest.
-
-    Args:
-        log_z: `(populations,)`.
     """
     log_z = np.asarray(log_z, np.float64)
     count = len(log_z)

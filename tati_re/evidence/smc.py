@@ -121,10 +121,5 @@ def cooled(
 
 
 def counted_moves(num_bytes: int, num_moves: int) -> int:
-    """Number of moves that enter the estimate, limited by the memory for their positions.
-
-    Args:
-        num_bytes: Of all walkers' positions.
-        num_moves: Steps after each resampling.
-    """
+    """Number of moves that enter the estimate, limited by the memory for their positions."""
     return int(np.clip(_BYTES // num_bytes, 1, num_moves))

@@ -20,7 +20,6 @@ from tati_re.core.ops import (
     cumulative_sum,
     exp,
     largest,
-    logistic,
     sum_over,
     take,
     take_last,
@@ -203,24 +202,6 @@ def all_assignments(rungs: int) -> np.ndarray:
     if rungs > MOST_GIBBS_RUNGS:
         raise InputError("gibbs weighs all assignments of replicas.", f"{rungs} rungs", f"at most {MOST_GIBBS_RUNGS}")
     return np.array(list(permutations(range(rungs))))
-
-
-def gibbs_pairs(log_ratio, valid, uniform):
-    """Heat bath on each pair of a schedule: exchanged with probability 1/(1 + e^-D), Barker's rule.
-
-    It exchanges less often than Metropolis' min(1, e^D), but its probabilities are weights, as those of `gibbs`:
-    the mean of an observable on the lower rung is that of (1 - w) f_low + w f_high.
-
-    Args:
-        log_ratio: D of each pair, float64.
-        valid: As of `Pairs`.
-        uniform: In (0, 1), one for each pair.
-
-    Returns:
-        Whether to exchange, bool, and w, float64.
-    """
-    weight = where(valid, logistic(log_ratio), 0.0 * log_ratio)
-    return uniform < weight, weight
 
 
 def _checked(num_rungs: int) -> int:

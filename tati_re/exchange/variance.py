@@ -125,29 +125,3 @@ def correction_factor(initial, swaps, epoch, per_swap: float = 0.8, per_epoch: f
     made is no Markov chain.
     """
     return as_float64(initial) * as_float64(per_swap) ** as_float64(swaps) * as_float64(per_epoch) ** as_float64(epoch)
-
-
-def biased_slopes(beta_first, beta_second, slope_first, slope_second):
-    """dD/dU of one replica under biases A on the potentials of both rungs: β_i (1 + A_i'(U)) - β_j (1 + A_j'(U)).
-
-    Args:
-        beta_first: β_i of the replica's own rung.
-        beta_second: β_j of the rung that it would go to.
-        slope_first: A_i' at the replica's U.
-        slope_second: A_j' at the same U.
-    """
-    return beta_first * (1.0 + slope_first) - beta_second * (1.0 + slope_second)
-
-
-def delta_variance(slope_i, slope_j, variance_i, variance_j, covariance=0.0):
-    """Variance of D to first order in the noise of U_i and U_j: g_i² v_i + g_j² v_j + 2 g_i g_j cov.
-
-    Args:
-        slope_i: g_i, dD/dU_i (`biased_slopes` with i's rung first).
-        slope_j: g_j, dD/dU_j (the same with j's rung first).
-        variance_i: v_i of U_i.
-        variance_j: v_j of U_j.
-        covariance: Of U_i and U_j, not 0 where both see one batch. Default: 0.
-    """
-    value = slope_i**2 * variance_i + slope_j**2 * variance_j + 2.0 * slope_i * slope_j * covariance
-    return maximum(value, 0.0 * value)

@@ -107,19 +107,6 @@ def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
     return plain + swap_term(bias, inverse_temperature, energy_low, energy_high, low, high)
 
 
-def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """What noise of U_l and of U_h is multiplied with in the log ratio, to first order.
-
-    Returns:
-        d log ratio/dU_l = β_l (1 + A_l'(U_l)) - β_h (1 + A_h'(U_l)), and d log ratio/dU_h, of opposite sign where
-        there is no bias; the variance of the log ratio is Σ factor² var(U) for independent noise.
-    """
-    cold, hot = take(inverse_temperature, low), take(inverse_temperature, high)
-    of_low = cold * force_factor(bias, energy_low, low) - hot * force_factor(bias, energy_low, high)
-    of_high = hot * force_factor(bias, energy_high, high) - cold * force_factor(bias, energy_high, low)
-    return of_low, of_high
-
-
 def log_weight(bias: Bias, inverse_temperature, energy, rung):
     """β A(U), the logarithm of the weight of a sample in averages of its rung without bias.
 

@@ -97,11 +97,6 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
 def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> tuple[np.ndarray, dict[int, float]]:
     """The mask of fixed parameters, and their values.
 
-    Args:
-        names: Parameter names.
-        fix: `PATTERN=VALUE`.
-        exclude: Patterns: held where they are at the center.
-
     Returns:
         A mask `(parameters,)`, and values by place.
     """

@@ -78,14 +78,7 @@ def check_activation(option: str, name: str) -> None:
 
 
 def load_model(path: str | Path) -> Any:
-    """Loads a model from a `.keras` file, without running code from it.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The Keras model, not compiled.
-    """
+    """Loads a model from a `.keras` file, without running code from it."""
     path = Path(path).expanduser()
     if path.is_dir() or path.suffix in (".h5", ".hdf5"):
         kind = "a folder, perhaps a SavedModel" if path.is_dir() else "an HDF5 file, the form of Keras 2"

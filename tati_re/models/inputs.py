@@ -12,11 +12,7 @@ from tati_re.core.errors import InputError
 
 
 def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Returns name and shape of one example of each input of a model; empty where it has one input.
-
-    Args:
-        model: A built Keras model.
-    """
+    """Returns name and shape of one example of each input of a model; empty where it has one input."""
     inputs = getattr(model, "inputs", None)
     if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
         return ()

@@ -24,11 +24,7 @@ _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_
 
 
 def refuse_unsupported(model: Any) -> None:
-    """Refuses a model that cannot be sampled.
-
-    Args:
-        model: Any Keras model.
-    """
+    """Refuses a model that cannot be sampled."""
     if not model.built or not all(layer.built for layer in layers_of(model)):
         raise InputError(
             "The model has no weights yet.", model.name, "one that starts with keras.Input, or was called on data"
@@ -198,9 +194,6 @@ def output_activation_of(model: Any) -> str | None:
     """Returns the name of the output activation, such as "softmax", "sigmoid" or "linear".
 
     Layers that only reshape, or do nothing while sampling, are looked through.
-
-    Args:
-        model: A Keras model.
 
     Returns:
         The name; None where it cannot be told (a model of one's own class, a sum of two branches, a function of one's

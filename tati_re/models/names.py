@@ -26,9 +26,6 @@ def tensor_names(model: Any) -> list[str]:
     that the user chose is kept. The model's own name is left out. A layer that is used in several places has the name
     of the first.
 
-    Args:
-        model: A built Keras model.
-
     Returns:
         Names in the order of `model.trainable_variables`, all different.
     """
@@ -58,11 +55,7 @@ def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> 
 
 
 def described_names(described: Mapping[str, Any]) -> list[str]:
-    """Returns the names of a run's parameters from its manifest.
-
-    Args:
-        described: The manifest's table `parameters`.
-    """
+    """Returns the names of a run's parameters from its manifest."""
     parts = described.get("parts", {})
     names: list[str] = []
     for tensor, shape in zip(described["names"], described["shapes"], strict=True):

@@ -25,10 +25,6 @@ def in_precision(model: Any, dtype: str) -> Any:
     A model given weights of another type casts them back to its own, so it is rebuilt from its config with every
     type policy rewritten, and the weights and states of its layers are copied.
 
-    Args:
-        model: A built Keras model; it is not changed.
-        dtype: "float32" or "float64".
-
     Returns:
         The model itself where it already has this precision, else a new one.
     """

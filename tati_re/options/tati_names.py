@@ -41,9 +41,6 @@ LOSSES = {
 }
 """Losses by TATi's name; the last one is the cross-entropy that fits the labels, sparse or one-hot."""
 
-ACTIVATIONS = ("tanh", "sigmoid", "softplus", "softsign", "elu", "relu6", "relu", "linear")
-"""Activations of TATi; all have the same name here."""
-
 VALUES = {"sampler": SAMPLERS, "optimizer": OPTIMIZERS, "loss": LOSSES}
 
 LAW = ("step_width", "friction_constant")

@@ -20,10 +20,6 @@ def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction
 
     Of the draws only averages are left: class probabilities have no intervals, those of values are the normal ones, and
     there is no loss of each draw.
-
-    Args:
-        run: The run.
-        interval: Probability inside of the intervals. Default: 0.9.
     """
     from scipy.special import ndtri
 

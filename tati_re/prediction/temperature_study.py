@@ -159,9 +159,6 @@ def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
 
     It has risen where it is more than `RISE` standard errors (of the difference) above the lowest one so far.
 
-    Args:
-        frame: As `temperature_curve` gives it.
-
     Returns:
         The temperature of the lowest validation loss until then, and that at which it had risen, or None.
     """

@@ -6,12 +6,7 @@ from typing import Any
 
 
 def what_was_sampled(manifest: dict[str, Any], burnin: int | None = None) -> list[str]:
-    """Sentences on the system, the method and the length of a run, from its manifest.
-
-    Args:
-        manifest: As `manifest.toml` holds it; what is missing there is not spoken of.
-        burnin: Steps that are left out. Default: None, the run's own burn-in.
-    """
+    """Sentences on the system, the method and the length of a run, from its manifest."""
     options, parameters = manifest.get("options", {}), manifest.get("parameters", {})
     data = manifest.get("dataset", {})
     sentences = []

@@ -32,11 +32,7 @@ def narrow(figure: Figure) -> None:
 
 
 def plot_ladder(ladder: pd.DataFrame) -> Figure:
-    """Draws the acceptance of swaps between neighboring rungs, measured and expected.
-
-    Args:
-        ladder: `ladder.csv`.
-    """
+    """Draws the acceptance of swaps between neighboring rungs, measured and expected."""
     pairs = ladder.iloc[:-1]
     figure = new_figure(4.6, 2.9)
     axes = figure.subplots()
@@ -55,11 +51,7 @@ def plot_ladder(ladder: pd.DataFrame) -> Figure:
 
 
 def plot_replicas(rows: pd.DataFrame) -> Figure:
-    """Draws the rungs of some replicas over the steps.
-
-    Args:
-        rows: Of `run.csv`, with the columns `rung` and `replica`.
-    """
+    """Draws the rungs of some replicas over the steps."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     figure = new_figure(4.6, 2.9)
@@ -89,11 +81,7 @@ def plot_replicas(rows: pd.DataFrame) -> Figure:
 
 
 def plot_bias(bias: pd.DataFrame) -> Figure:
-    """Draws the bias of each rung against the potential.
-
-    Args:
-        bias: `bias.csv`.
-    """
+    """Draws the bias of each rung against the potential."""
     figure = new_figure(4.6, 2.9)
     axes = figure.subplots()
     for number, (rung, part) in enumerate(bias.groupby("rung")):

@@ -21,13 +21,7 @@ MOST_ROWS = 40
 
 @dataclass
 class Section:
-    """A section of a page.
-
-    Attributes:
-        title: Its heading.
-        anchor: Where links lead, unique in the page.
-        parts: HTML, one after the other.
-    """
+    """A section of a page."""
 
     title: str
     anchor: str

@@ -19,11 +19,6 @@ def ladder_lines(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """The warnings and the lines of the end table of a run on a ladder.
 
-    Args:
-        manifest: Of the run.
-        ladder: `ladder.csv`.
-        noise: `noise.csv`, where there is one.
-
     Returns:
         Sentences; pairs of label and value, one for each rung.
     """

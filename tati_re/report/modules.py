@@ -229,16 +229,7 @@ def modules_of(run: Run) -> list[str]:
 
 
 def result_of(run: Run, name: str, choices: Choices | None = None) -> Result:
-    """Runs a module.
-
-    Args:
-        run: The run.
-        name: One of `MODULES`.
-        choices: What to do with it. Default: the defaults.
-
-    Returns:
-        Tables and figures.
-    """
+    """Runs a module."""
     if name not in MODULES:
         raise InputError("There is no such module.", name, ", ".join(MODULES))
     from tati_re.runs.kinds import is_optimization

@@ -33,9 +33,6 @@ def summarize(run: Run) -> str:
     Warnings come first, one sentence each: R-hat of the potential above 1.05, its effective sample size below 100, a
     temperature outside its band, a potential that nothing confines, too few rows.
 
-    Args:
-        run: The run, as `tati_re.load(folder)` returns it: `folder`, `manifest` and `run_info` are read.
-
     Returns:
         Lines of plain text, at most 110 characters wide but for long paths.
     """
@@ -45,13 +42,7 @@ def summarize(run: Run) -> str:
 
 
 def summary_lines(run: Run, burnin: int | None = None, thin: int = 1) -> tuple[list[str], list[tuple[str, str]]]:
-    """The warnings and the pairs of label and value of `summarize`.
-
-    Args:
-        run: As there.
-        burnin: Steps to leave out; a fit has none. Default: None, the run's own burn-in.
-        thin: Every how many rows are kept. Default: 1.
-    """
+    """The warnings and the pairs of label and value of `summarize`."""
     check_thin(thin)
     manifest, rows = run.manifest, run.run_info
     burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
@@ -83,13 +74,7 @@ def temperature_text(temperature: Temperature) -> str:
 
 
 def convergence_notes(what: str, hat: float, size: float) -> list[str]:
-    """Returns warnings about a large R-hat and a small effective sample size.
-
-    Args:
-        what: What they are of, such as "the potential".
-        hat: R-hat.
-        size: Effective sample size.
-    """
+    """Returns warnings about a large R-hat and a small effective sample size."""
     notes = []
     if hat > LARGEST_R_HAT:
         notes.append(

@@ -20,16 +20,7 @@ if TYPE_CHECKING:
 
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and describes them.
-
-    Args:
-        runs: The runs.
-        folder: Made if it is not there.
-        typed: `data`, which may be absent.
-
-    Returns:
-        A table in plain text.
-    """
+    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and describes them."""
     for name in ("optimum", "ensemble", "ood", "rung"):
         if name in typed:
             raise InputError(f"--{name} does not belong to --by-temperature.")

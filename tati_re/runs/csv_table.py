@@ -79,9 +79,6 @@ class CsvTable(Rows):
             position: What `position()` said when the checkpoint was written, in bytes.
             integer_columns: As in the constructor.
             float32_columns: As in the constructor.
-
-        Returns:
-            The table, ready to append.
         """
         path, header = Path(path), _header(columns)
         if not path.is_file():

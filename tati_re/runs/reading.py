@@ -55,9 +55,6 @@ def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
 def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
     """Opens an HDF5 table for reading, also while it is written or after its writer was killed.
 
-    Args:
-        path: The file.
-
     Returns:
         A context that gives the `h5py.File`; its `swmr_mode` is True when a writer has not closed the file.
     """

@@ -46,9 +46,6 @@ class RunFiles:
 
     Users get a `tati_re.simulation.run.Run`, which also predicts and describes itself.
 
-    Args:
-        folder: The run folder; `open` checks it first.
-
     Examples:
         >>> run = tati_re.load("runs/a")
         >>> int(run.averages["step"].max())
@@ -93,11 +90,7 @@ class RunFiles:
         return self._table(files.AVERAGES)
 
     def at_rung(self, rung: int = 0) -> pandas.DataFrame:
-        """The rows of `run.csv` of one rung of a temperature ladder; all rows where the run has no ladder.
-
-        Args:
-            rung: Counted from the target, 0. Default: 0.
-        """
+        """The rows of `run.csv` of one rung of a temperature ladder; all rows where the run has no ladder."""
         rows = self.run_info
         return rows[rows["rung"] == rung].reset_index(drop=True) if "rung" in rows else rows
 
