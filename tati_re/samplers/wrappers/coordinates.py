@@ -130,6 +130,8 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     """A step of `sampler` in x, with θ = θ₀ + B x and θ₀ where the walkers are: unit mass in x, so that the momenta
     belong to x.
 
+    A sampler that mixes parameters learns from where the other walkers are: for it θ₀ is 0, the same for all.
+
     Args:
         sampler: What makes the step.
         state: Its state, in θ.
@@ -142,11 +144,14 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
         The state, position and gradient in θ again, the info, and B' ∇U where the walkers are now.
     """
     slope = coordinates.transposed(state.gradient) if slope is None else slope
-    inside = state._replace(position=0.0 * state.position, gradient=slope)
-    bound = InCoordinates(evaluate, state.position, coordinates)
-    new, info = sampler.step(inside, bound, noise)
-    position = state.position + coordinates.forward(new.position)
+    start, origin = 0.0 * state.position, state.position
+    if sampler.mixes_parameters:
+        start, origin = coordinates.backward(state.position), start
+    bound = InCoordinates(evaluate, origin, coordinates)
+    new, info = sampler.step(state._replace(position=start, gradient=slope), bound, noise)
+    position = origin + coordinates.forward(new.position)
     # Methods for mini-batches end a step with the gradient that they asked for last; those with a Metropolis test ask
     # inside of loops and may go back to the one before.
-    gradient = coordinates.untransposed(new.gradient) if bound.seen is None else bound.seen
+    last = None if sampler.mixes_parameters else bound.seen
+    gradient = coordinates.untransposed(new.gradient) if last is None else last
     return new._replace(position=position, gradient=gradient), info, new.gradient

@@ -57,6 +57,8 @@ class Massive(Wrapper):
     "gradient_rms" estimates m = rms(∇U) / mean rms from a running mean of the squared gradients of each walker (decay
     0.99) during the burn-in and is frozen afterwards; the number of burn-in steps has to be above 0.
 
+    Around an ensemble the walkers learn from each other in x: B B' = I + η cov(x of the others).
+
     Cost: that of the sampler inside. Source: masses by fan-in: Baldock and Marzari (2019); frozen root mean square
     preconditioner: Wenzel et al., ICML 2020, appendix D.
 
@@ -82,6 +84,12 @@ class Massive(Wrapper):
         self.mass = mass if self.measured else np.asarray(mass, np.float64)
         if not self.measured and not (np.isfinite(self.mass) & (self.mass > 0)).all():
             raise InputError("mass: it must be above 0.", received=self.mass.min(), expected="numbers above 0")
+        if self.measured and self.inner.mixes_parameters:
+            raise InputError(
+                "mass: gradient_rms is measured for each walker by itself, and an ensemble needs one for all.",
+                received=self.inner.name,
+                expected="fan_in, or numbers",
+            )
         if self.measured:
             self.adapts, self.of_rung = True, ("square", "mass", *self.inner.of_rung)
 
