@@ -121,7 +121,7 @@ def test_swaps_are_written_as_they_were_made(recorded):
 def test_the_two_tables_agree(recorded):
     """ladder.csv counts what exchange.csv and run.csv hold after the burn-in."""
     method, run = recorded
-    table = method.tables(run.state)["ladder.csv"]
+    table = method.tables(run.state)["ladder"]
     events = run.events[run.events[:, 0] > BURNIN]
     for pair in range(RUNGS - 1):
         mine = events[events[:, 1] == pair]
@@ -254,7 +254,7 @@ def test_without_exchange_every_replica_stays_at_its_rung():
     run = run_ladder(method, FunctionPotential(harmonic, 1), start_of(RUNGS, LADDERS, 1), 50, 1, execution="graph")
     assert (run.column("replica") == np.arange(RUNGS)[:, None]).all() and not len(run.events)
     assert method.get_config()["exchange"] == "none"
-    table = method.tables(run.state)["ladder.csv"]
+    table = method.tables(run.state)["ladder"]
     assert np.isnan(table["acceptance"]).all() and (table["round_trips"] == 0).all()
 
 
@@ -387,7 +387,7 @@ def test_a_ladder_of_weights_adapts_too():
     run = run_ladder(method, potential, 0.2 * start_of(8, 20, 20), 900, 100, 600)
     weight = run.state.rungs.table.likelihood_weight.numpy()
     assert weight[0] == 1 and weight[-1] == 0
-    table = method.tables(run.state)["ladder.csv"]
+    table = method.tables(run.state)["ladder"]
     rejection = 1 - table["expected_acceptance"][:-1]
     print(np.round(rejection, 3))
     assert np.ptp(rejection) < 0.08

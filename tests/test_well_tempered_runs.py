@@ -201,7 +201,7 @@ def test_the_bias_is_frozen_to_the_bit_after_the_burn_in():
         )
         start = np.random.default_rng(0).normal(size=(6, 2))
         run = run_ladder(method, FunctionPotential(harmonic, 2), start, steps, 1, 20, execution="graph")
-        return run.state.rungs.bias, method.tables(run.state)["bias.csv"]
+        return run.state.rungs.bias, method.tables(run.state)["bias"]
 
     first, table = final(20)
     later, _ = final(60)

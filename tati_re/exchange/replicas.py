@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from tati_re.core.backend import tf
@@ -11,58 +9,15 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Sampler, Wrapper
 from tati_re.core.protocol import Rung, fields_of, step_size_of
 from tati_re.exchange.biased import Biased, bias_table
-from tati_re.exchange.bookkeeping import (
-    EVENT_COLUMNS,
-    Counts,
-    by_neighbors,
-    counted,
-    events_of,
-    ladder_table,
-    no_counts,
-)
-from tati_re.exchange.differences import (
-    LogRatioEstimate,
-    Pairs,
-    RungTargets,
-    estimated_difference,
-    exact_difference,
-    slopes,
-)
-from tati_re.exchange.ladder import Ladder, adapted
+from tati_re.exchange.bookkeeping import EVENT_COLUMNS, ladder_table, no_counts
+from tati_re.exchange.differences import RungTargets
+from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.occupancy import Occupancy
+from tati_re.exchange.rungs import Rungs, adapted_rungs
 from tati_re.exchange.schedule import all_assignments
-from tati_re.exchange.subsets import NUM_KEYS
-from tati_re.exchange.swap_rules import Corrected
-from tati_re.exchange.well_tempered import Bias, WellTempered, log_weight, swap_term, value
+from tati_re.exchange.swap_round import SwapRound
+from tati_re.exchange.well_tempered import WellTempered, log_weight
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
-
-_FIRST_ADAPTATION = 16
-
-
-class Rungs(NamedTuple):
-    """The part of the state that replica exchange owns.
-
-    Attributes:
-        index: The rung of each walker, `(walkers,)`, int32; 0 is the target.
-        table: β and λ of the rungs, which change where the ladder adapts.
-        rounds: Swap rounds so far, int64.
-        rejected: Sum of rejection probabilities between neighbors since the last adaptation, `(rungs - 1,)`, float64.
-        tried: Attempts behind these.
-        counts: What ladder.csv tells.
-        events: The last round's rows of exchange.csv.
-        correction: What a rule averages from round to round (`tati_re.exchange.correction`); empty for others.
-        bias: A of all rungs (`Bias`); empty without.
-    """
-
-    index: Any
-    table: RungTargets
-    rounds: Any
-    rejected: Any
-    tried: Any
-    counts: Counts
-    events: Any
-    correction: Any = ()
-    bias: Any = ()
 
 
 class ReplicaExchange(Wrapper):
@@ -147,6 +102,11 @@ class ReplicaExchange(Wrapper):
         self.reevaluates = self.tempers_likelihood or bias is not None
         # A sentence that names the bias of the swaps, where the rule has one on noisy energies and sees such.
         self.swap_bias = None if swap_rule is None or batch_size is None else swap_rule.biased
+        self.swaps = None
+        if swap_rule is not None:
+            schedule = None if infinite else swap_schedule
+            biased = bias is not None
+            self.swaps = SwapRound(swap_rule, schedule, self.places, batch_size, self.tempers_likelihood, biased)
         self.target = RungTargets(
             *(np.asarray(values, np.float64) for values in (ladder.inverse_temperature, ladder.likelihood_weight))
         )
@@ -202,7 +162,8 @@ class ReplicaExchange(Wrapper):
         index = tf.range(self.num_replicas) // self.num_ladders
         table = RungTargets(*(tf.constant(values) for values in self.target))
         pairs = tf.zeros((self.num_rungs - 1,), tf.float64)
-        events = tf.zeros((self.num_ladders * self._pairs_each(), len(EVENT_COLUMNS)), tf.float64)
+        num_pairs = self.num_rungs // 2 if self.swaps is None else self.swaps.num_pairs
+        events = tf.zeros((self.num_ladders * num_pairs, len(EVENT_COLUMNS)), tf.float64)
         rungs = Rungs(
             index,
             table,
@@ -211,8 +172,7 @@ class ReplicaExchange(Wrapper):
             pairs,
             no_counts(self.num_rungs, self.num_replicas),
             events,
-            self._correction_at_start(),
-            (),
+            () if self.swaps is None else self.swaps.correction_at_start(),
         )
         rung = self.rung_of(rungs, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)
@@ -229,7 +189,7 @@ class ReplicaExchange(Wrapper):
         """One step of the sampler inside for every replica, and a swap round where it is due."""
         rungs = state.rungs
         rung = self.rung_of(rungs, evaluate.rung)
-        uniforms = self._uniforms(noise)
+        random = {} if self.swaps is None else self.swaps.random_numbers(noise)
         bound = self._seen(evaluate.at(rung), rungs)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), bound, noise)
         if self.draws_prior:
@@ -239,7 +199,7 @@ class ReplicaExchange(Wrapper):
             before = self._changing(inner)
             changing, rungs = tf.cond(
                 due,
-                lambda: self._round(inner, rungs, evaluate, uniforms),
+                lambda: self._round(inner, rungs, evaluate, random),
                 lambda: (before, rungs),
             )
             inner = inner._replace(**changing)
@@ -259,23 +219,6 @@ class ReplicaExchange(Wrapper):
 
     # A swap round
 
-    def _pairs_each(self) -> int:
-        return self.num_rungs - 1 if self.infinite else self.num_rungs // 2
-
-    def _uniforms(self, noise) -> dict:
-        """All random numbers of a round; drawn in every step, since a step always asks for the same."""
-        if self.swap_rule is None:
-            return {}
-        shape = (self.num_ladders, self._pairs_each())
-        drawn = {"uniform": noise.uniform(shape), "normal": tf.cast(noise.normal(shape), tf.float64)}
-        if self.infinite:
-            drawn["assignment"] = noise.uniform((self.num_ladders,))
-        elif self.swap_schedule.num_uniforms:
-            drawn["pairs"] = noise.uniform((self.num_ladders, self.swap_schedule.num_uniforms))
-        if not self.swap_rule.exact:
-            drawn["keys"] = noise.uniform((NUM_KEYS,))
-        return drawn
-
     def _at_prior(self, inner, rungs: Rungs, evaluate, noise):
         """The walkers at λ = 0 drawn anew from the prior."""
         fresh = noise.normal((self.num_ladders, *inner.position.shape[1:]))
@@ -293,82 +236,20 @@ class ReplicaExchange(Wrapper):
             names += [name for name in ("gradient_variance",) if name in inner._fields and name not in names]
         return fields_of(inner, names)
 
-    def _round(self, inner, rungs: Rungs, evaluate, uniforms: dict):
-        clock = evaluate.clock
-        at_rung = self.places.at_rung(rungs.index)
+    def _round(self, inner, rungs: Rungs, evaluate, random: dict):
         loss, penalty = self._energies(inner, evaluate)
         if self.bias is not None:
-            rungs = self._deposited(rungs, loss + penalty, clock)
-        if self.swap_rule is None:
-            rung = self.rung_of(rungs, evaluate.rung)
-            return self._exchanged(inner, rungs, rungs, rung, rung, evaluate), rungs._replace(rounds=rungs.rounds + 1)
-        pairs = self._pairs(rungs, uniforms)
-        loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
-        factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
-        table = RungTargets(rungs.table.inverse_temperature * factor, rungs.table.likelihood_weight)
-        if self.swap_rule.exact or evaluate.exact:
-            difference = exact_difference(table, pairs, loss_at, penalty_at, evaluate.num_examples)
-            if self.bias is not None:
-                difference = self._with_bias(difference, rungs.bias, table, pairs, loss_at + penalty_at)
-        else:
-            difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, uniforms["keys"])
-        correction = rungs.correction
-        if self.infinite:
-            reduced = self._reduced(table, loss_at, penalty_at, rungs)
-            accepted, expected, index = self.places.assigned(reduced, at_rung, uniforms["assignment"])
-        else:
-            correction, difference, told = self._corrected(rungs, pairs, table, difference, evaluate)
-            known = difference.log_ratio, told, difference.count
-            accepted = self.swap_rule.accept(*known, uniforms["uniform"], uniforms["normal"])
-            accepted = tf.logical_and(accepted, pairs.valid)
-            expected = self.swap_rule.expected(*known)
-            index = self.places.swapped(rungs.index, pairs, accepted)
-            if correction:
-                correction = self.swap_rule.correction.counted(correction, accepted)
-        energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
-        counting = tf.logical_not(clock.adapting)
-        rejected = rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs)
-        tried = rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs)
-        new = Rungs(
-            index,
-            rungs.table,
-            rungs.rounds + 1,
-            rejected,
-            tried,
-            counted(rungs.counts, pairs, accepted, expected, energy, index, counting),
-            events_of(clock.step, pairs, difference, accepted, at_rung // self.num_ladders, evaluate.num_examples),
-            correction,
-            rungs.bias,
-        )
-        if self.adapt:
-            new = self._adapted(new, clock)
+            rungs = self._deposited(rungs, loss + penalty, evaluate.clock)
+        new = rungs._replace(rounds=rungs.rounds + 1)
+        if self.swaps is not None:
+            factor = evaluate.rung.inverse_temperature[0] / self.target.inverse_temperature[0]
+            table = rungs.table._replace(inverse_temperature=rungs.table.inverse_temperature * factor)
+            new = self.swaps.after(rungs, table, inner, loss, penalty, evaluate, random)
+            if self.adapt:
+                coordinate = "likelihood_weight" if self.tempers_likelihood else "inverse_temperature"
+                new = adapted_rungs(new, evaluate.clock, coordinate)
         before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
         return self._exchanged(inner, rungs, new, before, after, evaluate), new
-
-    def _correction_at_start(self):
-        if not isinstance(self.swap_rule, Corrected):
-            return ()
-        start = self.swap_rule.correction.start(self.num_ladders, self.num_rungs)
-        return tf.nest.map_structure(tf.constant, start)
-
-    def _corrected(self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate):
-        """What a rule remembers of the noise, the difference with that, and the variance that the rule is told."""
-        state = rungs.correction
-        if not state or difference.example_variance is None:
-            return state, difference, difference.variance
-        rule = self.swap_rule.correction
-        on_loss, _ = slopes(table, pairs)
-        state, difference = rule.applied(state, pairs, difference, on_loss, evaluate.num_examples)
-        return state, difference, difference.variance / rule.factor(state, evaluate.clock.step)
-
-    def _pairs(self, rungs: Rungs, uniforms: dict) -> Pairs:
-        """The pairs of a round; those of all neighbors where no pairs are chosen."""
-        shape = (self.num_ladders, self._pairs_each())
-        if self.infinite:
-            low = tf.broadcast_to(tf.range(self.num_rungs - 1), shape)
-            return Pairs(low, low + 1, tf.ones(shape, tf.bool))
-        chosen = self.swap_schedule.pairs(rungs.rounds, uniforms.get("pairs"))
-        return Pairs(*(tf.broadcast_to(part, shape) for part in chosen))
 
     def _energies(self, inner, evaluate):
         """L and V of all walkers, float64: exact where the rule asks for it, else of this step's mini-batch."""
@@ -381,23 +262,6 @@ class ReplicaExchange(Wrapper):
         loss = evaluate.mean_loss(position) if exact else evaluate(position).loss
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
-    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys) -> LogRatioEstimate:
-        controlled = "centre_loss" in inner._fields
-        size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
-        return estimated_difference(
-            table,
-            pairs,
-            evaluate,
-            inner.position,
-            at_rung,
-            penalty_at,
-            keys,
-            size,
-            self.swap_rule.target_variance,
-            inner.centre if controlled else None,
-            inner.centre_loss if controlled else None,
-        )
-
     def _deposited(self, rungs: Rungs, energy, clock) -> Rungs:
         """The bias grown by the energies of all walkers; only in the burn-in."""
         beta = rungs.table.inverse_temperature
@@ -407,46 +271,6 @@ class ReplicaExchange(Wrapper):
             lambda: rungs.bias,
         )
         return rungs._replace(bias=grown)
-
-    def _with_bias(
-        self, difference: LogRatioEstimate, bias: Bias, table: RungTargets, pairs: Pairs, energy
-    ) -> LogRatioEstimate:
-        """D with the biases of both rungs."""
-        low, high = (tf.gather(energy, part, batch_dims=1) for part in (pairs.low, pairs.high))
-        term = swap_term(bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
-        return difference._replace(log_ratio=difference.log_ratio + term)
-
-    def _reduced(self, table: RungTargets, loss, penalty, rungs: Rungs):
-        """u of every replica at every rung, `(ladders, rungs, replicas)`."""
-        beta, weight = (column[None, :, None] for column in table)
-        energy = weight * loss[:, None, :] + penalty[:, None, :]
-        if self.bias is not None:
-            rung = tf.broadcast_to(tf.range(self.num_rungs)[None, :, None], energy.shape)
-            energy = energy + value(rungs.bias, energy, rung)
-        return beta * energy
-
-    def _adapted(self, rungs: Rungs, clock) -> Rungs:
-        """The temperatures moved after 16, 32, 64, ... rounds of the burn-in, counted from the last time."""
-        number = tf.cast(rungs.rounds, tf.float64)
-        power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)
-        due = tf.logical_and(tf.abs(power - tf.round(power)) < 1e-9, number >= _FIRST_ADAPTATION)
-        # A pair that a schedule never chose says nothing of its rejection; the others go on counting.
-        all_tried = tf.reduce_min(rungs.tried) > 0
-        due = tf.logical_and(tf.logical_and(due, clock.adapting), all_tried)
-        rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
-        table = self._moved(rungs.table, rejection)
-        zeros = tf.zeros_like(rungs.tried)
-        return rungs._replace(
-            table=RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True))),
-            rejected=tf.where(due, zeros, rungs.rejected),
-            tried=tf.where(due, zeros, rungs.tried),
-        )
-
-    def _moved(self, table: RungTargets, rejection) -> RungTargets:
-        """The table with inner rungs where every pair would reject alike."""
-        if self.tempers_likelihood:
-            return table._replace(likelihood_weight=adapted(table.likelihood_weight, rejection, "power"))
-        return table._replace(inverse_temperature=adapted(table.inverse_temperature, rejection))
 
     def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
         """What a round changes of the state inside."""

@@ -1,0 +1,67 @@
+"""The part of the state that replica exchange owns: which walker is at which rung, and where the rungs are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.exchange.bookkeeping import Counts
+from tati_re.exchange.differences import RungTargets
+from tati_re.exchange.ladder import adapted
+
+_FIRST_ADAPTATION = 16
+
+
+class Rungs(NamedTuple):
+    """The part of the state that replica exchange owns.
+
+    Attributes:
+        index: The rung of each walker, `(walkers,)`, int32; 0 is the target.
+        table: β and λ of the rungs, which change where the ladder adapts.
+        rounds: Swap rounds so far, int64.
+        rejected: Sum of rejection probabilities between neighbors since the last adaptation, `(rungs - 1,)`, float64.
+        tried: Attempts behind these.
+        counts: What ladder.csv tells.
+        events: The last round's rows of exchange.csv.
+        correction: What a rule averages from round to round (`tati_re.exchange.correction`); empty for others.
+        bias: A of all rungs (`Bias`); empty without.
+    """
+
+    index: Any
+    table: RungTargets
+    rounds: Any
+    rejected: Any
+    tried: Any
+    counts: Counts
+    events: Any
+    correction: Any = ()
+    bias: Any = ()
+
+
+def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
+    """The rungs moved after 16, 32, 64, ... rounds of the burn-in to where all pairs would reject alike.
+
+    Args:
+        rungs: After a round; rejections are counted from the last move.
+        clock: Tells the burn-in.
+        coordinate: What moves: "inverse_temperature" or "likelihood_weight".
+    """
+    number = tf.cast(rungs.rounds, tf.float64)
+    power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)
+    due = tf.logical_and(tf.abs(power - tf.round(power)) < 1e-9, number >= _FIRST_ADAPTATION)
+    # A pair that a schedule never chose says nothing of its rejection; the others go on counting.
+    all_tried = tf.reduce_min(rungs.tried) > 0
+    due = tf.logical_and(tf.logical_and(due, clock.adapting), all_tried)
+    rejection = rungs.rejected / tf.maximum(rungs.tried, 1.0)
+    if coordinate == "likelihood_weight":
+        table = rungs.table._replace(likelihood_weight=adapted(rungs.table.likelihood_weight, rejection, "power"))
+    else:
+        table = rungs.table._replace(inverse_temperature=adapted(rungs.table.inverse_temperature, rejection))
+    zeros = tf.zeros_like(rungs.tried)
+    return rungs._replace(
+        table=RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True))),
+        rejected=tf.where(due, zeros, rungs.rejected),
+        tried=tf.where(due, zeros, rungs.tried),
+    )

@@ -1,0 +1,168 @@
+"""One round of swaps: from the energies of all replicas to their rungs after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tati_re.core.backend import tf
+from tati_re.core.evaluate import Evaluate
+from tati_re.exchange.bookkeeping import by_neighbors, counted, events_of
+from tati_re.exchange.differences import (
+    LogRatioEstimate,
+    Pairs,
+    RungTargets,
+    estimated_difference,
+    exact_difference,
+    slopes,
+)
+from tati_re.exchange.occupancy import Occupancy
+from tati_re.exchange.rungs import Rungs
+from tati_re.exchange.subsets import NUM_KEYS
+from tati_re.exchange.swap_rules import Corrected, SwapRule
+from tati_re.exchange.well_tempered import swap_term, value
+
+
+class SwapRound:
+    """Chooses pairs of rungs, decides about each, and counts what came of it.
+
+    Args:
+        rule: Decides (`tati_re.exchange.swap_rules`).
+        schedule: Chooses the pairs (`tati_re.exchange.schedule`); `None`: all replicas are assigned to the rungs anew,
+            by the exact probabilities of all assignments.
+        occupancy: Of the rungs.
+        batch_size: Examples of an energy estimate; `None`: all.
+        tempers_likelihood: The energy that is counted is L alone.
+        biased: The rungs have a bias.
+    """
+
+    def __init__(
+        self,
+        rule: SwapRule,
+        schedule,
+        occupancy: Occupancy,
+        batch_size: int | None = None,
+        tempers_likelihood: bool = False,
+        biased: bool = False,
+    ) -> None:
+        self.rule, self.schedule, self.occupancy, self.batch_size = rule, schedule, occupancy, batch_size
+        self.tempers_likelihood, self.biased = tempers_likelihood, biased
+        self.num_rungs, self.num_ladders = occupancy.num_rungs, occupancy.num_ladders
+        self.num_pairs = self.num_rungs - 1 if schedule is None else self.num_rungs // 2
+        self.correction = rule.correction if isinstance(rule, Corrected) else None
+
+    def correction_at_start(self):
+        """What the rule remembers of the noise before the first round; empty for a rule that remembers nothing."""
+        if self.correction is None:
+            return ()
+        return tf.nest.map_structure(tf.constant, self.correction.start(self.num_ladders, self.num_rungs))
+
+    def random_numbers(self, noise) -> dict[str, Any]:
+        """All random numbers of a round; drawn in every step, since a step always asks for the same."""
+        shape = (self.num_ladders, self.num_pairs)
+        drawn = {"uniform": noise.uniform(shape), "normal": tf.cast(noise.normal(shape), tf.float64)}
+        if self.schedule is None:
+            drawn["assignment"] = noise.uniform((self.num_ladders,))
+        elif self.schedule.num_uniforms:
+            drawn["pairs"] = noise.uniform((self.num_ladders, self.schedule.num_uniforms))
+        if not self.rule.exact:
+            drawn["keys"] = noise.uniform((NUM_KEYS,))
+        return drawn
+
+    def after(
+        self, rungs: Rungs, table: RungTargets, inner, loss, penalty, evaluate: Evaluate, random: dict[str, Any]
+    ) -> Rungs:
+        """The rungs after a round.
+
+        Args:
+            rungs: Before it.
+            table: β and λ of the rungs at this step, with the factors that schedules put on them.
+            inner: The state of all replicas.
+            loss: L of all walkers, `(walkers,)`, float64.
+            penalty: V likewise.
+            evaluate: The potential.
+            random: Of this step, from `random_numbers`.
+        """
+        at_rung = self.occupancy.at_rung(rungs.index)
+        pairs = self._pairs(rungs, random)
+        loss_at, penalty_at = tf.gather(loss, at_rung), tf.gather(penalty, at_rung)
+        if self.rule.exact or evaluate.exact:
+            difference = exact_difference(table, pairs, loss_at, penalty_at, evaluate.num_examples)
+            if self.biased:
+                difference = self._with_bias(difference, rungs, table, pairs, loss_at + penalty_at)
+        else:
+            difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, random["keys"])
+        correction = rungs.correction
+        if self.schedule is None:
+            reduced = self._reduced(table, loss_at, penalty_at, rungs)
+            accepted, expected, index = self.occupancy.assigned(reduced, at_rung, random["assignment"])
+        else:
+            correction, difference, variance = self._corrected(rungs, pairs, table, difference, evaluate)
+            known = difference.log_ratio, variance, difference.count
+            accepted = self.rule.accept(*known, random["uniform"], random["normal"])
+            accepted = tf.logical_and(accepted, pairs.valid)
+            expected = self.rule.expected(*known)
+            index = self.occupancy.swapped(rungs.index, pairs, accepted)
+            if self.correction is not None:
+                correction = self.correction.counted(correction, accepted)
+        energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
+        clock, replica_at = evaluate.clock, at_rung // self.num_ladders
+        return rungs._replace(
+            index=index,
+            rounds=rungs.rounds + 1,
+            rejected=rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs),
+            tried=rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs),
+            counts=counted(rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting)),
+            events=events_of(clock.step, pairs, difference, accepted, replica_at, evaluate.num_examples),
+            correction=correction,
+        )
+
+    def _pairs(self, rungs: Rungs, random: dict[str, Any]) -> Pairs:
+        """The pairs of a round; those of all neighbors where no pairs are chosen."""
+        shape = (self.num_ladders, self.num_pairs)
+        if self.schedule is None:
+            low = tf.broadcast_to(tf.range(self.num_rungs - 1), shape)
+            return Pairs(low, low + 1, tf.ones(shape, tf.bool))
+        chosen = self.schedule.pairs(rungs.rounds, random.get("pairs"))
+        return Pairs(*(tf.broadcast_to(part, shape) for part in chosen))
+
+    def _corrected(self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate):
+        """What a rule remembers of the noise, the difference with that, and the variance that the rule is told."""
+        state = rungs.correction
+        if self.correction is None or difference.example_variance is None:
+            return state, difference, difference.variance
+        on_loss, _ = slopes(table, pairs)
+        state, difference = self.correction.applied(state, pairs, difference, on_loss, evaluate.num_examples)
+        return state, difference, difference.variance / self.correction.factor(state, evaluate.clock.step)
+
+    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys) -> LogRatioEstimate:
+        controlled = "centre_loss" in inner._fields
+        return estimated_difference(
+            table,
+            pairs,
+            evaluate,
+            inner.position,
+            at_rung,
+            penalty_at,
+            keys,
+            min(self.batch_size or evaluate.num_examples, evaluate.num_examples),
+            self.rule.target_variance,
+            inner.centre if controlled else None,
+            inner.centre_loss if controlled else None,
+        )
+
+    def _with_bias(
+        self, difference: LogRatioEstimate, rungs: Rungs, table: RungTargets, pairs: Pairs, energy
+    ) -> LogRatioEstimate:
+        """D with the biases of both rungs."""
+        low, high = (tf.gather(energy, part, batch_dims=1) for part in (pairs.low, pairs.high))
+        term = swap_term(rungs.bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
+        return difference._replace(log_ratio=difference.log_ratio + term)
+
+    def _reduced(self, table: RungTargets, loss, penalty, rungs: Rungs):
+        """u of every replica at every rung, `(ladders, rungs, replicas)`."""
+        beta, weight = (column[None, :, None] for column in table)
+        energy = weight * loss[:, None, :] + penalty[:, None, :]
+        if self.biased:
+            rung = tf.broadcast_to(tf.range(self.num_rungs)[None, :, None], energy.shape)
+            energy = energy + value(rungs.bias, energy, rung)
+        return beta * energy
