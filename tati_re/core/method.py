@@ -137,7 +137,7 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} has no events.")
 
     def tables(self, state) -> dict[str, dict[str, Any]]:
-        """Tables of a few rows that tell how things stand, "ladder" and "bias", columns by name; they are written anew at
+        """Tables of a few rows that tell how things stand, "ladder" and "bias", columns by name; written anew at
         each checkpoint."""
         return {}
 
