@@ -5,15 +5,34 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import time
 
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Small programs gain nothing from being compiled in 32 parts, and the parts cost a sixth of the compilation.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
 # A suite makes many loops on purpose; TensorFlow takes that for a function traced again and again and says so.
 logging.getLogger("tensorflow").setLevel(logging.ERROR)
 # Tracing makes objects by the million, few of them in cycles, and each full collection visits all of TensorFlow:
 # with the thresholds of Python one second in fourteen goes into looking for garbage.
 gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--within", type=float, metavar="SECONDS", help="begin no test after so many seconds of tests")
+
+
+@pytest.fixture(scope="session")
+def began() -> float:
+    return time.monotonic()
+
+
+@pytest.fixture(autouse=True)
+def in_time(request, began):
+    within = request.config.getoption("within")
+    if within is not None and time.monotonic() - began > within:
+        pytest.skip(f"{within:g} seconds are over")
 
 
 @pytest.fixture(scope="session")

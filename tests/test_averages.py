@@ -134,10 +134,9 @@ def test_averages_over_stored_positions(run):
     assert abs(square["mean"][0] - 2.0) < 5.5 * square["error"][0]
 
 
-def test_positions_in_blocks(run, monkeypatch):
+def test_positions_in_blocks(run):
     whole = Positions(run, thin=7, walker=1).read()
-    monkeypatch.setattr("tati_re.runs.positions.BLOCK_BYTES", 8 * 6 * 1000)
-    pieces = list(Positions(run, thin=7, walker=1).blocks())
+    pieces = list(Positions(run, thin=7, walker=1, block_bytes=8 * 6 * 1000).blocks())
     assert len(pieces) > 50
     np.testing.assert_array_equal(np.concatenate([piece.values for piece in pieces]), whole.values)
     assert set(whole.walker) == {1} and (np.diff(whole.step) == 70).all()

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tati_re.analysis import covariance
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table, leading_eigenpairs
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
@@ -34,11 +33,11 @@ SPECTRA = {
 
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("dense", [True, False])
-def test_against_numpy(spectrum, dense, monkeypatch):
-    monkeypatch.setattr(covariance, "DENSE_LIMIT", 1024 if dense else 10)
+def test_against_numpy(spectrum, dense):
+    limit = 1024 if dense else 10
     values = 100 + np.random.default_rng(1).standard_normal((400, 200)) * SPECTRA[spectrum]
     right, vectors = exact(values)
-    found = leading_eigenpairs(in_blocks(values), 20)
+    found = leading_eigenpairs(in_blocks(values), 20, dense_limit=limit)
     number = len(found.values)
     assert number == 20 or (spectrum == "few" and not dense and number == 5)
     np.testing.assert_allclose(found.values, right[::-1][:number], rtol=1e-5, atol=1e-10)
@@ -53,41 +52,40 @@ def test_against_numpy(spectrum, dense, monkeypatch):
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_weights(dense, monkeypatch):
-    monkeypatch.setattr(covariance, "DENSE_LIMIT", 1024 if dense else 10)
+def test_weights(dense):
+    limit = 1024 if dense else 10
     generator = np.random.default_rng(2)
     values, weight = generator.standard_normal((400, 60)) * np.geomspace(3, 0.1, 60), generator.random(400)
-    found = leading_eigenpairs(in_blocks(values, weight), 5)
+    found = leading_eigenpairs(in_blocks(values, weight), 5, dense_limit=limit)
     np.testing.assert_allclose(found.values, exact(values, weight)[0][::-1][:5], rtol=1e-5)
-    np.testing.assert_allclose(leading_eigenpairs(in_blocks(values, 7 * weight), 5).values, found.values)
+    np.testing.assert_allclose(
+        leading_eigenpairs(in_blocks(values, 7 * weight), 5, dense_limit=limit).values, found.values
+    )
 
 
-def test_residuals_tell_where_the_passes_ended(monkeypatch):
-    monkeypatch.setattr(covariance, "DENSE_LIMIT", 10)
+def test_residuals_tell_where_the_passes_ended():
     values = np.random.default_rng(3).standard_normal((500, 400))
-    found = leading_eigenpairs(in_blocks(values), 10, max_passes=2)
+    found = leading_eigenpairs(in_blocks(values), 10, max_passes=2, dense_limit=10)
     right = exact(values)[0][::-1][:10]
     assert found.num_passes == 2 and (found.residuals > 1e-2 * found.values).all()
     nearest = np.abs(found.values[:, None] - exact(values)[0]).min(axis=1)
     assert (nearest <= found.residuals).all()
     assert (found.values <= right).all(), "Ritz values come from below"
-    better = leading_eigenpairs(in_blocks(values), 10)
+    better = leading_eigenpairs(in_blocks(values), 10, dense_limit=10)
     np.testing.assert_allclose(better.values, right, rtol=1e-3)
 
 
-def test_products_in_the_type_that_was_stored(monkeypatch):
+def test_products_in_the_type_that_was_stored():
     """float32: eigenvalues over four orders, far from the origin, to 1e-4; the residuals do not stall."""
-    monkeypatch.setattr(covariance, "DENSE_LIMIT", 10)
     values = (5 + np.random.default_rng(8).standard_normal((600, 300)) * np.geomspace(1, 0.01, 300)).astype(np.float32)
-    found = leading_eigenpairs(in_blocks(values), 60)
+    found = leading_eigenpairs(in_blocks(values), 60, dense_limit=10)
     np.testing.assert_allclose(found.values, exact(values.astype(np.float64))[0][::-1][:60], rtol=1e-4)
     assert (found.residuals <= 1e-3 * found.values).all() and found.num_passes < 12
 
 
-def test_fewer_positions_than_eigenpairs(monkeypatch):
-    monkeypatch.setattr(covariance, "DENSE_LIMIT", 10)
+def test_fewer_positions_than_eigenpairs():
     values = np.random.default_rng(4).standard_normal((6, 200))
-    found = leading_eigenpairs(in_blocks(values), 20)
+    found = leading_eigenpairs(in_blocks(values), 20, dense_limit=10)
     assert len(found.values) == 5
     np.testing.assert_allclose(found.values, exact(values)[0][::-1][:5])
 

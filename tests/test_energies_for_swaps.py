@@ -52,11 +52,11 @@ def test_mean_loss_and_examples_are_those_of_the_potential(walker_evaluation, co
     np.testing.assert_allclose(evaluate.log_prior(position), whole.log_prior, rtol=1e-12)
 
 
-def test_many_examples_go_in_pieces(monkeypatch):
+def test_many_examples_go_in_pieces():
     """Pieces of 30 // 3 = 10 examples and a rest of 7."""
     evaluate, position = evaluated()
     whole = evaluate.mean_loss(position)
-    monkeypatch.setattr(potentials, "_FULL_CHUNK", 30)
+    evaluate.potential.full_chunk = 30
     np.testing.assert_allclose(evaluate.mean_loss(position), whole, rtol=1e-12)
 
 

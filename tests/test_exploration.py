@@ -117,7 +117,7 @@ def many(num_parameters=400):
     return Numpy(function, slope, num_parameters)
 
 
-def test_many_parameters(monkeypatch):
+def test_many_parameters():
     """Beyond 300 a descent is over within a thousandth of T, and Lanczos steps see both ends of the spectrum."""
     surface, generator = many(), np.random.default_rng(0)
     start = np.concatenate([[0.4], 0.1 * generator.standard_normal(399)])
@@ -132,8 +132,7 @@ def test_many_parameters(monkeypatch):
     assert characterize(surface, np.zeros(400)).kind == "saddle"
     found = lowest_below(surface, saddle)
     assert found.kind == "minimum" and abs(found.position[0]) == pytest.approx(1, abs=0.01) and found.potential < 1e-3
-    monkeypatch.setattr("tati_re.exploration.descent.LARGE_STEPS", 3)
-    assert lowest_below(surface, start).kind == "unfinished"
+    assert lowest_below(surface, start, max_steps=3).kind == "unfinished"
     assert [num_kept(P) for P in (2, 2_410, 79_510, 10**7)] == [200, 200, 50, 20]
 
 

@@ -401,10 +401,10 @@ def test_full_batch_optimizers_find_the_mode_of_the_posterior(optimizer, num_ste
 
 
 @pytest.mark.parametrize("piece", [65_536, 3])
-def test_validation_is_the_mean_loss_on_the_test_part(monkeypatch, piece):
-    monkeypatch.setattr("tati_re.posterior.potential._FULL_CHUNK", 2 * piece)
+def test_validation_is_the_mean_loss_on_the_test_part(piece):
     sim = simulation()
     potential = sim._engine().potential
+    potential.full_chunk = 2 * piece
     evaluate = potential.bind(rung_of([0.1, 0.1]))
     found = tf.function(evaluate.validation)(tf.constant(sim.parameters))
     assert found.dtype == tf.float64

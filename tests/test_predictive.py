@@ -141,13 +141,12 @@ def test_entropy_is_the_sum_of_its_two_parts(classes):
     assert entropy_of(np.array([0.0, -np.inf])) == 0
 
 
-def test_inputs_in_parts_and_runs_together_change_nothing(classes, monkeypatch):
+def test_inputs_in_parts_and_runs_together_change_nothing(classes):
     vectors, inputs, labels, _ = classes
     network = Linear(classifier())
     whole = average([(network, Members(vectors))], inputs, labels)
-    monkeypatch.setattr(predicting, "MEMORY_VALUES", 40 * 3 * 4)
-    monkeypatch.setattr(predicting, "_BLOCK_DRAWS", 7)
-    parts = average([(network, Members(vectors[:15])), (network, Members(vectors[15:]))], inputs, labels)
+    halves = [(network, Members(vectors[:15])), (network, Members(vectors[15:]))]
+    parts = average(halves, inputs, labels, memory_values=40 * 3 * 4, block_draws=7)
     assert parts.frame().to_numpy() == pytest.approx(whole.frame().to_numpy(), rel=1e-10, abs=1e-12)
     assert parts.draw_losses == pytest.approx(whole.draw_losses)
     assert list(whole.frame().columns) == [

@@ -1,16 +1,26 @@
 """Positions come out of both kinds of trajectory as they went in, also in blocks smaller than the file."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from tati_re.analysis import posterior_average, stored_positions
 from tati_re.core.errors import InputError
-from tati_re.runs import positions as module
+from tati_re.runs.run import RunFiles
 from tati_re.runs.tables import CsvTable, H5Table
 
 COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
+
+
+class Stored(RunFiles):
+    """A run whose manifest is not on the disk."""
+
+    def __init__(self, folder, given: dict) -> None:
+        super().__init__(folder)
+        self.given = given
+
+    @property
+    def manifest(self) -> dict:
+        return self.given
 
 
 def written(folder, table, name, columns=COLUMNS):
@@ -22,14 +32,13 @@ def written(folder, table, name, columns=COLUMNS):
     file.append(rows)
     file.flush()
     file.close()
-    return rows, SimpleNamespace(folder=folder, manifest={"options": {}})
+    return rows, Stored(folder, {"options": {}})
 
 
 @pytest.mark.parametrize(("table", "name"), [(CsvTable, "trajectory.csv"), (H5Table, "trajectory.h5")])
-def test_every_row_in_order(tmp_path, monkeypatch, table, name):
-    monkeypatch.setattr(module, "BLOCK_BYTES", 160)
+def test_every_row_in_order(tmp_path, table, name):
     rows, run = written(tmp_path, table, name)
-    found = list(stored_positions(run))
+    found = list(stored_positions(run, block_bytes=160))
     assert [(one.step, one.walker) for one in found] == [(int(row[0]), int(row[1])) for row in rows]
     assert np.array_equal([one.parameters for one in found], rows[:, 4:])
     average = posterior_average((one.parameters for one in stored_positions(run)), lambda vector: vector)
@@ -56,7 +65,7 @@ def test_a_line_still_being_written_is_left_out(tmp_path):
 
 def test_runs_without_positions(tmp_path):
     with pytest.raises(InputError, match="has no trajectory"):
-        stored_positions(SimpleNamespace(folder=tmp_path, manifest={}))
+        stored_positions(Stored(tmp_path, {}))
     for manifest in ({"options": {"directions": "d.npy"}}, {"objects": ["directions"]}):
         with pytest.raises(InputError, match="projections"):
-            stored_positions(SimpleNamespace(folder=tmp_path, manifest=manifest))
+            stored_positions(Stored(tmp_path, manifest))

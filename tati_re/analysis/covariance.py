@@ -56,6 +56,7 @@ def leading_eigenpairs(
     tolerance: float = 1e-3,
     max_passes: int = 12,
     seed: int = 0,
+    dense_limit: int = DENSE_LIMIT,
 ) -> Eigenpairs:
     """Leading eigenpairs of the covariance C = Σ w (x - mean)(x - mean)' / ((1 - 1/n) Σ w), by a block Krylov method.
 
@@ -77,6 +78,7 @@ def leading_eigenpairs(
         tolerance: Of the residuals, relative to each eigenvalue. Default: 1e-3.
         max_passes: At least 2. Default: 12.
         seed: Of the random block. Default: 0.
+        dense_limit: Parameters up to which the matrix itself is formed. Default: 1,024.
 
     Returns:
         The eigenpairs; look at `residuals` where `max_passes` ended it.
@@ -90,7 +92,7 @@ def leading_eigenpairs(
         raise InputError("max_passes is too small.", max_passes, "at least 2")
     pass_over = _Passes(blocks)
     num_parameters = pass_over.num_parameters
-    if num_parameters <= DENSE_LIMIT:
+    if num_parameters <= dense_limit:
         product = pass_over.first(np.eye(num_parameters))
         return _dense(pass_over, 0.5 * (product + product.T), num_eigenpairs)
     width = min(num_eigenpairs + OVERSAMPLING, num_parameters)

@@ -152,10 +152,10 @@ def _stays(surface, position, direction, value: float, temperature: float, step:
     return abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step
 
 
-def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> StationaryPoint:
+def lowest_below(surface, start: np.ndarray, temperature: float = 1.0, max_steps: int = LARGE_STEPS) -> StationaryPoint:
     """Descends, and where it ended on a saddle, from both sides of it again; the lowest point found."""
     if surface.num_parameters > WHOLE:
-        found = _lowest_of_many(surface, np.asarray(start, np.float64), temperature)
+        found = _lowest_of_many(surface, np.asarray(start, np.float64), temperature, max_steps)
     else:
         found = characterize(surface, descend(surface, start)[0], temperature)
     if found.kind != "saddle":
@@ -168,15 +168,15 @@ def lowest_below(surface, start: np.ndarray, temperature: float = 1.0) -> Statio
     both = []
     for sign in (1, -1):
         if surface.num_parameters > WHOLE:
-            both.append(_lowest_of_many(surface, position + 0.1 * sign * direction, temperature))
+            both.append(_lowest_of_many(surface, position + 0.1 * sign * direction, temperature, max_steps))
         else:
             away, _, _ = descend(surface, position + 0.1 * sign * direction)
             both.append(characterize(surface, away, temperature))
     return min([found, *both], key=lambda one: one.potential)
 
 
-def _lowest_of_many(surface, start: np.ndarray, temperature: float) -> StationaryPoint:
+def _lowest_of_many(surface, start: np.ndarray, temperature: float, max_steps: int) -> StationaryPoint:
     """Descends with many parameters, and says what is there; no saddle is told from a slope that goes on."""
-    position, _, _, over = _long_way_down(surface, start, LARGE_STEPS, temperature)
+    position, _, _, over = _long_way_down(surface, start, max_steps, temperature)
     found = characterize(surface, position, temperature)
     return found if over else found._replace(kind="unfinished")

@@ -30,7 +30,6 @@ from tati_re.posterior.priors.choosing import unconfined
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
 from tati_re.posterior.weighted import WeightedLoss
 
-_FULL_CHUNK = 65_536
 _MOVES_DATA = 16
 
 
@@ -58,6 +57,9 @@ class ModelPotential(Potential):
         auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
         chain: The model as a chain of dense layers (`chain_of`), `None` where it is none.
     """
+
+    full_chunk = 65_536
+    """Examples times walkers that are evaluated at once where all data are."""
 
     def __init__(
         self,
@@ -96,7 +98,6 @@ class ModelPotential(Potential):
         self._limit = memory_limit
         self._x = kept_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype, memory_limit)
         self.streamed = isinstance(self._x, StreamedInputs)
-        self._piece = rows_at_once(self._x, max(1, _FULL_CHUNK // self.num_walkers), memory_limit)
         if self.streamed and self.training and batches.full:
             raise InputError(
                 "batch_size: layers that act otherwise while training need their examples at once, which are streamed.",
@@ -230,7 +231,7 @@ class ModelPotential(Potential):
 
     def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
         """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
-        piece = self._piece
+        piece = self._rows_at_once(self._x)
         count = self.num_examples
         if count <= piece and not self.streamed:
             return self.energy(position, rung, None, auxiliary, self._full_evaluation)[0]
@@ -378,11 +379,12 @@ class ModelPotential(Potential):
             x, y = self.prepared(taken(self._x, indices)), tf.gather(self._y, indices)
             return map_walkers(how, correct, weights, auxiliary, x, y, True)
 
-        whole = count - count % self._piece
+        piece = self._rows_at_once(self._x)
+        whole = count - count % piece
         begin = (tf.constant(0), tf.zeros(position.shape[:1], tf.float64))
         _, total = tf.while_loop(
             lambda start, _: start < whole,
-            lambda start, total: (start + self._piece, total + of(start + tf.range(self._piece))),
+            lambda start, total: (start + piece, total + of(start + tf.range(piece))),
             begin,
         )
         right = total if whole == count else total + of(whole + tf.range(count - whole))
@@ -403,10 +405,13 @@ class ModelPotential(Potential):
             labels = stored_targets(dataset.test_targets, self.loss, self.dtype)
             return x, tf.constant(self._counted_labels(labels, dataset.test_weights))
 
+    def _rows_at_once(self, inputs) -> int:
+        return rows_at_once(inputs, max(1, self.full_chunk // self.num_walkers), self._limit)
+
     def validation(self, position, auxiliary: tuple):
         """Mean loss of each walker on the test part of the data, layers as in prediction, `(walkers,)`, float64."""
         x, y = self._test
-        piece, count = rows_at_once(x, max(1, _FULL_CHUNK // self.num_walkers), self._limit), x.shape[0]
+        piece, count = self._rows_at_once(x), x.shape[0]
         how = "looped" if self._full_evaluation == "vectorized" else self._full_evaluation
 
         def part(inputs, labels):
@@ -422,7 +427,7 @@ class ModelPotential(Potential):
 
     def mean_loss(self, position, auxiliary: tuple):
         """Mean loss of each walker on all data, `(walkers,)`, float64; no gradient."""
-        piece, count = self._piece, self.num_examples
+        piece, count = self._rows_at_once(self._x), self.num_examples
         whole = count - count % piece
 
         def body(start, sums):

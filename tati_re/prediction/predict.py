@@ -21,7 +21,7 @@ MEMORY_VALUES = 32_000_000
 """Predictions (draws times inputs times columns) that are in memory at once; more inputs are predicted part by part,
 each part with all draws, so that nothing is approximated."""
 
-_BLOCK_DRAWS = 512
+BLOCK_DRAWS = 512
 
 
 def predict(
@@ -108,7 +108,12 @@ def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
 
 
 def average(
-    sources: Sequence[tuple[Network, Draws | Members]], inputs: Any, labels: Any = None, interval: float = 0.9
+    sources: Sequence[tuple[Network, Draws | Members]],
+    inputs: Any,
+    labels: Any = None,
+    interval: float = 0.9,
+    memory_values: int = MEMORY_VALUES,
+    block_draws: int = BLOCK_DRAWS,
 ) -> ClassPrediction | RegressionPrediction:
     """The average over all draws of several networks; see `predict`."""
     first = sources[0][0].predictive
@@ -128,12 +133,12 @@ def average(
             raise InputError("The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})")
     prepared = [network.prepared(inputs) for network, _ in sources]
     num_draws = sum(len(draws) for _, draws in sources)
-    rows = max(1, MEMORY_VALUES // (num_draws * max(first.num_columns, first.num_outputs)))
+    rows = max(1, memory_values // (num_draws * max(first.num_columns, first.num_outputs)))
     parts = []
     for start in range(0, len(inputs), rows):
         part = slice(start, start + rows)
         these = [x[part] for x in prepared]
-        found = [_outputs(*source, x) for source, x in zip(sources, these, strict=True)]
+        found = [_outputs(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
         parts.append(_Part(sources, found, None if labels is None else labels[part], interval))
     weight = np.concatenate([draws.weight for _, draws in sources])
     shared: dict[str, Any] = {
@@ -218,11 +223,13 @@ class _Part:
             self.pit = np.stack(below, axis=1)
 
 
-def _outputs(network: Network, draws: Draws | Members, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+def _outputs(
+    network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Outputs of all draws, `(draws, n, outputs)`, float64, and their noise `(draws,)` if it is a parameter."""
     noise: list[np.ndarray] = []
     found = np.empty((len(draws), len(inputs), network.predictive.num_outputs))
-    for first, vectors in draws.blocks(_BLOCK_DRAWS):
+    for first, vectors in draws.blocks(block_draws):
         here = slice(first, first + len(vectors))
         found[here] = network.outputs(vectors, draws.walker[here], inputs)
         if network.predictive.samples_noise:

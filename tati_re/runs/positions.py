@@ -68,11 +68,13 @@ class Positions:
         walker: int | None = None,
         rung: int | None = 0,
         as_stored: bool = False,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         check_thin(thin)
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
         self.thin, self.walker, self.rung, self.as_stored = thin, walker, rung, as_stored
+        self._block_bytes = block_bytes
         self._path = self.run.trajectory_path()
         if self._path.suffix == ".h5":
             self._read = self._h5
@@ -168,7 +170,7 @@ class Positions:
     def _h5(self) -> Iterator[tuple[Block, np.ndarray | None]]:
         with reading.open_h5(self._path) as file:
             length = reading.h5_length(file)
-            size = _num_rows(len(self._columns))
+            size = max(1, self._block_bytes // (8 * len(self._columns)))
             for start in range(0, length, size):
                 stop = min(start + size, length)
                 index, rows = file["index"][start:stop], file["rows"][start:stop]
@@ -180,7 +182,7 @@ class Positions:
 
         with self._path.open("rb") as file:
             file.readline()
-            size = _num_rows(len(self._columns))
+            size = max(1, self._block_bytes // (8 * len(self._columns)))
             # A last line without its end is still being written.
             while lines := [line for line in islice(file, size) if line.endswith(b"\n")]:
                 text = io.BytesIO(b"".join(lines))
@@ -208,10 +210,6 @@ def _rows(block: Block, chosen: np.ndarray) -> Block:
     if chosen.dtype == bool and chosen.all():
         return block
     return Block(*(None if part is None else part[chosen] for part in block))
-
-
-def _num_rows(num_columns: int) -> int:
-    return max(1, BLOCK_BYTES // (8 * num_columns))
 
 
 def _header(line: bytes) -> list[str]:

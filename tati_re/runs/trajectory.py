@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.runs.positions import Positions, stores_projections
+from tati_re.runs.positions import BLOCK_BYTES, Positions, stores_projections
 
 if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
@@ -28,13 +28,14 @@ class Position(NamedTuple):
     parameters: np.ndarray
 
 
-def stored_positions(run: RunFiles) -> Iterator[Position]:
+def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
     """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
 
     That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.
+        block_bytes: Of the rows in memory at a time.
 
     Yields:
         A Position per row; rows of the burn-in are not in the trajectory.
@@ -44,7 +45,7 @@ def stored_positions(run: RunFiles) -> Iterator[Position]:
     """
     if stores_projections(run):
         raise InputError(f"The run {run.folder} stored projections, not parameters.")
-    positions = Positions(run, burnin=0, rung=None, as_stored=True)
+    positions = Positions(run, burnin=0, rung=None, as_stored=True, block_bytes=block_bytes)
     return (
         Position(int(step), int(walker), vector)
         for block in positions.all_blocks()
