@@ -9,7 +9,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exploration import ExploredSystem, characterize, connect, descend, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
-from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_kept
+from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_positions
 from tati_re.plotting.exploration import plot_exploration
 from tati_re.posterior.function import FunctionPotential
 
@@ -133,7 +133,7 @@ def test_many_parameters():
     found = lowest_below(surface, saddle)
     assert found.kind == "minimum" and abs(found.position[0]) == pytest.approx(1, abs=0.01) and found.potential < 1e-3
     assert lowest_below(surface, start, max_steps=3).kind == "unfinished"
-    assert [num_kept(P) for P in (2, 2_410, 79_510, 10**7)] == [200, 200, 50, 20]
+    assert [num_positions(P) for P in (2, 2_410, 79_510, 10**7)] == [200, 200, 50, 20]
 
 
 def test_time_is_over(tmp_path, monkeypatch):
@@ -175,7 +175,7 @@ def test_barriers():
 def test_candidates_lie_in_all_parts_of_a_leg():
     positions = np.array([[0.9, 0], [0.5, 0], [1.0, 0.1], [-0.5, 0], [-0.99, 0], [-0.2, 0]])
     found = candidates(double_well(), positions, 2)
-    assert found.places.tolist() == [2, 4] or found.places.tolist() == [0, 4]
+    assert found.rows.tolist() == [2, 4] or found.rows.tolist() == [0, 4]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -104,11 +104,11 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     from tati_re.simulation.simulation import Simulation
 
     found, lines, tables = {}, [], []
-    work = {name: prepared(Simulation.from_options(options)) for name, options in models.items()}
+    estimations = {name: prepared(Simulation.from_options(options)) for name, options in models.items()}
     if not resumed:
         _begin(models, folder)
     for name in models:
-        now = work.pop(name)
+        now = estimations.pop(name)
         now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
         found[name] = now.estimates()
         tables.append(found[name].table.assign(model=name or "model"))

@@ -99,7 +99,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
     if "run" not in typed:
         source["verbose"] = 0
     system = system_of(source)
-    sim, path = system.legs.sim, None
+    sim, path = system.trajectories.sim, None
     if "parameters" in typed:
         from tati_re.runs.parameters import read_parameters
 
@@ -115,7 +115,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
         start = np.asarray(sim.parameters, np.float64)
     if not quiet:
         words = "the run's trajectory is the first leg" if path is not None else "no trajectory yet"
-        print(f"{surface_words(system)}; {words}")
+        print(f"{described(system)}; {words}")
     parallel = choices.get("num_processes", 0) > 1
     found = explore(
         source if parallel else system, start, path=path, seed=int(typed.get("seed", 0)), output=folder,
@@ -144,9 +144,9 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
         print(f"{found.reason}; written to {folder}: {', '.join(written)}")
 
 
-def surface_words(system: Any) -> str:
+def described(system: Any) -> str:
     """Describes the explored system."""
-    sim = system.legs.sim
+    sim = system.trajectories.sim
     return f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
 
 

@@ -91,7 +91,7 @@ def energies_along(
     sampler,
     plan: SamplingPlan,
     say: Callable[[str], None],
-    kept: PartFiles | None = None,
+    parts: PartFiles | None = None,
 ) -> Energies:
     """Energies at all points of a path.
 
@@ -106,9 +106,9 @@ def energies_along(
         sampler: Moves the walkers at one point.
         plan: How long.
         say: Takes sentences on the progress.
-        kept: Where each point, and each tenth of the draws of all points at once, is kept. Default: nowhere.
+        parts: Where each point, and each tenth of the draws of all points at once, is kept. Default: nowhere.
     """
-    kept = PartFiles() if kept is None else kept
+    parts = PartFiles() if parts is None else parts
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"
     single = potential_of(plan.walkers)
@@ -132,7 +132,7 @@ def energies_along(
 
     for number, weight in enumerate(path):
         if weight > 0 or sequential:
-            part = kept.part(f"point-{number:03d}", at_point if weight > 0 else at_reference, chains)
+            part = parts.part(f"point-{number:03d}", at_point if weight > 0 else at_reference, chains)
             position, step_size = part["position"], float(part.get("step_size", step_size))
             if sequential:
                 values.append(part["energies"])
@@ -156,19 +156,19 @@ def energies_along(
         return {"position": moved.position, "energies": moved.energies, "acceptance": moved.acceptance * count}
 
     if plan.num_burnin_steps:
-        position = kept.part("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
+        position = parts.part("burnin", lambda: block(plan.num_burnin_steps), together)["position"]
     # Whole calls, whose first momenta are new ones anyhow.
     size = -(-plan.num_draws // (_BLOCKS * _CALL)) * _CALL
     starts = range(0, plan.num_draws, size)
-    parts = []
+    blocks = []
     for number, start in enumerate(starts):
         count = min(size, plan.num_draws - start)
-        parts.append(kept.part(f"draws-{number:03d}", lambda count=count: block(count), together))
-        position = parts[-1]["position"]
-    accepted = sum(part["acceptance"] for part in parts) / plan.num_draws
+        blocks.append(parts.part(f"draws-{number:03d}", lambda count=count: block(count), together))
+        position = blocks[-1]["position"]
+    accepted = sum(part["acceptance"] for part in blocks) / plan.num_draws
     return Energies(
         path,
-        np.concatenate([part["energies"] for part in parts], axis=1).reshape(len(path), plan.walkers, -1)[::-1],
+        np.concatenate([part["energies"] for part in blocks], axis=1).reshape(len(path), plan.walkers, -1)[::-1],
         sizes,
         accepted.reshape(len(path), -1).mean(axis=1)[::-1],
         gradients + together.gradients,

@@ -157,13 +157,13 @@ class Estimation:
     def by(self, method: str) -> Evidence:
         start = time.monotonic()
         if method == "smc":
-            kept = PartFiles(self.folder, "smc-")
-            found = self._smc(kept)
-            start -= kept.spared
+            parts = PartFiles(self.folder, "smc-")
+            found = self._smc(parts)
+            start -= parts.seconds_saved
         elif method == "frenkel_ladd":
-            kept = PartFiles(self.folder, "springs-")
-            found = self._frenkel_ladd(kept)
-            start -= kept.spared
+            parts = PartFiles(self.folder, "springs-")
+            found = self._frenkel_ladd(parts)
+            start -= parts.seconds_saved
         else:
             energies, spent = self.from_prior()
             start -= spent
@@ -177,12 +177,12 @@ class Estimation:
         if self._from_prior is None:
             start = time.monotonic()
             grid, plan = self.grid(), self.plan(self.prior_widths())
-            kept = PartFiles(self.folder, "prior-")
-            energies = energies_along(grid.path, self.potential, self.sampler, plan, self.progress.message, kept)
-            self._from_prior = energies, time.monotonic() - start + kept.spared
+            parts = PartFiles(self.folder, "prior-")
+            energies = energies_along(grid.path, self.potential, self.sampler, plan, self.progress.message, parts)
+            self._from_prior = energies, time.monotonic() - start + parts.seconds_saved
         return self._from_prior
 
-    def _smc(self, kept: PartFiles) -> Evidence:
+    def _smc(self, parts: PartFiles) -> Evidence:
         import pandas as pd
 
         options = self.options
@@ -195,7 +195,7 @@ class Estimation:
             options.num_moves,
             options.particle_fraction,
             self.progress.message,
-            kept,
+            parts,
         )
         settings = {
             "populations": options.num_populations,
@@ -212,15 +212,15 @@ class Estimation:
             found.log_z, found.error, "smc", pd.DataFrame(found.curve), found.repeats, tuple(notes), settings
         )
 
-    def _frenkel_ladd(self, kept: PartFiles) -> Evidence:
-        springs, gradients = springs_at_minimum(self, kept)
+    def _frenkel_ladd(self, parts: PartFiles) -> Evidence:
+        springs, gradients = springs_at_minimum(self, parts)
         self.progress.message(f"Reference: {springs}.")
 
         def potential_of(copies: int):
             return SpringsPotential(self.potential(copies), springs)
 
         grid, plan = self.grid(), self.plan(springs.std)
-        energies = energies_along(grid.path, potential_of, self.sampler, plan, self.progress.message, kept)
+        energies = energies_along(grid.path, potential_of, self.sampler, plan, self.progress.message, parts)
         found = estimated(energies._replace(gradients=energies.gradients + gradients), "frenkel_ladd", grid)
         notes = list(found.notes)
         if (height := spike_at_reference(grid, found.curve["mean"].to_numpy())) is not None:

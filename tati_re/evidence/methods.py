@@ -95,10 +95,10 @@ def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estim
     """
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
-    work = Estimation(sim, chosen, {**sim.objects, **given})
+    estimation = Estimation(sim, chosen, {**sim.objects, **given})
     if options.get("output") is not None:
-        work.keep(options["output"], options.get("overwrite", False))
-    return work
+        estimation.keep(options["output"], options.get("overwrite", False))
+    return estimation
 
 
 def _object(options: dict, name: str) -> bool:

@@ -15,30 +15,30 @@ from tati_re.simulation.replica_starts import descended
 _EVERY = 4
 
 
-def springs_at_minimum(work, kept: PartFiles) -> tuple[Springs, float]:
+def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     """Springs at a minimum, with the variances of a short run around it.
 
     Returns:
         The springs, and evaluations of the gradient.
     """
-    options, walkers = work.options, work.walkers
-    prior = work.potential(1).prior
+    options, walkers = estimation.options, estimation.walkers
+    prior = estimation.potential(1).prior
     if prior.walled and not isinstance(prior, Box):
         raise InputError("method: frenkel_ladd knows the walls of a box only.", f"{prior}", "prior box, or no walls")
-    bound = np.broadcast_to(prior.bound, (work.sim.num_parameters(),)) if isinstance(prior, Box) else None
-    position = np.asarray(work.sim.walkers.position[:1])
-    auxiliary = tuple(value[:1] for value in work.sim.walkers.auxiliary)
+    bound = np.broadcast_to(prior.bound, (estimation.sim.num_parameters(),)) if isinstance(prior, Box) else None
+    position = np.asarray(estimation.sim.walkers.position[:1])
+    auxiliary = tuple(value[:1] for value in estimation.sim.walkers.auxiliary)
     steps = options.descent_steps
 
     def minimum() -> dict:
-        found = descended(work.potential(1), position, auxiliary, steps, work.execution)
+        found = descended(estimation.potential(1), position, auxiliary, steps, estimation.execution)
         return {"centre": found[0].astype(np.float64)}
 
-    centre = kept.part("minimum", minimum)["centre"]
+    centre = parts.part("minimum", minimum)["centre"]
     if bound is not None:
         centre = np.clip(centre, -bound, bound)
-    plan = work.plan(work.prior_widths())
-    chains = Chains(work.potential(walkers), work.sampler, options.seed + 3, work.execution)
+    plan = estimation.plan(estimation.prior_widths())
+    chains = Chains(estimation.potential(walkers), estimation.sampler, options.seed + 3, estimation.execution)
 
     def widths() -> dict:
         place = np.repeat(centre[None], walkers, axis=0)
@@ -50,5 +50,5 @@ def springs_at_minimum(work, kept: PartFiles) -> tuple[Springs, float]:
             squares += np.mean((place.astype(np.float64) - centre) ** 2, axis=0) / count
         return {"squares": squares}
 
-    squares = kept.part("widths", widths, chains)["squares"]
+    squares = parts.part("widths", widths, chains)["squares"]
     return Springs(centre, np.sqrt(np.maximum(squares, 1e-24)), bound), steps + chains.gradients

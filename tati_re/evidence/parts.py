@@ -30,7 +30,7 @@ class PartFiles:
 
     def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
         self.folder, self.prefix = folder, prefix
-        self.spared = 0.0
+        self.seconds_saved = 0.0
         self._since = time.monotonic()
 
     def named(self, prefix: str) -> PartFiles:
@@ -50,7 +50,7 @@ class PartFiles:
             raise InputError(f"output: {path} is damaged.", expected="to remove this file, or overwrite") from None
         for each, (calls, gradients) in zip(chains, counts, strict=True):
             each.calls, each.gradients = int(calls), float(gradients)
-        self.spared += seconds
+        self.seconds_saved += seconds
         self._since = time.monotonic()
         return values
 

@@ -48,7 +48,7 @@ def cooled(
     num_moves: int,
     fraction: float,
     say: Callable[[str], None],
-    kept: PartFiles | None = None,
+    parts: PartFiles | None = None,
 ) -> Cooling:
     """Adaptive sequential Monte Carlo along a path.
 
@@ -71,15 +71,15 @@ def cooled(
         num_moves: Steps after each resampling.
         fraction: Between 0 and 1.
         say: Takes sentences on the progress.
-        kept: Where the last stage is kept. Default: nowhere.
+        parts: Where the last stage is kept. Default: nowhere.
     """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)
     counted = counted_moves(walkers * potential.num_parameters * tf.as_dtype(potential.dtype).size, num_moves)
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
     start = Chains(potential, ReferenceDraws(), plan.seed + 1, plan.execution, max(2, num_moves), counted)
-    kept = PartFiles() if kept is None else kept
-    state = kept.load("populations", chains, start)
+    parts = PartFiles() if parts is None else parts
+    state = parts.load("populations", chains, start)
     if state is None:
         moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)
         state = {"log_z": np.zeros(num_populations), "rows": np.zeros((0, len(_COLUMNS))), "step_size": np.nan}
@@ -107,7 +107,7 @@ def cooled(
             moved = chains.run(position, weight, size, num_moves)
             state |= {"energies": moved.energies, "visited": moved.visited, "acceptance": moved.acceptance.mean()}
             state["step_size"] = size
-        kept.save("populations", state, chains, start)
+        parts.save("populations", state, chains, start)
     log_z = state["log_z"]
     if weight < 1.0:
         raise SamplingError(

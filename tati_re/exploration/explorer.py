@@ -123,9 +123,9 @@ def explore(
         system.temperature = float(temperature)
     surface = system.surface
     if start is None:
-        if not hasattr(system.legs, "sim"):
-            raise InputError("start is missing.", expected="parameters to start at")
-        start = system.legs.sim.parameters.copy()
+        start = system.trajectories.start
+    if start is None:
+        raise InputError("start is missing.", expected="parameters to start at")
     start = np.asarray(start, np.float64)
     folder = None if output is None else File(output)
     if folder is not None:
@@ -133,13 +133,13 @@ def explore(
             "num_steps": num_steps, "num_legs": num_legs, "heats": list(heats), "num_candidates": num_candidates,
             "directions": directions, "temperature": system.temperature, "seed": seed,
             "digest": digest(
-                surface.identity, getattr(system.legs, "identity", ""), start,
+                surface.identity, system.trajectories.identity, start,
                 np.zeros(0) if path is None else np.asarray(path),
             ),
         }  # fmt: skip
         open_folder(folder, SPECIFICATION, said, "exploration")
     pool = Pool(system, folder, seed, num_processes, source if isinstance(source, dict) else None)
-    book = _StationaryPoints(surface, system.temperature)
+    minima = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
 
     def report(job: Job, done: JobResult, seconds: float) -> None:
@@ -161,12 +161,12 @@ def explore(
                 given = np.asarray(path, np.float64) if path is not None and turn == 1 and k == 0 else None
                 jobs.append(Job(number, begin, heat * system.temperature, num_steps, num_candidates, given))
             results = pool.run(jobs, began + 0.8 * limit, report if surface.num_parameters > WHOLE else None)
-            rounds, before = turn, len(book.found)
+            rounds, before = turn, len(minima.found)
             for done in results:
                 legs.append(done.positions)
-                book.add(done, turn)
-            fresh = len(book.found) - before
-            say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(book.found)} in all")
+                minima.add(done, turn)
+            fresh = len(minima.found) - before
+            say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.found)} in all")
             if time.monotonic() - began > 0.8 * limit:
                 reason = f"the {max_time:g} seconds were over"
                 break
@@ -174,14 +174,14 @@ def explore(
             if quiet >= patience:
                 reason = f"{patience} rounds brought nothing new"
                 break
-            starts = _next_starts(book, legs, [*starts], num_legs, directions, turn)
+            starts = _next_starts(minima, legs, [*starts], num_legs, directions, turn)
     finally:
         pool.close()
-    order = np.argsort([one.potential for one in book.found], kind="stable")
-    paths = _connect(surface, [book.found[i] for i in order[:num_connected]], began + limit, say)
-    if len(book.found) > 10 and max(book.times) == 1 and num_candidates > 1:
+    order = np.argsort([one.potential for one in minima.found], kind="stable")
+    paths = _connect(surface, [minima.found[i] for i in order[:num_connected]], began + limit, say)
+    if len(minima.found) > 10 and max(minima.times) == 1 and num_candidates > 1:
         reason += "; no bottom was found twice: there are many more than these"
-    result = _tables(book, order, paths, legs, rounds, reason)
+    result = _tables(minima, order, paths, legs, rounds, reason)
     if folder is not None:
         _write(folder, result)
     return result
@@ -229,24 +229,24 @@ class _StationaryPoints:
 
 
 def _next_starts(
-    book: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
+    minima: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
 ) -> list[np.ndarray]:
     """Starts of the next round: half minima, the least visited first, half sampled points farthest from known ones."""
-    seldom = np.argsort(book.times, kind="stable")[: max(1, count // 2)]
-    chosen = [book.found[i].position for i in seldom]
+    seldom = np.argsort(minima.times, kind="stable")[: max(1, count // 2)]
+    chosen = [minima.found[i].position for i in seldom]
     cloud = np.concatenate(legs)
     cloud = cloud[:: -(-len(cloud) // (_CLOUD if directions == "covariance" else _CLOUD // 4))]
-    known = np.array([*(one.position for one in book.found), *last, *chosen])
+    known = np.array([*(one.position for one in minima.found), *last, *chosen])
     coordinates = _coordinates(np.concatenate([cloud, known]), directions)
     points, marks = coordinates[: len(cloud)], coordinates[len(cloud) :]
-    often = [one.position for one, times in zip(book.found, book.times, strict=True) if times > 10]
+    often = [one.position for one, times in zip(minima.found, minima.times, strict=True) if times > 10]
     nearest_distance = np.min(np.linalg.norm(points[:, None] - marks[None], axis=2), axis=1)
-    if often and len(often) < len(book.found):
+    if often and len(often) < len(minima.found):
         # Pruned: what lies nearest to a bottom that was found many times, while others were not.
-        bottoms = np.array([one.position for one in book.found])
+        bottoms = np.array([one.position for one in minima.found])
         # One bottom at a time: all differences at once are gigabytes for networks.
         owner = np.argmin([np.linalg.norm(cloud - bottom, axis=1) for bottom in bottoms], axis=0)
-        pruned = np.array(book.times)[owner] > 10
+        pruned = np.array(minima.times)[owner] > 10
         nearest_distance = np.where(pruned & (not pruned.all()), 0.0, nearest_distance)
     while len(chosen) < count:
         place = int(np.argmax(nearest_distance))
@@ -290,16 +290,16 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _tables(book: _StationaryPoints, order, paths, legs, rounds: int, reason: str) -> Exploration:
+def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: str) -> Exploration:
     import pandas
 
-    found = [book.found[i] for i in order]
+    found = [minima.found[i] for i in order]
     positions = np.array([one.position for one in found])
     rows = [
         (
             k + 1, one.kind, one.potential, one.loss, one.gradient_norm, one.index, one.num_flat, one.smallest,
-            one.largest, one.ln_volume, float(np.linalg.norm(one.position - positions[0])), book.times[i],
-            book.rounds[i],
+            one.largest, one.ln_volume, float(np.linalg.norm(one.position - positions[0])), minima.times[i],
+            minima.rounds[i],
         )
         for k, (i, one) in enumerate(zip(order, found, strict=True))
     ]  # fmt: skip

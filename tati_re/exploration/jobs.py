@@ -47,7 +47,7 @@ class JobResult(NamedTuple):
     """The positions of a leg `(n, parameters)`, the rows descended from, and the points reached."""
 
     positions: np.ndarray
-    places: np.ndarray
+    rows: np.ndarray
     found: list[StationaryPoint]
 
 
@@ -56,22 +56,22 @@ class ExploredSystem:
 
     Args:
         surface: `tati_re.landscape.Surface`.
-        legs: `(start, temperature, num_steps, seed) -> positions`.
+        trajectories: Samples a leg, `(start, temperature, num_steps, seed) -> positions`, with `start` and `identity`.
         temperature: T of the target, for volumes.
     """
 
-    def __init__(self, surface: Surface, legs: Any, temperature: float) -> None:
-        self.surface, self.legs, self.temperature = surface, legs, temperature
+    def __init__(self, surface: Surface, trajectories: Any, temperature: float) -> None:
+        self.surface, self.trajectories, self.temperature = surface, trajectories, temperature
 
     def run(self, job: Job, seed: int) -> JobResult:
         """Runs a job."""
         positions = job.path
         if positions is None:
             leg_seed = int(np.random.SeedSequence([seed, job.number]).generate_state(1)[0] >> 1)
-            positions = self.legs(job.start, job.temperature, job.num_steps, leg_seed)
+            positions = self.trajectories(job.start, job.temperature, job.num_steps, leg_seed)
         chosen = candidates(self.surface, positions, job.num_candidates)
-        found = [lowest_below(self.surface, positions[place], self.temperature) for place in chosen.places]
-        return JobResult(positions, chosen.places, found)
+        found = [lowest_below(self.surface, positions[place], self.temperature) for place in chosen.rows]
+        return JobResult(positions, chosen.rows, found)
 
 
 def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
@@ -110,7 +110,7 @@ def write(path: Path, done: JobResult) -> None:
     content = io.BytesIO()
     arrays = {
         "leg": done.positions,
-        "places": done.places,
+        "places": done.rows,
         "points": np.stack([one.position for one in done.found]),
         "kinds": np.array([KINDS.index(one.kind) for one in done.found]),
         "numbers": np.array([[getattr(one, name) for name in _NUMBERS] for one in done.found], np.float64),

@@ -9,15 +9,15 @@ import numpy as np
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.landscape.surface import Surface
 
-KEPT = 200
+MOST_POSITIONS = 200
 """Positions of a leg that are kept, at most."""
 
 _FEWEST, _NUMBERS = 20, 4_000_000
 
 
-def num_kept(num_parameters: int) -> int:
+def num_positions(num_parameters: int) -> int:
     """Number of stored positions of a leg: at most 200, 32 MB, but at least 20."""
-    return min(KEPT, max(_FEWEST, _NUMBERS // num_parameters))
+    return min(MOST_POSITIONS, max(_FEWEST, _NUMBERS // num_parameters))
 
 
 class FunctionTrajectories:
@@ -31,7 +31,7 @@ class FunctionTrajectories:
 
     def __init__(self, surface: Surface, step_size: float, friction: float = 1.0) -> None:
         self.surface, self.step_size, self.friction = surface, step_size, friction
-        self.identity = f"BAOAB {step_size} {friction}"
+        self.identity, self.start = f"BAOAB {step_size} {friction}", None
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
@@ -39,7 +39,7 @@ class FunctionTrajectories:
         position = np.array(start, np.float64)
         momentum = np.sqrt(temperature) * generator.standard_normal(position.shape)
         keep, kick = np.exp(-self.friction * h), np.sqrt(-np.expm1(-2 * self.friction * h) * temperature)
-        every, slope = max(1, -(-num_steps // (KEPT - 1))), self.surface.gradient(position)[1]
+        every, slope = max(1, -(-num_steps // (MOST_POSITIONS - 1))), self.surface.gradient(position)[1]
         rows = [position]
         for step in range(1, num_steps + 1):
             momentum = momentum - 0.5 * h * slope
@@ -68,6 +68,11 @@ class ModelTrajectories:
         self.sim = sim
 
     @property
+    def start(self) -> np.ndarray:
+        """The simulation's own position."""
+        return self.sim.parameters.copy()
+
+    @property
     def identity(self) -> str:
         """One line on how legs are sampled."""
         options = self.sim.options
@@ -78,7 +83,7 @@ class ModelTrajectories:
         sim = self.sim
         sim.parameters = np.asarray(start)
         sim.init_momenta(temperature, seed)
-        every = max(1, -(-num_steps // (num_kept(sim.num_parameters()) - 1)))
+        every = max(1, -(-num_steps // (num_positions(sim.num_parameters()) - 1)))
         try:
             run = sim.sample(
                 num_steps=num_steps, trajectory_every=every, record_every=max(every, 10), seed=seed, verbose=0,
@@ -97,11 +102,11 @@ class Candidates(NamedTuple):
     """Points of a leg to descend from.
 
     Attributes:
-        places: Which rows of the leg, `(k,)`.
+        rows: Which rows of the leg, `(k,)`.
         norms: |∇U| of all rows, `(n,)`.
     """
 
-    places: np.ndarray
+    rows: np.ndarray
     norms: np.ndarray
 
 
