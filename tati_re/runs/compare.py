@@ -107,10 +107,12 @@ def _pairs(first: Path, second: Path) -> list[tuple[str, Path | None, Path | Non
     for folder in (first, second):
         manifest.read(folder)
     names = [file.name for file in files.FILES if file.repeatable]
-    found = [
-        (name, *(folder / name if (folder / name).exists() else None for folder in (first, second))) for name in names
-    ]
+    found = [(name, _existing(first / name), _existing(second / name)) for name in names]
     return [pair for pair in found if pair[1] is not None or pair[2] is not None]
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.exists() else None
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tati_re.core.errors import InputError
+
 PARTIAL = ".partial"
 """Suffix of a file that is still being written beside the one that it will replace."""
 
@@ -116,6 +118,13 @@ FILES = (
 def trajectory_in(folder: Path) -> Path | None:
     """The file of stored positions in a run folder; None where there is none."""
     return next((folder / name for name in TRAJECTORIES.values() if (folder / name).exists()), None)
+
+
+def trajectory_of(folder: Path) -> Path:
+    """As `trajectory_in`; refuses a folder without stored positions."""
+    if (path := trajectory_in(folder)) is None:
+        raise InputError(f"The run {folder} has no trajectory.", expected="a run with trajectory_every above 0")
+    return path
 
 
 def names_of(folder: Path) -> list[str]:

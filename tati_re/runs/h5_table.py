@@ -150,10 +150,11 @@ class H5Table(Rows):
 
         content = io.BytesIO()
         with h5py.File(content, "w", libver=("v110", "v110")) as file:
-            kinds = (("index", "index_columns", self._index_names, np.int64, -1),)
-            kinds += (("rows", "columns", self._row_names, self.dtype, 0),)
-            for kind, label, names, dtype, fill in kinds:
-                chunk = _chunk(len(names), np.dtype(dtype).itemsize)
+            for kind, label, names, dtype, fill in (
+                ("index", "index_columns", self._index_names, np.dtype(np.int64), -1),
+                ("rows", "columns", self._row_names, self.dtype, 0),
+            ):
+                chunk = _chunk(len(names), dtype.itemsize)
                 most = (None, len(names))
                 file.create_dataset(kind, (0, len(names)), dtype, maxshape=most, chunks=chunk, fillvalue=fill)
                 file.create_dataset(label, data=names, dtype=h5py.string_dtype())

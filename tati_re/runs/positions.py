@@ -40,6 +40,13 @@ class Block(NamedTuple):
     values: np.ndarray
     weight: np.ndarray | None
 
+    def at(self, rows: np.ndarray) -> Block:
+        """The rows of these numbers, or where this is True."""
+        if rows.dtype == bool and rows.all():
+            return self
+        step, walker, potential, loss, values = (part[rows] for part in self[:5])
+        return Block(step, walker, potential, loss, values, None if self.weight is None else self.weight[rows])
+
 
 class Positions:
     """The stored positions of a run at the target's temperature, after the burn-in, thinned, walker by choice.
@@ -75,7 +82,7 @@ class Positions:
         self.burnin = burnin_of(self.run, burnin)
         self.thin, self.walker, self.rung, self.as_stored = thin, walker, rung, as_stored
         self._block_bytes = block_bytes
-        self._path = self.run.trajectory_path()
+        self._path = files.trajectory_of(self.run.folder)
         if self._path.suffix == ".h5":
             self._read = self._h5
             with reading.open_h5(self._path) as file:
@@ -120,7 +127,7 @@ class Positions:
                 chosen &= self._due(block.walker, chosen, seen)
             if chosen.any():
                 empty = False
-                yield _rows(block, chosen)
+                yield block.at(chosen)
         if empty and self.walker is not None and self.walker not in walkers:
             raise InputError("There is no such walker in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         if empty:
@@ -134,15 +141,15 @@ class Positions:
 
     def read(self) -> Block:
         """Returns all selected rows at once, by step and walker."""
-        blocks = list(self.blocks())
-        weights = [block.weight for block in blocks]
-        joined = [np.concatenate(parts) for parts in list(zip(*blocks, strict=True))[:-1]]
-        whole = Block(*joined, None if weights[0] is None else np.concatenate(weights))
-        return _rows(whole, np.lexsort((whole.walker, whole.step)))
+        *columns, weights = zip(*self.blocks(), strict=True)
+        step, walker, potential, loss, values = (np.concatenate(parts) for parts in columns)
+        weight = None if weights[0] is None else np.concatenate(weights)
+        return Block(step, walker, potential, loss, values, weight).at(np.lexsort((walker, step)))
 
     def moments(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Returns mean `(P,)`, variance `(P,)` (denominator n - 1) and the number of rows, in one pass."""
-        count, mean, squares, rows = 0.0, 0.0, 0.0, 0
+        count, rows = 0.0, 0
+        mean = squares = np.zeros(())
         for block in self.blocks():
             weight = np.ones(len(block.values)) if block.weight is None else block.weight
             number = weight.sum()
@@ -204,12 +211,6 @@ def stores_projections(run: RunFiles) -> bool:
     """Whether a run stores projections on directions instead of parameters."""
     options = run.manifest.get("options", {})
     return bool(options.get("directions")) or "directions" in run.manifest.get("objects", [])
-
-
-def _rows(block: Block, chosen: np.ndarray) -> Block:
-    if chosen.dtype == bool and chosen.all():
-        return block
-    return Block(*(None if part is None else part[chosen] for part in block))
 
 
 def _header(line: bytes) -> list[str]:

@@ -28,7 +28,7 @@ def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
     return pandas.read_csv(io.BytesIO(complete), **exact_numbers())
 
 
-def exact_numbers() -> dict[str, str]:
+def exact_numbers() -> dict[str, Any]:
     """Returns arguments with which `pandas.read_csv` reads every number exactly as written."""
     import pandas
 

@@ -6,19 +6,22 @@ import operator
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
 from tati_re.runs import checkpoint, files, manifest, reading
+from tati_re.runs.trajectory_rows import rows_of_step, stored_steps
 
 if TYPE_CHECKING:
     import pandas
 
 
-class Moments(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Moments:
     """Mean and variance of the parameters over the steps after burn-in, gathered without storing them.
 
     Attributes:
@@ -122,7 +125,7 @@ class RunFiles:
     @property
     def trajectory(self) -> pandas.DataFrame:
         """The stored positions, from `trajectory.csv` or `trajectory.h5`."""
-        return self._table(self.trajectory_path().name)
+        return self._table(files.trajectory_of(self.folder).name)
 
     @property
     def moments(self) -> Moments:
@@ -172,13 +175,7 @@ class RunFiles:
             frame = frame.sort_values(["step", "walker"], kind="stable", ignore_index=True)
         return frame
 
-    def trajectory_path(self) -> Path:
-        """Returns the file of the stored positions."""
-        if (path := files.trajectory_in(self.folder)) is not None:
-            return path
-        raise InputError(f"The run {self.folder} has no trajectory.", expected="a run with trajectory_every above 0")
-
-    def _read_moments(self, _: Path | None = None) -> Moments:
+    def _read_moments(self, path: Path | None = None) -> Moments:
         arrays, _, note = checkpoint.load(self.folder)
         if note:
             warnings.warn(note, stacklevel=4)
@@ -191,11 +188,10 @@ class RunFiles:
         return Moments(mean, variance, count)
 
     def _stored(self, which: str | int, walker: int | None) -> np.ndarray:
-        try:
-            step = operator.index(which)
-        except TypeError:
-            raise InputError("Unknown choice of parameters.", which, '"mean" or the number of a stored step') from None
-        path, num_parameters = self.trajectory_path(), self.manifest["parameters"]["num"]
+        if not isinstance(which, SupportsIndex):
+            raise InputError("Unknown choice of parameters.", which, '"mean" or the number of a stored step')
+        step = operator.index(which)
+        path, num_parameters = files.trajectory_of(self.folder), self.manifest["parameters"]["num"]
         if self.has(files.DIRECTIONS):
             raise InputError(f"The run {self.folder} stored projections, not parameters.", f"step {step}", '"mean"')
         if path.suffix == ".h5":
@@ -214,16 +210,11 @@ class RunFiles:
         """Returns the row of a step and walker in the columns step, walker `(rows, 2)`."""
         if not len(index):
             raise InputError(f"The trajectory of {self.folder} is empty.", f"step {step}")
-        at_step = np.flatnonzero(index[:, 0] == step)
-        if not len(at_step):
-            steps = np.unique(index[:, 0])
-            near = steps[np.argmin(np.abs(steps - step))]
-            stored = f"one of the {len(steps)} stored steps from {steps[0]} to {steps[-1]}, the nearest being {near}"
-            raise InputError("The step is not stored.", f"step {step}", stored)
-        if walker is None and len(at_step) > 1:
-            raise InputError("The run has several walkers.", "walker=None", f"a walker from 0 to {len(at_step) - 1}")
-        chosen = _checked(0 if walker is None else walker, len(at_step))
-        return int(at_step[index[at_step, 1] == chosen][0])
+        if not (rows := rows_of_step(index, step)):
+            raise InputError("The step is not stored.", f"step {step}", stored_steps(index, step))
+        if walker is None and len(rows) > 1:
+            raise InputError("The run has several walkers.", "walker=None", f"a walker from 0 to {len(rows) - 1}")
+        return rows[_checked(0 if walker is None else walker, len(rows))]
 
 
 def _checked(walker: int, num_walkers: int) -> int:

@@ -37,9 +37,10 @@ def _reason(error: BaseException) -> str:
 @contextmanager
 def storing(path: str | os.PathLike[str], *more: type[Exception]) -> Iterator[None]:
     """Turns an `OSError` (and the types in `more`) inside its block into a `StorageError` that names `path`."""
+    kinds: tuple[type[Exception], ...] = (OSError, *more)
     try:
         yield
-    except (OSError, *more) as error:
+    except kinds as error:
         raise StorageError(path, error) from error
 
 

@@ -22,7 +22,8 @@ def read_rows(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple
 
 
 def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
-    index, lines = [], []
+    index: list[list[int]] = []
+    lines: list[str] = []
     with path.open(encoding="utf-8", newline="") as file:
         texts = (line for line in file if line.strip() and not line.startswith("#"))
         columns = [name.strip() for name in next(csv.reader(texts), [])]
@@ -114,13 +115,19 @@ def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int]
         raise InputError(f"parameters: {path} has no rows.", expected="at least one")
     if step is None:
         step = int(index[:, 0].max())
+    if not (rows := rows_of_step(index, step)):
+        raise InputError(f"parameters_step: there is no such step in {path}.", step, stored_steps(index, step))
+    return rows, step
+
+
+def rows_of_step(index: np.ndarray, step: int) -> list[int]:
+    """The first row of each walker at a step, in the walkers' order, from the columns step and walker `(rows, 2)`."""
     at_step = np.flatnonzero(index[:, 0] == step)
-    if not len(at_step):
-        steps = np.unique(index[:, 0])
-        near = steps[np.argmin(np.abs(steps - step))]
-        stored = f"one of the {len(steps)} steps from {steps[0]} to {steps[-1]}, the nearest being {near}"
-        raise InputError(f"parameters_step: there is no such step in {path}.", received=step, expected=stored)
-    by_walker: dict[int, int] = {}
-    for row in at_step:
-        by_walker.setdefault(int(index[row, 1]), int(row))
-    return [by_walker[walker] for walker in sorted(by_walker)], step
+    return at_step[np.unique(index[at_step, 1], return_index=True)[1]].tolist()
+
+
+def stored_steps(index: np.ndarray, step: int) -> str:
+    """Which steps are stored, in words, and which of them is the nearest."""
+    steps = np.unique(index[:, 0])
+    near = steps[np.argmin(np.abs(steps - step))]
+    return f"one of the {len(steps)} stored steps from {steps[0]} to {steps[-1]}, the nearest being {near}"
