@@ -17,7 +17,7 @@ from tati_re.analysis.convergence import (
     r_hat,
 )
 from tati_re.core.errors import InputError, nearest
-from tati_re.runs.selection import as_run, burnin_of, kept_rows, spacing
+from tati_re.runs.selection import as_run, burnin_of, select_rows, spacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,7 +67,7 @@ def averages(
     """
     if by not in ("all", "walker", "rung"):
         raise InputError("by is not known.", by, "all, walker or rung")
-    rows = kept_rows(run, burnin, thin, rung=None if by == "rung" else 0)
+    rows = select_rows(run, burnin, thin, rung=None if by == "rung" else 0)
     return averages_of_rows(rows, observables, by)
 
 

@@ -12,7 +12,7 @@ from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.core.errors import InputError, nearest
 from tati_re.runs.positions import Block, Positions
-from tati_re.runs.selection import as_run, kept_rows
+from tati_re.runs.selection import as_run, select_rows
 
 if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
@@ -58,7 +58,7 @@ def coordinate_of(
             raise InputError(f"{kind}: which?", number, f"{kind}:1, {kind}:2, ...")
         return _along(run, kind, int(number), burnin, thin, map_options)
     if name in run.run_info.columns and name not in ("step", "walker"):
-        rows = kept_rows(run, burnin, thin)
+        rows = select_rows(run, burnin, thin)
         return Coordinate(chains_of(rows, name, -1), chains_of(rows, "weight", -1) if "weight" in rows else None)
     positions = Positions(run, burnin, thin)
     if name not in positions.names:

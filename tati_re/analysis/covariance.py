@@ -151,7 +151,7 @@ def covariance_eigenpairs(
     """
     positions = Positions(run, burnin, thin, walker)
     # Products in float32 of numbers stored in float32 lose nothing that was there, and take half the time.
-    positions.as_stored = positions.num_parameters > DENSE_LIMIT
+    positions.keep_type = positions.num_parameters > DENSE_LIMIT
     return leading_eigenpairs(_values_of(positions), num_eigenpairs, tolerance, max_passes)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
-from tati_re.runs.selection import as_run, kept_rows
+from tati_re.runs.selection import as_run, select_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,7 @@ def to_arviz(run: RunFiles | str | os.PathLike[str], burnin: int | None = None, 
             "ArviZ' format needs the packages xarray and h5netcdf.", expected="pip install 'tati_re[arviz]'"
         ) from None
     run = as_run(run)
-    rows = kept_rows(run, burnin, thin)
+    rows = select_rows(run, burnin, thin)
     steps, chains = _chains(rows["step"].to_numpy(), rows["walker"].to_numpy())
     statistics = {
         name: (("chain", "draw"), rows[name].to_numpy()[chains])

@@ -11,7 +11,7 @@ import numpy as np
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error
 from tati_re.analysis.temperature import BAND_WIDTH, target_temperature
 from tati_re.core.errors import InputError
-from tati_re.runs.selection import as_run, kept_rows
+from tati_re.runs.selection import as_run, select_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ def group_temperatures(
     if by not in ("tensor", "layer", "kind"):
         raise InputError("by is not known.", by, "tensor, layer or kind")
     run = as_run(run)
-    rows = kept_rows(run, burnin, thin)
+    rows = select_rows(run, burnin, thin)
     sizes = _sizes(run)
     found = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
     if not found:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import chains_of
 from tati_re.core.errors import InputError, nearest
-from tati_re.runs.selection import as_run, kept_rows
+from tati_re.runs.selection import as_run, select_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ def reweight(
     import pandas as pd
 
     run = as_run(run)
-    rows = kept_rows(run, burnin, thin, rung=None)
+    rows = select_rows(run, burnin, thin, rung=None)
     names = list(observables)
     for name in names:
         if name not in rows.columns:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.data.labels import kind_of, stored
+from tati_re.data.labels import as_storage_type, kind_of
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
@@ -138,7 +138,7 @@ class Dataset:
                 arrays[i] = arrays[i][:, 0]
         checked = cls(*arrays, name=name)
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
-        labels = [None if t is None else stored(t, kind) for t in (checked.targets, checked.test_targets)]
+        labels = [None if t is None else as_storage_type(t, kind) for t in (checked.targets, checked.test_targets)]
         parts = (checked.inputs, labels[0], checked.test_inputs, labels[1])
         counted = {"weights": weights, "test_weights": test_weights, "layout": layout}
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)

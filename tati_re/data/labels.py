@@ -50,7 +50,7 @@ def kind_of(
     return "regression", None
 
 
-def stored(targets: np.ndarray, kind: str) -> np.ndarray:
+def as_storage_type(targets: np.ndarray, kind: str) -> np.ndarray:
     """Returns targets in their storage type: class numbers as int32, everything else as floats."""
     if kind == "classification":
         return targets.astype(np.int32)

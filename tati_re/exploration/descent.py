@@ -89,8 +89,8 @@ def descend(
         position = found.x
         if moved <= 1e-9 * (1 + np.linalg.norm(position)):
             break
-    value, slope = surface.gradient(position)
-    return position, value, float(np.linalg.norm(slope))
+    value, gradient = surface.gradient(position)
+    return position, value, float(np.linalg.norm(gradient))
 
 
 def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: float):
@@ -118,7 +118,7 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
         step: Length of that move. Default: 0.1.
     """
     position = np.asarray(position, np.float64)
-    value, slope = surface.gradient(position)
+    value, gradient = surface.gradient(position)
     loss = float(surface.values(position[None])["loss"][0])
     if surface.num_parameters <= WHOLE:
         values, rows = np.linalg.eigh(hessian_matrix(surface, position))
@@ -135,7 +135,7 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
     volume = 0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
     return StationaryPoint(
-        position, value, loss, float(np.linalg.norm(slope)), kind, index, num_flat, smallest, largest, volume
+        position, value, loss, float(np.linalg.norm(gradient)), kind, index, num_flat, smallest, largest, volume
     )
 
 

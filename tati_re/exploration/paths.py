@@ -68,25 +68,25 @@ def connect(
     bend *= 0.01 * span / max(float(np.linalg.norm(bend)), 1e-300)
     forces = surface.gradients(line)[1]
     images = line + np.sin(np.pi * place)[:, None] * bend
-    values, slopes = surface.gradients(images)
+    values, gradients = surface.gradients(images)
     step, still = 0.5 / max(curvature, 1e-300), 0
     for _ in range(num_steps):
         if values.max() - max(values[0], values[-1]) < enough:
             break
-        moved = _spread(images - step * np.concatenate([0 * slopes[:1], slopes[1:-1], 0 * slopes[-1:]]))
-        new, new_slopes = surface.gradients(moved)
+        moved = _spread(images - step * np.concatenate([0 * gradients[:1], gradients[1:-1], 0 * gradients[-1:]]))
+        new, new_gradients = surface.gradients(moved)
         if not np.isfinite(new).all() or new.max() > values.max() + 1e-9 * (1 + abs(values.max())):
             step *= 0.5
             if step < 1e-9 / max(curvature, 1e-300):
                 break
             continue
         shift = np.abs(moved - images).max()
-        images, values, slopes = moved, new, new_slopes
+        images, values, gradients = moved, new, new_gradients
         step *= 1.05
         still = still + 1 if shift < 1e-6 * (1 + span) else 0
         if still >= 5:
             break
-    across = _across(images, slopes)
+    across = _across(images, gradients)
     scale = max(float(np.linalg.norm(forces, axis=1).max()), 1e-300)
     fine = np.linspace(0, 1, _FINE * (num_images - 1) + 1)
     straight = surface.gradients(first + fine[:, None] * (second - first))[0]
@@ -124,9 +124,9 @@ def _spread(images: np.ndarray) -> np.ndarray:
     return moved
 
 
-def _across(images: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+def _across(images: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     """The gradient without its part along the path, of the inner images."""
     along = images[2:] - images[:-2]
     along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
-    inner = slopes[1:-1]
+    inner = gradients[1:-1]
     return inner - np.sum(inner * along, axis=1, keepdims=True) * along

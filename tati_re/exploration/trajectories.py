@@ -39,16 +39,16 @@ class FunctionTrajectories:
         position = np.array(start, np.float64)
         momentum = np.sqrt(temperature) * generator.standard_normal(position.shape)
         keep, kick = np.exp(-self.friction * h), np.sqrt(-np.expm1(-2 * self.friction * h) * temperature)
-        every, slope = max(1, -(-num_steps // (MOST_POSITIONS - 1))), self.surface.gradient(position)[1]
+        every, gradient = max(1, -(-num_steps // (MOST_POSITIONS - 1))), self.surface.gradient(position)[1]
         rows = [position]
         for step in range(1, num_steps + 1):
-            momentum = momentum - 0.5 * h * slope
+            momentum = momentum - 0.5 * h * gradient
             position = position + 0.5 * h * momentum
             momentum = keep * momentum + kick * generator.standard_normal(position.shape)
             position = position + 0.5 * h * momentum
-            slope = self.surface.gradient(position)[1]
-            momentum = momentum - 0.5 * h * slope
-            if not np.isfinite(slope).all():
+            gradient = self.surface.gradient(position)[1]
+            momentum = momentum - 0.5 * h * gradient
+            if not np.isfinite(gradient).all():
                 raise InputError("step_size is too large: a leg left all bounds.", h, "a smaller one")
             if step % every == 0:
                 rows.append(position)

@@ -99,8 +99,8 @@ class Surface:
 
     def gradient(self, position: np.ndarray) -> tuple[float, np.ndarray]:
         """U and ∇U at one point `(parameters,)`."""
-        values, slopes = self.gradients(np.asarray(position)[None])
-        return float(values[0]), slopes[0]
+        values, gradients = self.gradients(np.asarray(position)[None])
+        return float(values[0]), gradients[0]
 
     def gradients(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U at points `(n, parameters)`: `(n,)` and `(n, parameters)`, float64."""
@@ -108,8 +108,8 @@ class Surface:
         for start in range(0, len(positions), self.points):
             rows = positions[start : start + self.points]
             parts.append([found[: len(rows)] for found in self._part.gradient(self._padded(rows))])
-        values, slopes = (np.concatenate(part).astype(np.float64) for part in zip(*parts, strict=True))
-        return values, slopes
+        values, gradients = (np.concatenate(part).astype(np.float64) for part in zip(*parts, strict=True))
+        return values, gradients
 
     def hessian_product(self, position: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """∇²U at one point times one or several vectors.
@@ -229,7 +229,7 @@ class _OfModel:
         how = self._how(position.shape[0])
         return map_walkers(how, one, potential.flat.split(position), extra, inputs, y, True)
 
-    def _slope(self, position, extra, x, y):
+    def _loss_and_gradient(self, position, extra, x, y):
         """Sum of the losses of some examples, and its gradient, for each point."""
         potential = self.potential
 
@@ -239,36 +239,36 @@ class _OfModel:
 
         how, inputs = self._how(position.shape[0]), potential.prepared(x)
         weights = potential.flat.split(position)
-        loss, slope, _ = loss_and_gradient(how, total, weights, extra, inputs, y, True)
-        return loss, potential.flat.free(slope)
+        loss, gradient, _ = loss_and_gradient(how, total, weights, extra, inputs, y, True)
+        return loss, potential.flat.free(gradient)
 
-    def _slopes_of_piece(self, position, x, y, *extra):
-        loss, slope = self._slope(position, extra, x, y)
-        return loss, tf.cast(slope, tf.float64)
+    def _gradient_of_piece(self, position, x, y, *extra):
+        loss, gradient = self._loss_and_gradient(position, extra, x, y)
+        return loss, tf.cast(gradient, tf.float64)
 
     def _products_of_piece(self, position, vectors, x, y, *extra):
         with tf.GradientTape() as tape:
             tape.watch(position)
-            along = tf.reduce_sum(self._slope(position, extra, x, y)[1] * vectors)
+            along = tf.reduce_sum(self._loss_and_gradient(position, extra, x, y)[1] * vectors)
         return tf.cast(tape.gradient(along, position, unconnected_gradients="zero"), tf.float64)
 
     def _of_prior(self, position):
         """V of each point and its gradient, the model's regularizers included."""
         prior, regularizer = self.potential.prior, self.potential.flat.regularizer
-        slope = prior.gradient(position)
-        slope = tf.zeros_like(position) if slope is None else slope
+        gradient = prior.gradient(position)
+        gradient = tf.zeros_like(position) if gradient is None else gradient
         value = -prior.log_prob(position)
         if regularizer is not None:
-            more, gradient = self.potential._regularizer(position)
-            value, slope = value + more, slope + gradient
-        return value, slope
+            more, force = self.potential._regularizer(position)
+            value, gradient = value + more, gradient + force
+        return value, gradient
 
     def gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = list(self._over_pieces(self._slopes_of_piece, self._data, positions))
-        value, slope = self._of_prior(tf.constant(positions))
+        parts = list(self._over_pieces(self._gradient_of_piece, self._data, positions))
+        value, gradient = self._of_prior(tf.constant(positions))
         scale = self.potential.scale / self._data[0].shape[0]
         loss = scale * sum(part[0].numpy() for part in parts)
-        return loss + value.numpy(), scale * sum(part[1].numpy() for part in parts) + slope.numpy()
+        return loss + value.numpy(), scale * sum(part[1].numpy() for part in parts) + gradient.numpy()
 
     def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         position, along = tf.constant(positions), tf.constant(vectors)
@@ -289,31 +289,31 @@ class _OfFunction:
 
     def __init__(self, potential: FunctionPotential) -> None:
         self.potential = potential
-        self._slopes = tf.function(self._slope, autograph=False)
+        self._gradients = tf.function(self._loss_and_gradient, autograph=False)
         self._products = tf.function(self._product, autograph=False)
 
-    def _slope(self, position):
+    def _loss_and_gradient(self, position):
         with tf.GradientTape() as tape:
             tape.watch(position)
             loss = self.potential.function(position)
-        slope = tape.gradient(loss, position, unconnected_gradients="zero")
+        gradient = tape.gradient(loss, position, unconnected_gradients="zero")
         more = self.potential.prior.gradient(position)
         potential = tf.cast(loss, tf.float64) - self.potential.prior.log_prob(position)
-        return tf.cast(loss, tf.float64), potential, slope if more is None else slope + more
+        return tf.cast(loss, tf.float64), potential, gradient if more is None else gradient + more
 
     def _product(self, position, vectors):
         with tf.GradientTape() as tape:
             tape.watch(position)
-            along = tf.reduce_sum(self._slope(position)[2] * vectors)
+            along = tf.reduce_sum(self._loss_and_gradient(position)[2] * vectors)
         return tape.gradient(along, position, unconnected_gradients="zero")
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
-        loss, potential, _ = self._slopes(tf.constant(positions))
+        loss, potential, _ = self._gradients(tf.constant(positions))
         return {"loss": loss.numpy(), "potential": potential.numpy()}
 
     def gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        _, potential, slope = self._slopes(tf.constant(positions))
-        return potential.numpy(), slope.numpy()
+        _, potential, gradient = self._gradients(tf.constant(positions))
+        return potential.numpy(), gradient.numpy()
 
     def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         return self._products(tf.constant(positions), tf.constant(vectors)).numpy()

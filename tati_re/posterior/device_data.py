@@ -22,13 +22,7 @@ def has_accuracy(dataset, loss: Loss) -> bool:
     return dataset.num_classes <= 2 or dataset.targets.ndim > 1 or loss.name == "sparse_categorical_crossentropy"
 
 
-def stored_inputs(inputs: np.ndarray, scale: float, dtype: str) -> np.ndarray:
-    """Inputs as they are kept on the device: bytes that are scaled later stay bytes, everything else is in the model's
-    type."""
-    return inputs if scale != 1.0 and inputs.dtype == np.uint8 else inputs.astype(tf.as_dtype(dtype).as_numpy_dtype)
-
-
-def stored_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarray:
+def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarray:
     """Labels as the loss takes them: class numbers as int32 `(N,)`, everything else as `(N, outputs)` in the
     parameters' type."""
     if loss.name == "sparse_categorical_crossentropy":

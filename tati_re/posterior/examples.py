@@ -36,7 +36,7 @@ class StreamedInputs:
         return self.take(np.arange(*rows.indices(self.shape[0]), dtype=np.int64))
 
 
-def kept_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
+def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
     """Inputs as they are kept: bytes that are scaled later stay bytes, everything else is in the model's type.
 
     Args:
@@ -45,18 +45,18 @@ def kept_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | Non
         dtype: The type in which the model takes them.
         limit: Bytes of a tensor at most; what is larger is streamed. Default: no limit.
     """
-    kind = _kept_type(inputs, scale, dtype)
-    if limit is not None and kept_bytes(inputs, scale, dtype) > limit:
+    kind = _device_type(inputs, scale, dtype)
+    if limit is not None and device_bytes(inputs, scale, dtype) > limit:
         return StreamedInputs(inputs, kind)
     return tf.constant(inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype))
 
 
-def kept_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
-    """What inputs take in memory; arguments as those of `kept_inputs`."""
-    return inputs.size * _kept_type(inputs, scale, dtype).size
+def device_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
+    """What inputs take in memory; arguments as those of `device_inputs`."""
+    return inputs.size * _device_type(inputs, scale, dtype).size
 
 
-def _kept_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
+def _device_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
     return tf.uint8 if scale != 1.0 and inputs.dtype == np.uint8 else tf.as_dtype(dtype)
 
 

@@ -16,14 +16,14 @@ from tati_re.core.protocol import Clock, Energy, Rung
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
 from tati_re.posterior.binding import ModelEvaluate
-from tati_re.posterior.device_data import has_accuracy, is_signs, stored_targets
+from tati_re.posterior.device_data import device_targets, has_accuracy, is_signs
 from tati_re.posterior.example_variance import (
     Spread,
     refuse_single_examples,
     spread_in_chain,
     variance_of_gradients,
 )
-from tati_re.posterior.examples import StreamedInputs, kept_bytes, kept_inputs, rows_at_once, taken
+from tati_re.posterior.examples import StreamedInputs, device_bytes, device_inputs, rows_at_once, taken
 from tati_re.posterior.function import combine
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.priors.choosing import unconfined
@@ -96,7 +96,7 @@ class ModelPotential(Potential):
         self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
         self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
         self._limit = memory_limit
-        self._x = kept_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype, memory_limit)
+        self._x = device_inputs(dataset.inputs, dataset.input_scale, flat.input_dtype, memory_limit)
         self.streamed = isinstance(self._x, StreamedInputs)
         if self.streamed and self.training and batches.full:
             raise InputError(
@@ -104,7 +104,7 @@ class ModelPotential(Potential):
                 received="all examples",
                 expected="a batch_size, or a larger memory_limit",
             )
-        labels = stored_targets(dataset.targets, loss, self.dtype)
+        labels = device_targets(dataset.targets, loss, self.dtype)
         self.counted = loss if dataset.weights is None else WeightedLoss(loss, labels)
         self._y = tf.constant(self._counted_labels(labels, dataset.weights))
         # Batch statistics, and dropped units, tie the examples of a batch together.
@@ -401,8 +401,8 @@ class ModelPotential(Potential):
                 expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
             )
         with tf.init_scope():
-            x = kept_inputs(dataset.test_inputs, dataset.input_scale, self.flat.input_dtype, self._limit)
-            labels = stored_targets(dataset.test_targets, self.loss, self.dtype)
+            x = device_inputs(dataset.test_inputs, dataset.input_scale, self.flat.input_dtype, self._limit)
+            labels = device_targets(dataset.test_targets, self.loss, self.dtype)
             return x, tf.constant(self._counted_labels(labels, dataset.test_weights))
 
     def _rows_at_once(self, inputs) -> int:
@@ -483,7 +483,7 @@ class ModelPotential(Potential):
         if self._loops:
             said.append("The layers of this model cannot be vectorized over walkers, which are computed one by one.")
         if self.streamed:
-            size = kept_bytes(self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype)
+            size = device_bytes(self.dataset.inputs, self.dataset.input_scale, self.flat.input_dtype)
             said.append(
                 f"Inputs of {size / 1e6:,.3g} megabytes are more than memory_limit: each step reads the examples of "
                 "its batch, in a graph and not under XLA."

@@ -20,7 +20,7 @@ from tati_re.analysis.reweighting import reweight
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
-from tati_re.runs.selection import kept_rows, spacing
+from tati_re.runs.selection import select_rows, spacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ class Result:
 def _averages(run: Run, choices: Choices) -> Result:
     names = list(choices.observables) or None
     table = averages(run, names, choices.by, choices.burnin, choices.thin)
-    rows = kept_rows(run, choices.burnin, choices.thin)
+    rows = select_rows(run, choices.burnin, choices.thin)
     drawn = [name for name in (names or _SHOWN) if name in rows.columns]
     chains = {name: chains_of(rows, name, -1) for name in drawn}
     chains = {name: values for name, values in chains.items() if np.isfinite(values).all() and values.shape[1] >= 4}

@@ -74,13 +74,13 @@ class Positions:
         thin: int = 1,
         walker: int | None = None,
         rung: int | None = 0,
-        as_stored: bool = False,
+        keep_type: bool = False,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         check_thin(thin)
         self.run = as_run(run)
         self.burnin = burnin_of(self.run, burnin)
-        self.thin, self.walker, self.rung, self.as_stored = thin, walker, rung, as_stored
+        self.thin, self.walker, self.rung, self.keep_type = thin, walker, rung, keep_type
         self._block_bytes = block_bytes
         self._path = files.trajectory_of(self.run.folder)
         if self._path.suffix == ".h5":
@@ -181,7 +181,7 @@ class Positions:
             for start in range(0, length, size):
                 stop = min(start + size, length)
                 index, rows = file["index"][start:stop], file["rows"][start:stop]
-                rows = rows if self.as_stored else rows.astype(np.float64, copy=False)
+                rows = rows if self.keep_type else rows.astype(np.float64, copy=False)
                 yield self._block(index, self._index, rows)
 
     def _csv(self) -> Iterator[tuple[Block, np.ndarray | None]]:

@@ -29,7 +29,7 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
     return int(burnin)
 
 
-def kept_rows(
+def select_rows(
     run: RunFiles | str | os.PathLike[str], burnin: int | None = None, thin: int = 1, rung: int | None = 0
 ) -> pd.DataFrame:
     """Selects rows of `run.csv`: after the burn-in, every k-th of each walker.
@@ -52,7 +52,7 @@ def kept_rows(
 
 
 def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None) -> pd.DataFrame:
-    """As `kept_rows`, for a table with the columns `step` and `walker`."""
+    """As `select_rows`, for a table with the columns `step` and `walker`."""
     check_thin(thin)
     kept = rows[rows["step"] > burnin]
     if rung is not None and "rung" in kept.columns:

@@ -45,7 +45,7 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
     """
     if stores_projections(run):
         raise InputError(f"The run {run.folder} stored projections, not parameters.")
-    positions = Positions(run, burnin=0, rung=None, as_stored=True, block_bytes=block_bytes)
+    positions = Positions(run, burnin=0, rung=None, keep_type=True, block_bytes=block_bytes)
     return (
         Position(int(step), int(walker), vector)
         for block in positions.all_blocks()

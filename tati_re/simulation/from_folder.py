@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
 from tati_re.runs import files, manifest
-from tati_re.simulation.saved_model import stored_model
+from tati_re.simulation.saved_model import model_of_folder
 from tati_re.simulation.system import OBJECTS, is_named
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def objects_of(
                 f"{who}: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
             )
     if there and "model" in needed and "model" not in given:
-        model = stored_model(folder / files.MODEL, said["options"].get("model"), who)
+        model = model_of_folder(folder / files.MODEL, said["options"].get("model"), who)
         return given if model is None else {**given, "model": model}
     return given
 

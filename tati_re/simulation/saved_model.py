@@ -39,7 +39,7 @@ def save_model(flat: FlatModel, walkers: Walkers, path: Path) -> bool:
     return True
 
 
-def stored_model(path: Path, option: str | None, who: str):
+def model_of_folder(path: Path, option: str | None, who: str):
     """The model of a run folder; None where it must be built again by the function that `option` names.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.engine.prediction_averages import PredictionAverages
-from tati_re.posterior.device_data import stored_inputs
+from tati_re.posterior.examples import device_inputs
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 
@@ -33,7 +33,5 @@ def prediction_averages(system: System, potential: ModelPotential, every: int) -
         loss.get_config(), dataset.task, dataset.num_classes, outputs.num_outputs, *around, per_example=per_example
     )
     ready = system.examples
-    inputs = potential.prepared(
-        tf.constant(stored_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype))
-    )
+    inputs = potential.prepared(device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype))
     return PredictionAverages(outputs, predictive, inputs.numpy(), dataset.test_targets, every)

@@ -22,7 +22,7 @@ from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.posterior.device_data import is_signs
-from tati_re.posterior.examples import kept_bytes
+from tati_re.posterior.examples import device_bytes
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
@@ -124,7 +124,7 @@ class System:
         if self.memory_limit is None:
             return False
         data = self.examples
-        return kept_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
+        return device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
 
     def with_data(self, options: Options, data: Any = None) -> System:
         """The same model with other data.
