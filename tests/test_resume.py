@@ -216,6 +216,20 @@ def test_rows_past_the_checkpoint_are_cut_off(copy, whole):
     assert contents(copy) == whole
 
 
+def test_a_simulation_comes_back_from_the_folder_of_a_run(copy):
+    """With the run's model and options, its walkers where the last checkpoint has them; arrays are given again."""
+    sim = Simulation.from_folder(copy, data=DATA, parameters=copy)
+    arrays, _, _ = checkpoint.load(copy)
+    np.testing.assert_array_equal(sim.parameters, arrays["state/position/0"])
+    assert (sim.num_walkers(), sim.options.batch_size, sim.options.step_size) == (2, 4, 0.02)
+    assert sim.system.flat.tensor_names == load(copy).manifest["parameters"]["names"]
+    assert sim.options.output is None
+    one = Simulation.from_folder(copy, data=DATA, num_walkers=1)
+    assert one.parameters.shape == (3,)
+    with pytest.raises(InputError, match="started with data given in Python"):
+        Simulation.from_folder(copy)
+
+
 # refused
 
 

@@ -132,14 +132,11 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
 
 def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
     """Training inputs of a run before preparation, if they are vectors, and their column names."""
-    from tati_re.data import dataset_from_options
-    from tati_re.options.make import make_options
+    from tati_re.prediction.of_run import dataset_of, names_its_data
 
-    said = run.manifest
-    if {"data", "test_data"} & set(said.get("objects", [])):
+    if not names_its_data(run):
         return None, ()
-    known = {name: said["options"][name] for name in said["given"] if name in said["options"]}
-    dataset = dataset_from_options(make_options({**known, "verbose": 0}))
+    dataset = dataset_of(run)
     if dataset.inputs.ndim != 2:
         return None, ()
     names = dataset.feature_names or tuple(f"x{i + 1}" for i in range(dataset.inputs.shape[1]))

@@ -11,7 +11,8 @@ from tati_re.data.packing import as_packed
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
-from tati_re.runs import checkpoint, files
+from tati_re.prediction.of_run import flat_model_of
+from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
@@ -30,21 +31,11 @@ class Network:
     """
 
     def __init__(self, run: RunFiles, model: Any = None) -> None:
-        from tati_re.models.build import load_model
-        from tati_re.models.flat import FlatModel
-        from tati_re.models.precision import in_precision
-        from tati_re.posterior.noise_level import with_noise
-
         manifest = run.manifest
         if "task" not in manifest["dataset"]:
             raise InputError(f"The manifest of {run.folder} does not say what its data are.", expected="a newer run")
-        if model is None and not run.has(files.MODEL):
-            raise InputError(f"The run {run.folder} holds no model.", expected="model=..., the object it was made with")
         self._folder = run.folder
-        model = load_model(run.folder / files.MODEL) if model is None else model
-        options = manifest["options"]
-        flat = FlatModel(in_precision(model, options.get("dtype", "float32")), options.get("fix_parameters"))
-        self.flat = with_noise(flat, options)
+        self.flat = flat_model_of(run, model)
         self.num_parameters = self.flat.num_parameters
         if self.num_parameters != manifest["parameters"]["num"]:
             expected = f"{manifest['parameters']['num']} parameters"

@@ -11,6 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES, entropy_of, log_mean_exp
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.network import Network
+from tati_re.prediction.of_run import dataset_of, names_its_data
 from tati_re.prediction.results import ClassPrediction, Prediction, RegressionPrediction, labels_of_classes
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
 
@@ -69,7 +70,7 @@ def predict(
         if labels is not None:
             raise InputError("labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and runs[0].manifest["options"].get("stream_predictions")
-        if kept and not (_stored(runs[0]) and _data_at_hand(runs[0])):
+        if kept and not (_stored(runs[0]) and names_its_data(runs[0])):
             from tati_re.prediction.streamed import streamed_prediction
 
             return streamed_prediction(runs[0], interval)
@@ -90,18 +91,7 @@ def source_of(
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and labels of the test part of a run's data, read again."""
-    from tati_re.data import dataset_from_options
-    from tati_re.options.make import make_options
-
-    manifest = run.manifest
-    if not _data_at_hand(run):
-        raise InputError("The run's data were given in Python.", expected="the inputs to predict")
-    known = {name: manifest["options"][name] for name in manifest["given"] if name in manifest["options"]}
-    dataset = dataset_from_options(make_options({**known, "verbose": 0}))
-    if dataset.fingerprint() != manifest["dataset"]["fingerprint"]:
-        raise InputError(
-            "The data are not those of the run.", dataset.name, f"{manifest['dataset']['name']}, unchanged"
-        )
+    dataset = dataset_of(run)
     if dataset.test_inputs is None:
         raise InputError("The run's data have no test part.", expected="inputs to predict")
     return dataset.test_inputs, dataset.test_targets
@@ -240,10 +230,6 @@ def _outputs(
 def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:
     values = [getattr(part, name) for part in parts]
     return None if values[0] is None else np.sum(values, axis=0) / count
-
-
-def _data_at_hand(run: RunFiles) -> bool:
-    return not {"data", "test_data"} & set(run.manifest.get("objects", []))
 
 
 def _stored(run: RunFiles) -> bool:

@@ -4,49 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError
+from tati_re.models.imported import is_code
 from tati_re.options.make import make_options
+from tati_re.prediction.of_run import model_of
 from tati_re.runs import files, manifest
-from tati_re.simulation.saved_model import model_of_folder
+from tati_re.runs.run import RunFiles
 from tati_re.simulation.system import OBJECTS, is_named
 
 if TYPE_CHECKING:
     from tati_re.simulation.simulation import Simulation
     from tati_re.simulation.system import System
 
+_OF_START = ("parameters", "parameters_step", "walker_start", "walker_jitter")
 _OF_SYSTEM = ("data", "test_data", "model", "loss", "prior")
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
 
 def from_folder(kind: type[Simulation], folder: str | os.PathLike[str], given: dict[str, Any]) -> Simulation:
     """The simulation that a run was made with, see `Simulation.from_folder`."""
-    folder, said = Path(folder), manifest.read(folder)
+    run = RunFiles.open(folder)
     objects = {name: value for name, value in given.items() if name in OBJECTS and not is_named(value)}
     changed = {name: value for name, value in given.items() if name not in objects}
-    objects = objects_of(folder, said, objects, str(folder), [name for name in _OF_SYSTEM if name not in changed])
-    kept = {**options_of(said), **({"hidden": [], "model": None} if "model" in objects else {})}
-    sim = kind.from_options(make_options({**kept, "output": None, "max_time": None, **changed}), objects)
+    objects = objects_of(run, objects, os.fspath(folder), [name for name in _OF_SYSTEM if name not in changed])
+    built = {"hidden": [], "model": None} if "model" in objects else {}
+    kept = {name: value for name, value in manifest.given_options(run.manifest).items() if name not in _OF_START}
+    sim = kind.from_options(make_options({**kept, **built, "output": None, "max_time": None, **changed}), objects)
     if not _OF_DATA & {*objects, *changed}:
-        check_data(sim.system, said, str(folder))
+        manifest.check_data(run.manifest, sim.system.dataset, folder)
     return sim
 
 
-def options_of(said: dict[str, Any]) -> dict[str, Any]:
-    """The options that a run was given: more than the same values by default, for which a rule may have no use."""
-    return {name: value for name, value in said["options"].items() if name in said.get("given", said["options"])}
-
-
-def objects_of(
-    folder: Path, said: dict[str, Any], given: dict[str, Any], who: str, needed: Iterable[str] = OBJECTS
-) -> dict[str, Any]:
+def objects_of(run: RunFiles, given: dict[str, Any], who: str, needed: Iterable[str] = OBJECTS) -> dict[str, Any]:
     """What a run was given as objects: those that are given again, and the model of its folder.
 
     Args:
-        folder: The run folder.
-        said: Its manifest.
+        run: The run.
         given: By name.
         who: The first word of what is said where one is missing.
         needed: What must be there where the run had it.
@@ -54,26 +49,20 @@ def objects_of(
     Raises:
         InputError: One is missing.
     """
-    there = (folder / files.MODEL).exists()
-    for name in said["objects"]:
-        if name in needed and name not in given and not (name == "model" and there) and name != "directions":
+    missing = (set(run.manifest["objects"]) & set(needed)) - {*given, "directions"}
+    for name in sorted(missing):
+        if name != "model" or not run.has(files.MODEL):
             raise InputError(
                 f"{who}: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
             )
-    if there and "model" in needed and "model" not in given:
-        model = model_of_folder(folder / files.MODEL, said["options"].get("model"), who)
-        return given if model is None else {**given, "model": model}
-    return given
-
-
-def check_data(system: System, said: dict[str, Any], who: str) -> None:
-    """Refuses data that are not those of the run."""
-    if system.dataset.fingerprint() != said["dataset"]["fingerprint"]:
-        raise InputError(
-            f"{who}: the data are not those of the run.",
-            received=system.dataset.name,
-            expected=f"{said['dataset']['name']}, unchanged",
-        )
+    if "model" in given or "model" not in needed or not run.has(files.MODEL):
+        return given
+    try:
+        return {**given, "model": model_of(run)}
+    except InputError as error:
+        if is_code(run.manifest["options"].get("model")):
+            return given
+        raise InputError(f"{who}: {error}", expected="model=..., the object with which the run was started") from None
 
 
 def check_model(system: System, said: dict[str, Any], who: str) -> None:

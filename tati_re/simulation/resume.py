@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from tati_re.engine.environment import versions
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.runs import files, manifest
-from tati_re.simulation.from_folder import check_data, check_model, objects_of, options_of
+from tati_re.runs.run import RunFiles
+from tati_re.simulation.from_folder import check_model, objects_of
 from tati_re.simulation.launch import Launch
 from tati_re.simulation.request import make_request
 from tati_re.simulation.run import Run
@@ -24,8 +24,8 @@ from tati_re.simulation.system import OBJECTS, assemble
 
 def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any]) -> Run:
     """Does the work of `Simulation.resume`."""
-    folder = Path(folder)
-    said = manifest.read(folder)
+    files_of_run = RunFiles(folder)
+    folder, said = files_of_run.folder, files_of_run.manifest
     objects = {name: value for name, value in objects.items() if value is not None}
     overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
     for name in objects:
@@ -35,18 +35,18 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any]) -> R
     stored = dict(said["options"])
     steps = num_steps if num_steps is not None else stored.get("num_steps")
     options = make_options(
-        {**options_of(said), "max_time": None}, num_steps=steps, threads=said["threads"], **overrides
+        {**manifest.given_options(said), "max_time": None}, num_steps=steps, threads=said["threads"], **overrides
     )
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
-    objects = objects_of(folder, said, objects, "resume")
+    objects = objects_of(files_of_run, objects, "resume")
     # Where it started is in the checkpoint; the file that said so may be gone.
     built = {"hidden": [], "model": None} if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)
     system = assemble(start, objects)
     check_model(system, said, "resume")
-    check_data(system, said, "resume")
-    if (folder / files.DIRECTIONS).exists():
+    manifest.check_data(said, system.dataset, "resume")
+    if files_of_run.has(files.DIRECTIONS):
         objects = {**objects, "directions": np.load(folder / files.DIRECTIONS, allow_pickle=False)}
     request = make_request(said["kind"], options, objects, system)
     if request.samples and (":" in options.sampler or "sampler" in objects):

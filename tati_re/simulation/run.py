@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.core.errors import InputError
-from tati_re.runs import checkpoint, files
+from tati_re.runs import checkpoint
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
 
@@ -70,20 +70,16 @@ class Run(RunFiles):
         if path.suffix != ".keras":
             raise InputError("The path of a saved model must end in .keras.", received=path)
         vector = self.parameters(which, None if which == "mean" else walker)
-        from tati_re.models.build import load_model
-        from tati_re.models.flat import FlatModel
-        from tati_re.posterior.noise_level import with_noise
+        from tati_re.prediction.of_run import flat_model_of
 
-        model = load_model(self.folder / files.MODEL)
-        options = self.manifest["options"]
-        flat = with_noise(FlatModel(model, options.get("fix_parameters")), options)
+        flat = flat_model_of(self)
         flat.set(vector)
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
         statistics, _, _ = checkpoint.load(self.folder)
         row = 0 if which == "mean" else walker
         flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
         with storing(path):
-            model.save(path)
+            flat.model.save(path)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
         """Predicts with the average over the posterior draws that the run stored.

@@ -1,4 +1,4 @@
-"""Models and directions in files: what a run folder keeps beside its tables."""
+"""Model and directions of a run in files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.models.build import load_model
-from tati_re.models.imported import is_code
 from tati_re.runs import files
 from tati_re.runs.storage import replace
 
@@ -37,22 +35,6 @@ def save_model(flat: FlatModel, walkers: Walkers, path: Path) -> bool:
         for variable, value in zip(flat.model.variables, before, strict=True):
             variable.assign(value)
     return True
-
-
-def model_of_folder(path: Path, option: str | None, who: str):
-    """The model of a run folder; None where it must be built again by the function that `option` names.
-
-    Args:
-        path: The file.
-        option: The option `model` of the run.
-        who: The first word of what is said where the file cannot be read.
-    """
-    try:
-        return load_model(path)
-    except InputError as error:
-        if is_code(option):
-            return None
-        raise InputError(f"{who}: {error}", expected="model=..., the object with which the run was started") from None
 
 
 def read_directions(source, num_parameters: int) -> np.ndarray | None:

@@ -1,0 +1,63 @@
+"""The model and the data of a run, from its folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tati_re.core.errors import InputError
+from tati_re.runs import files, manifest
+
+if TYPE_CHECKING:
+    from tati_re.data import Dataset
+    from tati_re.models.flat import FlatModel
+    from tati_re.runs.run import RunFiles
+
+
+def model_of(run: RunFiles) -> Any:
+    """The Keras model that the folder of a run holds.
+
+    Raises:
+        InputError: It holds none, or one that cannot be read.
+    """
+    from tati_re.models.build import load_model
+
+    if not run.has(files.MODEL):
+        raise InputError(f"The run {run.folder} holds no model.", expected="model=..., the object it was made with")
+    return load_model(run.folder / files.MODEL)
+
+
+def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
+    """The model of a run as a function of one flat vector.
+
+    Args:
+        run: The run.
+        model: The Keras model. Default: that of the folder.
+    """
+    from tati_re.models.flat import FlatModel
+    from tati_re.models.precision import in_precision
+    from tati_re.posterior.noise_level import with_noise
+
+    options = run.manifest["options"]
+    model = in_precision(model_of(run) if model is None else model, options.get("dtype", "float32"))
+    return with_noise(FlatModel(model, options.get("fix_parameters")), options)
+
+
+def names_its_data(run: RunFiles) -> bool:
+    """Whether the data of a run can be read again: they were named, not given in Python."""
+    return not {"data", "test_data"} & set(run.manifest.get("objects", []))
+
+
+def dataset_of(run: RunFiles) -> Dataset:
+    """The data of a run, read again.
+
+    Raises:
+        InputError: They were given in Python, or changed since.
+    """
+    from tati_re.data import dataset_from_options
+    from tati_re.options.make import make_options
+
+    if not names_its_data(run):
+        raise InputError("The run's data were given in Python.", expected="the inputs to predict")
+    dataset = dataset_from_options(make_options({**manifest.given_options(run.manifest), "verbose": 0}))
+    manifest.check_data(run.manifest, dataset, run.folder)
+    return dataset
