@@ -29,7 +29,6 @@ from tati_re.exchange import (
     compensation_table,
     cumulative_after_noise,
     log_spectrum,
-    series_coefficients,
     series_weights,
 )
 
@@ -43,6 +42,35 @@ SEARCHED = "searched cut"
 PUBLISHED = (0.895, -0.145, -2.1, 2.55, -1.8, 0.6)
 """Eq. 18: coefficients of g, g², ... at σ² = 0.2."""
 X = np.linspace(-12, 12, 241)
+
+
+def logistic_derivative(order: int) -> list[int]:
+    """Coefficients of g¹, g², ... in the derivative of this order of the logistic function g.
+
+    From d gᵏ/dz = k gᵏ - k gᵏ⁺¹.
+
+    Args:
+        order: 0 or more.
+
+    Examples:
+        >>> logistic_derivative(3)
+        [1, -7, 12, -6]
+    """
+    coefficients = [1]
+    for _ in range(order):
+        up = [-(k + 1) * value for k, value in enumerate(coefficients)]
+        stay = [(k + 1) * value for k, value in enumerate(coefficients)]
+        coefficients = [a + b for a, b in zip([*stay, 0], [0, *up], strict=True)]
+    return coefficients
+
+
+def series_coefficients(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
+    """The series as a polynomial in the logistic function g: coefficients of g¹, g², ..., as printed in eq. 18 for
+    σ² = 0.2, λ = 10 and three terms."""
+    total = np.zeros(2 * terms)
+    for n, weight in enumerate(series_weights(noise_variance, terms, series_filter)):
+        total[: 2 * n + 2] += weight * np.array(logistic_derivative(2 * n + 1), float)
+    return total.tolist()
 
 
 def tables(noise_variance: float) -> dict[str, CompensationTable]:

@@ -16,13 +16,13 @@ from tati_re.exchange.compensation import (
     compensation_table,
     cumulative,
     cumulative_after_noise,
-    logistic_derivative,
     quantile,
-    series_coefficients,
     series_weights,
 )
+from tests.test_examples import example
 
 X = np.linspace(-20, 20, 101)
+FIGURE = example("compensation_density")
 
 
 def error_of_draws(table, x=X) -> float:
@@ -41,7 +41,7 @@ def error_of_draws(table, x=X) -> float:
 
 
 def test_derivatives_of_the_logistic_function():
-    assert [logistic_derivative(order) for order in (0, 1, 3, 5)] == [
+    assert [FIGURE.logistic_derivative(order) for order in (0, 1, 3, 5)] == [
         [1],
         [1, -1],
         [1, -7, 12, -6],
@@ -59,14 +59,15 @@ def test_weights_are_hermite_polynomials():
 
 def test_published_coefficients():
     """Eq. 18 of Luo et al. 2020 to all printed digits; without the filter, other ones."""
-    np.testing.assert_allclose(series_coefficients(0.2, 3), [0.895, -0.145, -2.1, 2.55, -1.8, 0.6], atol=1e-14)
-    np.testing.assert_allclose(series_coefficients(0.2, 3, None), [0.905, -0.455, -0.3, -1.35, 1.8, -0.6], atol=1e-14)
+    np.testing.assert_allclose(FIGURE.series_coefficients(0.2, 3), [0.895, -0.145, -2.1, 2.55, -1.8, 0.6], atol=1e-14)
+    unfiltered = FIGURE.series_coefficients(0.2, 3, None)
+    np.testing.assert_allclose(unfiltered, [0.905, -0.455, -0.3, -1.35, 1.8, -0.6], atol=1e-14)
 
 
 def test_density_of_the_series_is_its_polynomial():
     table = compensation_table(0.2, 3, 10.0)
     below = expit(-table.positions)
-    polynomial = np.polyval([*series_coefficients(0.2, 3)[::-1], 0.0], below)
+    polynomial = np.polyval([*FIGURE.series_coefficients(0.2, 3)[::-1], 0.0], below)
     np.testing.assert_allclose(table.density, polynomial, rtol=1e-4, atol=1e-10)
 
 
@@ -145,9 +146,7 @@ def test_what_is_no_density_is_refused(arguments):
 
 def test_the_figure_of_the_density(tmp_path, capsys):
     """It writes what it prints: the published coefficients, and the error of the series beside ours."""
-    from tests.test_examples import example
-
-    script = example("compensation_density")
+    script = FIGURE
     assert script.main(["--output", str(tmp_path)]) == 0
     rows = np.genfromtxt(tmp_path / "compensation.csv", delimiter=",", names=True)
     assert np.abs(rows["error_0"]).max() == pytest.approx(1.031e-3, rel=1e-3)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         cumulative_after_noise,
         log_spectrum,
         quantile,
-        series_coefficients,
         series_weights,
     )
     from tati_re.exchange.compensation import Table as CompensationTable
@@ -86,7 +85,6 @@ __all__ = [
     "quantile",
     "round_trip_rate",
     "sample_size",
-    "series_coefficients",
     "series_weights",
     "spaced_evenly",
     "spacing",

@@ -85,26 +85,6 @@ class Table(NamedTuple):
     clipped: float
 
 
-def logistic_derivative(order: int) -> list[int]:
-    """Coefficients of g¹, g², ... in the derivative of this order of the logistic function g.
-
-    From d gᵏ/dz = k gᵏ - k gᵏ⁺¹.
-
-    Args:
-        order: 0 or more.
-
-    Examples:
-        >>> logistic_derivative(3)
-        [1, -7, 12, -6]
-    """
-    coefficients = [1]
-    for _ in range(order):
-        up = [-(k + 1) * value for k, value in enumerate(coefficients)]
-        stay = [(k + 1) * value for k, value in enumerate(coefficients)]
-        coefficients = [a + b for a, b in zip([*stay, 0], [0, *up], strict=True)]
-    return coefficients
-
-
 def series_weights(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
     """Weights of the derivatives of order 1, 3, 5, ... in the published series for the density.
 
@@ -126,15 +106,6 @@ def series_weights(noise_variance: float, terms: int, series_filter: float | Non
         weights.append((-1 / series_filter) ** n / math.factorial(n) * hermite)
         before, hermite = hermite, 2 * argument * hermite - 2 * n * before
     return weights
-
-
-def series_coefficients(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
-    """The series as a polynomial in the logistic function g: coefficients of g¹, g², ..., as printed in eq. 18 for
-    σ² = 0.2, λ = 10 and three terms."""
-    total = np.zeros(2 * terms)
-    for n, weight in enumerate(series_weights(noise_variance, terms, series_filter)):
-        total[: 2 * n + 2] += weight * np.array(logistic_derivative(2 * n + 1), float)
-    return total.tolist()
 
 
 def log_spectrum(frequency: np.ndarray) -> np.ndarray:

@@ -13,7 +13,6 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.ops import cumulative_sum, exp, interp, log, maximum, take, where
-from tati_re.core.protocol import Rung
 
 TEMPERINGS = ("posterior", "likelihood")
 LIKELIHOOD_POWER = 5.0
@@ -52,21 +51,6 @@ class Ladder(NamedTuple):
     def draws_prior(self) -> bool:
         """The last rung is the prior, which has to be proper and is drawn exactly; of a ladder of NumPy arrays."""
         return bool(self.likelihood_weight[-1] == 0.0)
-
-    def at(self, rung) -> Rung:
-        """The rows of walkers, from their rungs' indices, int32 `(walkers,)`."""
-        return Rung(*(take(values, rung) for values in self))
-
-    def adapted(self, rejection) -> Ladder:
-        """The same ends with inner rungs at which neighbors would reject equally; see `adapted`.
-
-        Args:
-            rejection: Mean rejection of each pair of neighbors, `(rungs - 1,)`, of a ladder of NumPy arrays.
-        """
-        if self.tempering == "likelihood":
-            moved = adapted(self.likelihood_weight, rejection, "power")
-            return self._replace(likelihood_weight=moved)
-        return self._replace(inverse_temperature=adapted(self.inverse_temperature, rejection, "logarithm"))
 
 
 def geometric(

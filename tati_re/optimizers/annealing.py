@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tati_re.core.errors import InputError
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, cond, sqrt, where, zeros_like
-from tati_re.core.protocol import Info, Rung
+from tati_re.core.protocol import Info, Rung, fields_of
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
 
 
@@ -147,7 +147,7 @@ class Annealing(Optimizer):
         step_size = sqrt(state.rung.step_size / evaluate.scale)
         rung = state.rung._replace(inverse_temperature=1.0 / state.temperature, step_size=step_size)
         t = column(0.5 * step_size, state.position)
-        moved = LangevinState(**{name: getattr(state, name) for name in LangevinState._fields[:-1]}, rung=rung)
+        moved = LangevinState(**fields_of(state, LangevinState._fields[:-1]), rung=rung)
         moved = drift(kick(moved, t), evaluate, t)
         moved = ornstein_uhlenbeck(moved, noise, 0.0 * t + self._friction_time)
         moved = drift(moved, evaluate, t)
@@ -164,7 +164,7 @@ class Annealing(Optimizer):
         validation = evaluate.validation(state.position)
         running = ~state.stopped
         names = Best._fields[:-1]
-        now = Best(*(getattr(state, name) for name in names), validation=validation)
+        now = Best(**fields_of(state, names), validation=validation)
         best = Best(**_chosen(running & (validation <= state.best.validation), now, state.best, Best._fields))
         total = state.validation_sum + validation
         average = total / self._count
@@ -194,8 +194,8 @@ class Annealing(Optimizer):
 
 def _chosen(condition, first, second, names) -> dict:
     """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the second's."""
-    found = {}
-    for name in names:
-        value = getattr(first, name)
-        found[name] = where(condition[:, None] if len(value.shape) == 2 else condition, value, getattr(second, name))
-    return found
+    ours, others = fields_of(first, names), fields_of(second, names)
+    return {
+        name: where(condition[:, None] if len(value.shape) == 2 else condition, value, others[name])
+        for name, value in ours.items()
+    }

@@ -142,5 +142,5 @@ def _curvature(position, gradient, evaluate, noise):
     parameter, unbiased for more."""
     uniform = noise.uniform(position.shape)
     signs = as_type(where(uniform < 0.5, 0.0 * uniform - 1.0, 0.0 * uniform + 1.0), position)
-    delta = math.sqrt(float(np.finfo(getattr(position.dtype, "as_numpy_dtype", position.dtype)).eps))
+    delta = math.sqrt(float(np.finfo(position.dtype.name).eps))
     return signs * (evaluate(position + delta * signs).gradient - gradient) / delta

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.method import as_method
+from tati_re.core.protocol import fields_of
 from tati_re.engine.loop import Loop
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
@@ -166,7 +167,9 @@ def check_checkpoint(sampler: Any) -> None:
         state, _ = stepped(sampler, state, evaluate, random)
     fields = [name for name in state._fields if name != "rung"]
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save(folder, {name: np.asarray(getattr(state, name)) for name in fields}, {"step": 3})
+        checkpoint.save(
+            folder, {name: np.asarray(value) for name, value in fields_of(state, fields).items()}, {"step": 3}
+        )
         arrays, _, _ = checkpoint.load(folder)
     restored = template._replace(**{name: tf.constant(arrays[name]) for name in fields})
     whole, _ = stepped(sampler, state, evaluate, _TensorNoise(6))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.protocol import fields_of
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, rung_of
 
 TOLERANCE = 5.5
@@ -106,10 +107,9 @@ def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[f
         evaluate.clock = evaluate.clock._replace(step=np.int64(step), adapting=np.bool_(step <= burnin))
         state, _ = sampler.step(state, evaluate, noise)
         if step > burnin:
-            weight = getattr(state, "weight", np.ones(len(start)))
+            weight = state.weight if "weight" in state._fields else np.ones(len(start))
             counted = counted + weight
-            for name in names:
-                value = getattr(state, name)
+            for name, value in fields_of(state, names).items():
                 sums[name] = sums[name] + weight * np.einsum("wp,wp->w", value, value)
     counted = PARAMETERS * counted.reshape(groups)
     return {name: _ratio(total.reshape(groups), counted) for name, total in sums.items()}

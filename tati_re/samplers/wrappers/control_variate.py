@@ -6,6 +6,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import replaced_if, rows
+from tati_re.core.protocol import fields_of
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
@@ -58,7 +59,7 @@ class ControlVariate(Wrapper):
 
     def step(self, state, evaluate, noise):
         """One step of the sampler inside, with corrected estimates."""
-        centre = tuple(getattr(state, name) for name in _FIELDS)
+        centre = tuple(fields_of(state, _FIELDS).values())
         if self.refresh_every:
             due = (evaluate.clock.step - 1) % self.refresh_every == 0
             centre = replaced_if(due, lambda *_: _centre(evaluate.full(state.position), state.position), centre)

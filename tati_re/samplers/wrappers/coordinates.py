@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tati_re.core.evaluate import Delegating, Energy
 from tati_re.core.ops import rows
+from tati_re.core.protocol import fields_of
 
 
 @cache
@@ -31,7 +32,7 @@ def extend(state, **fields):
 def inner_of(state):
     """The part of an extended state that the sampler inside knows, as its own type."""
     base = type(state).base
-    return base(**{name: getattr(state, name) for name in base._fields})
+    return base(**fields_of(state, base._fields))
 
 
 class Coordinates(Protocol):

@@ -26,6 +26,7 @@ from tati_re.core.ops import (
     transpose,
     with_rows,
 )
+from tati_re.core.protocol import fields_of
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.splitting import Splitting
@@ -228,7 +229,7 @@ class EnsembleQuasiNewton(Wrapper):
             return values if self.groups == 1 else rows(values, evaluate.clock.group * count, count)
 
         due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
-        before = tuple(getattr(state, name) for name in _LENT)
+        before = tuple(fields_of(state, _LENT).values())
         lent = replaced_if(due, lambda _, __, stiffest, ___: self._refreshed(state, evaluate, stiffest), before)
         # B'∇U is that of the last step's end, unless B is new or the walkers have been given another potential since.
         other = largest(absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
@@ -241,7 +242,7 @@ class EnsembleQuasiNewton(Wrapper):
 
     def move(self, turn, evaluate, noise):
         """One step of the walkers of `turn`."""
-        lent = tuple(getattr(turn, name) for name in _LENT)
+        lent = tuple(fields_of(turn, _LENT).values())
         moving = self._moving(evaluate, turn.potential.shape[0])
         inner = inner_of(turn)._replace(rung=moving.rung)
         new, info, slope = step_in_coordinates(self.inner, inner, moving, noise, _coordinates(lent), turn.slope)
@@ -259,7 +260,8 @@ class EnsembleQuasiNewton(Wrapper):
             return turn._replace(rung=state.rung)
         first = evaluate.clock.group * turn.potential.shape[0]
         inside = [name for name in type(turn).base._fields if name != "rung"]
-        moved = {name: with_rows(getattr(state, name), first, getattr(turn, name)) for name in inside}
+        before = fields_of(state, inside)
+        moved = {name: with_rows(before[name], first, value) for name, value in fields_of(turn, inside).items()}
         return turn._replace(**moved, rung=state.rung)
 
     def _moving(self, evaluate, count: int):
@@ -362,7 +364,7 @@ def _coordinates(lent: tuple) -> LowRank:
 def _curved(ask, position, gradient, direction):
     """∇²U times a direction for each lender by a difference of gradients, and the direction's length."""
     length = sqrt(sum_of_products(direction, direction))
-    probe = _PROBE[str(np.dtype(getattr(direction.dtype, "as_numpy_dtype", direction.dtype)))]
+    probe = _PROBE[direction.dtype.name]
     scale = column(probe / maximum(length, 1e-30 + 0.0 * length), direction)
     return (ask(position + scale * direction).gradient - gradient) / scale, length
 

@@ -21,7 +21,7 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import Rung, with_energy
+from tati_re.core.protocol import Rung, fields_of, with_energy
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.sharing import sums_at_rung
@@ -171,11 +171,11 @@ class SimulatedTempering(Wrapper):
 
     def step(self, state, evaluate, noise):
         """One step of the sampler inside at the walkers' rungs, and a move where it is due."""
-        own = {name: getattr(state, name) for name in (*_OWN, "thermostats") if name in state._fields}
+        own = fields_of(state, [name for name in (*_OWN, "thermostats") if name in state._fields])
         rung = self.rung_of(evaluate.rung, state.rung_index)
         uniform = noise.uniform(state.potential.shape)
         inner, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate.at(rung), noise)
-        before = {name: getattr(inner, name) for name in self._changing(inner)}
+        before = fields_of(inner, self._changing(inner))
         due = evaluate.clock.step % self.move_every == 0
         changed, own = cond(due, lambda: self._moved(inner, own, evaluate, uniform), lambda: (before, own))
         return type(state)(**{**inner._asdict(), **changed, "rung": state.rung}, **own), info
@@ -223,7 +223,7 @@ class SimulatedTempering(Wrapper):
             inner = with_energy(inner, (bound.full if self.full_batch else bound)(inner.position))
             if "gradient_variance" in inner._fields:
                 inner = inner._replace(gradient_variance=bound.gradient_variance(inner.position))
-        return {name: getattr(inner, name) for name in self._changing(inner)}
+        return fields_of(inner, self._changing(inner))
 
     def _learnt(self, own: dict, moved, evaluate) -> dict:
         """g and what its adaptation remembers, after a visit."""

@@ -7,6 +7,7 @@ import math
 from tati_re.core.errors import InputError
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
+from tati_re.core.protocol import fields_of
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.sharing import same_rung
@@ -124,7 +125,7 @@ class StepSizeTuning(Wrapper):
     def step(self, state, evaluate, noise):
         """One step of the sampler inside; in the burn-in, what its acceptance means for the next one."""
         adapting, number = evaluate.clock.adapting, as_float64(evaluate.clock.step)
-        memory = tuple(getattr(state, name) for name in self.rule.fields)
+        memory = tuple(fields_of(state, self.rule.fields).values())
         factor = where(adapting, state.next_factor, self.rule.frozen(state.next_factor, memory))
         rung = state.rung._replace(step_size=state.rung.step_size * factor)
         new, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate, noise)
