@@ -54,9 +54,9 @@ class Chunk(NamedTuple):
         carry: The state after the last step.
         taken: Steps taken; fewer than asked for where the potential stopped being finite.
         rows: `(row capacity, walkers, columns)`, float64; the first `num_rows` are filled.
-        positions: `(trajectory capacity, kept walkers, parameters or directions)`; the first `num_positions` are
+        positions: `(trajectory capacity, recorded walkers, parameters or directions)`; the first `num_positions` are
             filled.
-        beside: Potential, loss and labels beside each position, `(trajectory capacity, kept walkers, columns)`,
+        beside: Potential, loss and labels beside each position, `(trajectory capacity, recorded walkers, columns)`,
             float64.
         events: `(event capacity, rows, columns)`, float64, what the method tells; the first `num_events` are filled.
     """
@@ -89,7 +89,7 @@ class Loop:
         step_factor: Multiplies the step size at each step; a function of step numbers. Default: 1.
         temperature_factor: Likewise the temperature.
         first_step: Steps that other loops of the run take before this one.
-        kept: How many walkers have their positions and moments stored, the first ones in the order of the method.
+        num_recorded: How many walkers, the first ones in the order of the method, have positions and moments stored.
             Default: all.
         num_steps: Steps that it will take at most: buffers need not be longer. Default: any number.
         limits: On the length of a chunk.
@@ -117,7 +117,7 @@ class Loop:
         step_factor: Factor | None = None,
         temperature_factor: Factor | None = None,
         first_step: int = 0,
-        kept: int | None = None,
+        num_recorded: int | None = None,
         num_steps: int | None = None,
         limits: Limits = LIMITS,
     ) -> None:
@@ -135,7 +135,7 @@ class Loop:
         )
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers = int(rung.step_size.shape[0])
-        self.kept = self.walkers if kept is None else kept
+        self.num_recorded = self.walkers if num_recorded is None else num_recorded
         self.walkers_at_rung = self.walkers // method.copies
         self.labels, self.by_rung = list(method.label_names), method.by_rung
         self.event_rows = 0
@@ -162,7 +162,7 @@ class Loop:
         state, auxiliary = (init if self.execution == "eager" else tf.function(init, autograph=False))(
             position, auxiliary
         )
-        zeros = tf.zeros((self.kept, *position.shape[1:]), tf.float64)
+        zeros = tf.zeros((self.num_recorded, *position.shape[1:]), tf.float64)
         carry = Carry(state, tuple(auxiliary), RunningMoments(zeros[:, 0], zeros, zeros))
         self.prepare(state)
         return carry
@@ -202,13 +202,13 @@ class Loop:
         batches = self.potential.batches
         indices = 0 if batches.full else 4 * batches.batch_size * (1 if batches.shared else self.walkers)
         width = self.potential.num_parameters if self.directions is None else self.directions.shape[1]
-        stored = 0
+        position_bytes = 0
         line = self.timeline
         if line.trajectory_every:
-            stored = self.kept * width * self.potential.dtype.size / line.trajectory_every
+            position_bytes = self.num_recorded * width * self.potential.dtype.size / line.trajectory_every
         rows = 8 * self.walkers * len(self.observables.columns) / line.record_every
-        told = 8 * self.event_rows * len(self.method.event_columns) / (line.event_every or 1)
-        heaviest = max(sum(draw.bytes() for draw in self.draws), indices, stored, rows, told, 1)
+        event_bytes = 8 * self.event_rows * len(self.method.event_columns) / (line.event_every or 1)
+        heaviest = max(sum(draw.bytes() for draw in self.draws), indices, position_bytes, rows, event_bytes, 1)
         fitting = max(_FEWEST_STEPS * line.groups, _BUFFER_BYTES // heaviest)
         self.chunk_steps = int(min(self._limits.most_steps, fitting))
         taken = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
@@ -218,7 +218,7 @@ class Loop:
             self.observables,
             line,
             self.walkers,
-            self.kept,
+            self.num_recorded,
             self.directions,
             tf.TensorSpec(state.position.shape, self.potential.dtype),
             self.event_rows,
@@ -340,7 +340,7 @@ class Loop:
             turn = self._unpack(turn, evaluate.rung)
             return self._pack(self.method.end_turn(self._unpack(fields, evaluate.rung), turn, evaluate))
 
-        def segment(i, fields, auxiliary, acceptance, alive, stored):
+        def segment(i, fields, auxiliary, acceptance, alive, buffers):
             stop = due.stop[i]
             turn = begun(i, fields, auxiliary)
             i, turn, auxiliary, acceptance, alive = tf.while_loop(
@@ -354,16 +354,16 @@ class Loop:
                 evaluate = self._evaluate(due, i - 1, indices, sizes, auxiliary)
                 return self._unpack(fields, evaluate.rung), evaluate
 
-            stored = self._recorder.after(due, i - 1, now, acceptance, alive, stored)
-            return i, fields, auxiliary, acceptance, alive, stored
+            buffers = self._recorder.after(due, i - 1, now, acceptance, alive, buffers)
+            return i, fields, auxiliary, acceptance, alive, buffers
 
         state = carry.state
         acceptance, empty = tf.zeros((self.walkers,), tf.float64), self._recorder.empty(carry.moments)
-        taken, fields, auxiliary, _, _, stored = tf.while_loop(
-            lambda i, fields, auxiliary, acceptance, alive, stored: tf.logical_and(i < count, alive),
+        taken, fields, auxiliary, _, _, buffers = tf.while_loop(
+            lambda i, fields, auxiliary, acceptance, alive, buffers: tf.logical_and(i < count, alive),
             segment,
             (tf.constant(0), self._pack(state), carry.auxiliary, acceptance, tf.constant(True), empty),
         )
         last = self._rung_at(due.step_factor, due.temperature_factor, tf.maximum(taken - 1, 0))
-        carry = Carry(self._unpack(fields, last), tuple(auxiliary), stored.moments)
-        return Chunk(carry, taken, *self._recorder.stacked(stored))
+        carry = Carry(self._unpack(fields, last), tuple(auxiliary), buffers.moments)
+        return Chunk(carry, taken, *self._recorder.stacked(buffers))

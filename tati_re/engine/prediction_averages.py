@@ -36,7 +36,7 @@ class PredictionAverages:
         self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
         self._targets, self.every = np.asarray(targets), every
         shape, classes = (len(inputs), predictive.num_columns), predictive.kind == CLASSES
-        self._kept = {
+        self._averages = {
             "count": np.zeros(()),
             "weight": np.zeros(()),
             "weight_squares": np.zeros(()),
@@ -44,10 +44,10 @@ class PredictionAverages:
             "m2": np.zeros(shape),
         }
         if classes:
-            self._kept["expected_entropy"] = np.zeros(shape[:1])
+            self._averages["expected_entropy"] = np.zeros(shape[:1])
         elif predictive.has_noise:
-            self._kept["noise_variance"] = np.zeros(shape[1:])
-            self._kept["log_density"] = np.full(shape[:1], -np.inf)
+            self._averages["noise_variance"] = np.zeros(shape[1:])
+            self._averages["log_density"] = np.full(shape[:1], -np.inf)
 
     def moves_until_due(self, timeline: Timeline, moves: int, count: int) -> int:
         """Moves after `moves` up to the next prediction, at most `count`: it needs the positions after it."""
@@ -87,31 +87,35 @@ class PredictionAverages:
             self._count(outputs.reshape(len(self._inputs), -1), float(weights[walker]), own)
 
     def _count(self, outputs: np.ndarray, weight: float, own: np.ndarray | None) -> None:
-        kept, predictive = self._kept, self._predictive
-        kept["count"] = kept["count"] + 1
-        kept["weight"] = kept["weight"] + weight
-        kept["weight_squares"] = kept["weight_squares"] + weight**2
-        share = weight / kept["weight"]
+        averages, predictive = self._averages, self._predictive
+        averages["count"] = averages["count"] + 1
+        averages["weight"] = averages["weight"] + weight
+        averages["weight_squares"] = averages["weight_squares"] + weight**2
+        share = weight / averages["weight"]
         if predictive.kind == CLASSES:
             logs = predictive.log_probabilities(outputs)
             values = np.exp(logs)
-            kept["expected_entropy"] = kept["expected_entropy"] + share * (entropy_of(logs) - kept["expected_entropy"])
+            averages["expected_entropy"] = averages["expected_entropy"] + share * (
+                entropy_of(logs) - averages["expected_entropy"]
+            )
         else:
             values = predictive.restored(outputs)
             if predictive.has_noise:
                 noise = predictive.noise(own).reshape(-1)
-                kept["noise_variance"] = kept["noise_variance"] + share * (noise**2 - kept["noise_variance"])
+                averages["noise_variance"] = averages["noise_variance"] + share * (
+                    noise**2 - averages["noise_variance"]
+                )
                 density = predictive.log_densities(outputs[None], self._targets, own)[0]
                 # log of the weighted sum; the mean is this less the log of the sum of the weights.
-                kept["log_density"] = np.logaddexp(kept["log_density"], density + np.log(weight))
-        difference = values - kept["mean"]
-        kept["mean"] = kept["mean"] + share * difference
-        kept["m2"] = kept["m2"] + weight * difference * (values - kept["mean"])
+                averages["log_density"] = np.logaddexp(averages["log_density"], density + np.log(weight))
+        difference = values - averages["mean"]
+        averages["mean"] = averages["mean"] + share * difference
+        averages["m2"] = averages["m2"] + weight * difference * (values - averages["mean"])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What a checkpoint holds."""
-        return {f"{PREFIX}{name}": values for name, values in {**self._kept, "targets": self._targets}.items()}
+        return {f"{PREFIX}{name}": values for name, values in {**self._averages, "targets": self._targets}.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Goes on from a checkpoint."""
-        self._kept = {name: np.asarray(arrays[f"{PREFIX}{name}"]) for name in self._kept}
+        self._averages = {name: np.asarray(arrays[f"{PREFIX}{name}"]) for name in self._averages}

@@ -33,8 +33,8 @@ class Buffers(NamedTuple):
         moments: Of the positions so far.
         rows: `(walkers, columns)` each, float64.
         num_rows: Rows so far.
-        positions: `(kept walkers, parameters or directions)` each.
-        beside: Potential, loss and labels beside each position, `(kept walkers, columns)`, float64.
+        positions: `(recorded walkers, parameters or directions)` each.
+        beside: Potential, loss and labels beside each position, `(recorded walkers, columns)`, float64.
         num_positions: Positions so far.
         events: `(rows, columns)` each, float64, what the method tells.
         num_events: Events so far.
@@ -58,7 +58,7 @@ class RowBuffers:
         observables: The columns of a row.
         timeline: How often rows, positions and events are due.
         walkers: Number of walkers.
-        kept: How many of them have their positions and moments stored.
+        num_recorded: How many of them have their positions and moments stored.
         directions: `(parameters, k)`, on which positions are projected; `None` stores them whole.
         position: Shape and type of the walkers' positions, `(walkers, parameters)`.
         event_rows: Rows of what the method tells at one time.
@@ -71,14 +71,14 @@ class RowBuffers:
         observables: Observables,
         timeline: Timeline,
         walkers: int,
-        kept: int,
+        num_recorded: int,
         directions,
         position: tf.TensorSpec,
         event_rows: int,
         chunk_steps: int,
     ) -> None:
         self.method, self.observables, self.timeline = method, observables, timeline
-        self.walkers, self.kept, self.directions, self.dtype = walkers, kept, directions, position.dtype
+        self.walkers, self.num_recorded, self.directions, self.dtype = walkers, num_recorded, directions, position.dtype
         self.labels = list(method.label_names)
         # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
         turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
@@ -87,7 +87,7 @@ class RowBuffers:
         self._most_events = chunk_steps // timeline.event_every + turns if timeline.event_every else 0
         width = position.shape[1] if directions is None else directions.shape[1]
         self._of_row = (walkers, len(observables.columns))
-        self._of_position, self._of_beside = (kept, width), (kept, 2 + len(self.labels))
+        self._of_position, self._of_beside = (num_recorded, width), (num_recorded, 2 + len(self.labels))
         self._of_event = (event_rows, len(method.event_columns))
 
     def empty(self, moments: RunningMoments) -> Buffers:
@@ -107,23 +107,23 @@ class RowBuffers:
             tf.constant(0),
         )
 
-    def stacked(self, stored: Buffers) -> tuple:
+    def stacked(self, buffers: Buffers) -> tuple:
         """Rows, positions, what is beside them, and events, as tensors, each but the second two with its number."""
-        where, also = tf.zeros((0, self.kept, 0), self.dtype), tf.zeros((0, *self._of_beside), tf.float64)
+        where, also = tf.zeros((0, self.num_recorded, 0), self.dtype), tf.zeros((0, *self._of_beside), tf.float64)
         if self._most_positions:
-            where, also = stored.positions.stack(), stored.beside.stack()
-        told = stored.events.stack() if self._most_events else tf.zeros((0, 0, 0), tf.float64)
+            where, also = buffers.positions.stack(), buffers.beside.stack()
+        new_events = buffers.events.stack() if self._most_events else tf.zeros((0, 0, 0), tf.float64)
         return (
-            stored.rows.stack(),
-            stored.num_rows,
+            buffers.rows.stack(),
+            buffers.num_rows,
             where,
             also,
-            stored.num_positions,
-            told,
-            stored.num_events,
+            buffers.num_positions,
+            new_events,
+            buffers.num_events,
         )
 
-    def after(self, due: Moves, i, now: Callable[[], tuple], acceptance, alive, stored: Buffers) -> Buffers:
+    def after(self, due: Moves, i, now: Callable[[], tuple], acceptance, alive, buffers: Buffers) -> Buffers:
         """The buffers after move `i`.
 
         Args:
@@ -136,21 +136,21 @@ class RowBuffers:
         """
         recorded = tf.cond(
             tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])),
-            lambda: self._recorded(due, i, *now(), acceptance, stored),
-            lambda: tuple(stored[:6]),
+            lambda: self._recorded(due, i, *now(), acceptance, buffers),
+            lambda: tuple(buffers[:6]),
         )
-        events = stored.events, stored.num_events
+        events = buffers.events, buffers.num_events
         if self.timeline.event_every:
 
-            def told():
-                return stored.events.write(stored.num_events, self.method.events(now()[0])), stored.num_events + 1
+            def new_events():
+                return buffers.events.write(buffers.num_events, self.method.events(now()[0])), buffers.num_events + 1
 
-            events = tf.cond(tf.logical_and(alive, due.event[i]), told, lambda: events)
+            events = tf.cond(tf.logical_and(alive, due.event[i]), new_events, lambda: events)
         return Buffers(*recorded, *events)
 
-    def _recorded(self, due: Moves, i, state, evaluate, acceptance, stored: Buffers) -> tuple:
+    def _recorded(self, due: Moves, i, state, evaluate, acceptance, buffers: Buffers) -> tuple:
         """The first six buffers with a row, a position and the moments that are due."""
-        moments, rows, num_rows, positions, energies, num_positions = stored[:6]
+        moments, rows, num_rows, positions, energies, num_positions = buffers[:6]
         line, order, labels = self.timeline, None, []
         evaluate = self.method.bound(state, evaluate)
         if not self.method.current:
@@ -160,7 +160,7 @@ class RowBuffers:
             labels = [tf.cast(own[name], tf.float64) for name in self.labels]
         if self.method.by_rung:
             order = self.method.order(state)
-        ordered = state.position if order is None else tf.gather(state.position, order[: self.kept])
+        ordered = state.position if order is None else tf.gather(state.position, order[: self.num_recorded])
 
         def row():
             values = self.observables(state, evaluate, acceptance, labels)
@@ -170,7 +170,7 @@ class RowBuffers:
         def position():
             value = ordered if self.directions is None else ordered @ self.directions
             beside = tf.stack([state.potential, state.loss, *labels], axis=-1)
-            beside = beside if order is None else tf.gather(beside, order[: self.kept])
+            beside = beside if order is None else tf.gather(beside, order[: self.num_recorded])
             return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
 
         weight = None
@@ -179,13 +179,13 @@ class RowBuffers:
             weight = tf.cast(moved, tf.float64)
         elif "weight" in self.labels:
             weight = labels[self.labels.index("weight")]
-            weight = weight if order is None else tf.gather(weight, order[: self.kept])
+            weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
         new_moments = tf.cond(due.moments[i], lambda: update_moments(moments, ordered, weight), lambda: moments)
         new_rows, new_num_rows = tf.cond(due.row[i], row, lambda: (rows, num_rows))
         if not line.trajectory_every:
             return new_moments, new_rows, new_num_rows, positions, energies, num_positions
-        kept = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
-        return new_moments, new_rows, new_num_rows, *kept
+        recorded = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
+        return new_moments, new_rows, new_num_rows, *recorded
 
 
 def update_moments(moments: RunningMoments, position, weight=None) -> RunningMoments:

@@ -31,7 +31,7 @@ class RunTables:
         self, folder: Path, loop: Loop, trajectory: str, parameters: Sequence[str], averages: RunningAverages
     ) -> None:
         self._folder, self._averages = folder, averages
-        self._kept = loop.kept
+        self._num_recorded = loop.num_recorded
         self._numbers = loop.potential.dtype
         self._trajectory = files.TRAJECTORIES[trajectory]
         self._parameters = list(parameters)
@@ -85,7 +85,7 @@ class RunTables:
             values = np.concatenate(
                 [beside[:, :, :2], chunk.positions.numpy()[:count].astype(np.float64), beside[:, :, 2:]], axis=-1
             )
-            for which, walkers in loop.timeline.turns(group[due], np.arange(self._kept)):
+            for which, walkers in loop.timeline.turns(group[due], np.arange(self._num_recorded)):
                 self._append(loop, self._trajectory, steps[due][which], walkers, values[which][:, walkers])
         if count := int(chunk.num_events):
             events = chunk.events.numpy()[:count].reshape(-1, chunk.events.shape[-1])
@@ -119,8 +119,8 @@ class RunTables:
             return rows
         single = self._numbers.size == 4
         number = self._numbers.size if _is_h5(self._trajectory) else (13.0 if single else 20.0)
-        kept = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
-        return rows + kept * self._kept * number * len(self._parameters)
+        num_positions = max(0, num_steps - line.num_burnin_steps) / line.trajectory_every
+        return rows + num_positions * self._num_recorded * number * len(self._parameters)
 
     def _options(self, name: str) -> dict:
         if _is_h5(name):

@@ -97,14 +97,14 @@ class Correction:
         variance = smoothed_variance(state.variance, estimate, number, gain)
         return Smoothed(where(due, variance, state.variance), updates, state.tries + tried, state.swaps)
 
-    def applied(self, state: Smoothed, pairs, difference, slope, num_examples: int):
+    def applied(self, state: Smoothed, pairs, difference, coefficient, num_examples: int):
         """The averages after a round's estimates, and its differences with the averaged variance V.
 
         Args:
             state: Before the round.
             pairs: Which rungs.
             difference: The estimate: `LogRatioEstimate`.
-            slope: f of each pair, `(ladders, pairs)` or `(pairs,)`.
+            coefficient: f of each pair, `(ladders, pairs)` or `(pairs,)`.
             num_examples: N.
 
         Returns:
@@ -115,7 +115,7 @@ class Correction:
         is_one = sum_over(as_float64(here), -1)[..., 0] > 0
         average = _picked(here, state.variance[..., None, :], -1)[..., 0]
         left = maximum(1.0 - difference.count / num_examples, as_float64(0.0))
-        variance = slope**2 * average / difference.count * left
+        variance = coefficient**2 * average / difference.count * left
         return state, difference._replace(variance=where(is_one, variance, difference.variance))
 
     def counted(self, state: Smoothed, accepted) -> Smoothed:

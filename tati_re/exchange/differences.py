@@ -59,7 +59,7 @@ def gap(pairs: Pairs, values):
     return tf.gather(values, pairs.low, batch_dims=1) - tf.gather(values, pairs.high, batch_dims=1)
 
 
-def slopes(table: RungTargets, pairs: Pairs):
+def coefficients(table: RungTargets, pairs: Pairs):
     """What L_i - L_j and V_i - V_j are multiplied with in D, `(ladders, pairs)` each."""
     beta, weight = table
 
@@ -79,7 +79,7 @@ def exact_difference(table: RungTargets, pairs: Pairs, loss, penalty, num_exampl
         penalty: V likewise.
         num_examples: N.
     """
-    on_loss, on_penalty = slopes(table, pairs)
+    on_loss, on_penalty = coefficients(table, pairs)
     log_ratio = on_loss * gap(pairs, loss) + on_penalty * gap(pairs, penalty)
     zeros = tf.zeros_like(log_ratio)
     return LogRatioEstimate(log_ratio, zeros, zeros + KNOWN, tf.constant(float(num_examples), tf.float64))
@@ -118,7 +118,7 @@ def estimated_difference(
         centre_loss: That mean loss, `(walkers,)`.
     """
     count = evaluate.num_examples
-    on_loss, on_penalty = slopes(table, pairs)
+    on_loss, on_penalty = coefficients(table, pairs)
     factor = on_loss * evaluate.scale
 
     def grown(number) -> DifferenceMoments:

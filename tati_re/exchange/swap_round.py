@@ -11,9 +11,9 @@ from tati_re.exchange.differences import (
     LogRatioEstimate,
     Pairs,
     RungTargets,
+    coefficients,
     estimated_difference,
     exact_difference,
-    slopes,
 )
 from tati_re.exchange.occupancy import Occupancy
 from tati_re.exchange.rungs import Rungs
@@ -130,7 +130,7 @@ class SwapRound:
         state = rungs.correction
         if self.correction is None or difference.example_variance is None:
             return state, difference, difference.variance
-        on_loss, _ = slopes(table, pairs)
+        on_loss, _ = coefficients(table, pairs)
         state, difference = self.correction.applied(state, pairs, difference, on_loss, evaluate.num_examples)
         return state, difference, difference.variance / self.correction.factor(state, evaluate.clock.step)
 

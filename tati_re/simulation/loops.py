@@ -64,7 +64,7 @@ class RunLoops:
             request.directions,
             *_schedules(request),
             first_step=stage.first_step,
-            kept=options.num_walkers if options.trajectory_rungs == "target" else None,
+            num_recorded=options.num_walkers if options.trajectory_rungs == "target" else None,
             num_steps=options.num_steps - stage.first_step,
             limits=request.limits,
         )
