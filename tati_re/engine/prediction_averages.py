@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.engine.loop import Chunk, Loop
-from tati_re.engine.timeline import Timeline
 from tati_re.posterior.predictive import CLASSES, Predictive, entropy_of
+
+if TYPE_CHECKING:
+    from tati_re.engine.loop import Chunk, Loop
+    from tati_re.engine.timeline import Timeline
 
 PREFIX = "predictions/"
 """Of the names of the arrays in a checkpoint."""
