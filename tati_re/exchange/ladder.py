@@ -86,7 +86,7 @@ def geometric(
             "temperature_ratio, max_temperature or temperatures with it",
         )
     _check_above("temperature", temperature, 0.0)
-    if temperature_ratio is None:
+    if max_temperature is not None:
         _check_above("max_temperature", max_temperature, temperature, "the temperature of the target")
         temperature_ratio = (max_temperature / temperature) ** (1.0 / (num_replicas - 1))
     else:
@@ -116,7 +116,7 @@ def explicit(
     values = _numbers("temperatures", temperatures)
     target = values[0] if temperature is None and len(values) else temperature
     rising = len(values) >= 2 and np.isfinite(values).all() and values[0] > 0 and (np.diff(values) > 0).all()
-    if not rising or not np.isclose(values[0], target, rtol=1e-9, atol=0):
+    if not rising or target is None or not np.isclose(values[0], target, rtol=1e-9, atol=0):
         begin = "the target's" if target is None else f"that of the target, {target:g},"
         raise InputError("temperatures is not a ladder.", list(temperatures), f"at least 2, rising from {begin} on")
     return _posterior(values, step_size)

@@ -10,7 +10,7 @@ law of the rungs is kept whatever the schedule, as long as it does not look at t
 from __future__ import annotations
 
 from itertools import permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,9 +38,9 @@ class Pairs(NamedTuple):
         valid: The pair is one; else its two rungs sit out this round and must not be exchanged.
     """
 
-    low: object
-    high: object
-    valid: object
+    low: Any
+    high: Any
+    valid: Any
 
 
 class EvenOdd:
@@ -156,8 +156,8 @@ class Assignment(NamedTuple):
             replica drawn, and no bias.
     """
 
-    replica: object
-    weights: object
+    replica: Any
+    weights: Any
 
 
 def gibbs(reduced_potential, uniform) -> Assignment:

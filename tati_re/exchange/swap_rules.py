@@ -336,7 +336,7 @@ def _checked_target(target_variance: float | None) -> float | None:
     return None if target_variance is None else float(target_variance)
 
 
-SWAP_RULES: dict[str, type] = {
+SWAP_RULES: dict[str, Any] = {
     rule.name: rule for rule in (Metropolis, Barker, Penalty, BarkerCompensated, Corrected, Naive)
 }
 
@@ -365,7 +365,7 @@ def make_swap_rule(
     """
     if name not in SWAP_RULES:
         raise InputError(f"swap_rule is not known.{nearest(name, SWAP_RULES)}", name, ", ".join(SWAP_RULES))
-    maker, given = SWAP_RULES[name], {}
+    maker, given = SWAP_RULES[name], dict[str, Any]()
     if swap_variance is not None:
         if maker.exact:
             raise InputError(

@@ -48,7 +48,7 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(_words(part, metadata) for part in arguments).replace("'auto' or true", "'auto', true")
     if origin is list:
-        element, limits = arguments[0], ()
+        element, limits = arguments[0], list[Any]()
         if element is Stage:
             return "a list of stages"
         if element is str:
@@ -60,9 +60,9 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
             element = element.__origin__
         kind = "numbers" if element is float else "integers"
         return f"a list of {kind}" + (f", each{_bounds(limits)}" if limits else "")
-    plain = {bool: "true or false", str: "text", type(None): "none"}
-    if annotation in plain:
-        return plain[annotation]
+    names_of = {bool: "true or false", str: "text", type(None): "none"}
+    if annotation in names_of:
+        return names_of[annotation]
     return {int: "an integer", float: "a number"}[annotation] + _bounds(metadata)
 
 
@@ -114,9 +114,9 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
     names = choices(field)
     if is_table(field.metadata):
         kind = "NAME" if names else "X"
-        shown = (f"{kind}|PATTERN={kind}",) * 2
+        pair = (f"{kind}|PATTERN={kind}",) * 2
         group.add_argument(
-            flag(name), dest=name, nargs="+", action=_OneOrMore, metavar=shown, default=argparse.SUPPRESS, help=text
+            flag(name), dest=name, nargs="+", action=_OneOrMore, metavar=pair, default=argparse.SUPPRESS, help=text
         )
         return
     if list[str] in get_args(field.annotation):

@@ -21,7 +21,17 @@ from tati_re.options.flags import add_field, choices, default_text, expected, fl
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
 from tati_re.options.stages import sentence as stage_sentence
-from tati_re.options.table import COMMANDS_ONLY, EVIDENCE, GROUPS, OPTIMIZE, OPTIONS, SAMPLE, Options, options_of
+from tati_re.options.table import (
+    COMMANDS_ONLY,
+    EVIDENCE,
+    GROUPS,
+    OPTIMIZE,
+    OPTIONS,
+    SAMPLE,
+    Options,
+    group_of,
+    options_of,
+)
 
 __all__ = [
     "EVIDENCE",
@@ -249,7 +259,7 @@ def describe(name: str | None = None) -> str:
     field = OPTIONS[name]
     return (
         f"{name}: {meaning(field)}\n  type and range: {expected(field)}\n  default: {default_text(field)}\n"
-        f"  group: {field.json_schema_extra['group']}\n  flag: {flag(name)}"
+        f"  group: {group_of(field)}\n  flag: {flag(name)}"
     )
 
 

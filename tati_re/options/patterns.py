@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 from pydantic import BeforeValidator
 
@@ -17,19 +17,9 @@ class _Table(BeforeValidator):
     """Marks an option that may be a table, and reads what was typed."""
 
 
-def by_pattern(kind: Any) -> Any:
-    """The type of an option that is of some kind, or a table of pattern -> value of that kind."""
-    return Annotated[kind | dict[str, _without_none(kind)], _Table(_read)]
-
-
-def is_table(metadata: Sequence[Any]) -> bool:
+def is_table(metadata: Iterable[Any]) -> bool:
     """Whether an option with these annotations may be a table."""
     return any(isinstance(each, _Table) for each in metadata)
-
-
-def _without_none(kind: Any) -> Any:
-    parts = [part for part in get_args(kind) if part is not type(None)]
-    return parts[0] if type(None) in get_args(kind) and get_origin(kind) is not Annotated else kind
 
 
 def _read(given: Any) -> Any:
@@ -44,6 +34,10 @@ def _read(given: Any) -> Any:
         pattern, equals, value = text.rpartition("=")
         table[pattern if equals else ALL] = value
     return table
+
+
+BY_PATTERN = _Table(_read)
+"""In the type of an option: a value for all parameters, or a table of pattern -> value."""
 
 
 def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> list:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -119,7 +119,7 @@ def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[s
     return found
 
 
-def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Sequence[str]) -> InputError:
+def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Collection[str]) -> InputError:
     """One complaint of pydantic about a stage, in the user's words.
 
     Args:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from tati_re.options.patterns import by_pattern
+from tati_re.options.patterns import BY_PATTERN
 from tati_re.options.stages import ALL, FORM, Stage
 
 GROUPS = {
@@ -40,11 +40,12 @@ def _by_class(given: Any) -> Any:
 
 Weights = Annotated[list[Weight], BeforeValidator(_by_class)]
 Temperature = Annotated[float, Field(gt=0)]
-Positive = by_pattern(Annotated[float, Field(gt=0)])
-NotNegative = by_pattern(Annotated[float, Field(ge=0)])
-Wall = by_pattern(float | None)
+Positive = Annotated[Temperature | dict[str, Temperature], BY_PATTERN]
+NotNegative = Annotated[Weight | dict[str, Weight], BY_PATTERN]
+Wall = Annotated[float | dict[str, float] | None, BY_PATTERN]
 EvidenceMethod = Literal["thermodynamic_integration", "frenkel_ladd", "stepping_stone", "mbar", "smc"]
-PriorName = by_pattern(Literal["gaussian", "laplace", "student_t", "box", "none"])
+PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
+PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]
 
 
 def _of(group: str) -> Callable[..., Any]:
@@ -161,7 +162,7 @@ class Options(BaseModel):
     potential: Literal["posterior", "mean_loss"] = _posterior(
         "posterior", "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N"
     )
-    prior: PriorName = _posterior("gaussian", "prior distribution of the parameters")
+    prior: PriorNames = _posterior("gaussian", "prior distribution of the parameters")
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
     prior_scale: Positive = _posterior(
         1.0, "scale of the Laplace prior (variance 2 scale^2) and of the Student-t prior"
@@ -488,4 +489,11 @@ COMMANDS_ONLY = ("resume",)
 def options_of(groups: Iterable[str]) -> dict[str, FieldInfo]:
     """Returns the entries of the table that belong to these groups, in the order of the table."""
     wanted = set(groups)
-    return {name: field for name, field in OPTIONS.items() if field.json_schema_extra["group"] in wanted}
+    return {name: field for name, field in OPTIONS.items() if group_of(field) in wanted}
+
+
+def group_of(field: FieldInfo) -> str:
+    """Returns the group of an option."""
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict)
+    return str(extra["group"])

@@ -135,6 +135,7 @@ def _file(option: str, path: Path, form: str) -> ModuleType:
     # A name of its own: a file may be called like a module that is installed.
     name = f"{full.stem}_{hashlib.sha256(str(full).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, full)
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

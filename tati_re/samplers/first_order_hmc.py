@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tati_re.core.method import Method
 from tati_re.core.ops import column, where
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, trajectory
 from tati_re.samplers.splitting import LangevinState
 
 
-class FirstOrderHMC(Method):
+class FirstOrderHMC(HamiltonianMonteCarlo):
     """Hamiltonian Monte Carlo with symplectic Euler trajectories, the order of whose two maps is drawn at random.
 
     Targets exp(-β U) exactly, at every stable step size; needs the full batch. For comparison with published runs: at
@@ -44,13 +43,6 @@ class FirstOrderHMC(Method):
     """
 
     name = "HMC1"
-    has_momentum = True
-    metropolis = True
-    full_batch = True
-
-    __init__ = HamiltonianMonteCarlo.__init__
-    init = HamiltonianMonteCarlo.init
-    get_config = HamiltonianMonteCarlo.get_config
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
         """One trajectory and its Metropolis test."""

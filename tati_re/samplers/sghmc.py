@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
@@ -52,12 +54,12 @@ class SGHMC(Method):
         if not friction > 0:
             raise InputError("friction: SGHMC needs a heat bath.", received=friction, expected="a number above 0")
         self.estimates = isinstance(gradient_noise, str)
-        if gradient_noise != "estimate" if self.estimates else not gradient_noise >= 0:
+        if gradient_noise != "estimate" if isinstance(gradient_noise, str) else not gradient_noise >= 0:
             raise InputError(
                 "gradient_noise: no variance.", received=repr(gradient_noise), expected="0 or more, or 'estimate'"
             )
         self.friction = float(friction)
-        self.gradient_noise = gradient_noise if self.estimates else float(gradient_noise)
+        self.gradient_noise: Any = gradient_noise if self.estimates else float(gradient_noise)
         self.of_rung = ("noise_estimate",) if self.estimates else ()
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:

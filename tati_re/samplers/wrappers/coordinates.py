@@ -12,9 +12,10 @@ from tati_re.core.protocol import fields_of
 
 
 @cache
-def _extended(base: type, names: tuple[str, ...]) -> type:
+def _extended(base: Any, names: tuple[str, ...]) -> Any:
     fields = [name for name in base._fields if name != "rung"]
-    made = namedtuple("_".join((base.__name__, *names)), [*fields, *names, "rung"])
+    make: Any = namedtuple
+    made = make("_".join((base.__name__, *names)), [*fields, *names, "rung"])
     made.base = base
     return made
 

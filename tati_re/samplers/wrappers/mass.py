@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -74,16 +75,17 @@ class Massive(Wrapper):
         'BAOAB'
     """
 
-    def __init__(self, inner=None, mass: Sequence[float] | str = "gradient_rms") -> None:
+    def __init__(self, inner=None, mass: Sequence[float] | np.ndarray | str = "gradient_rms") -> None:
         super().__init__(inner or Splitting())
         if not self.inner.has_momentum:
             raise InputError("mass: the sampler has no momenta.", received=self.inner.name, expected="such as BAOAB")
         self.measured = isinstance(mass, str)
         if self.measured and mass != "gradient_rms":
             raise InputError("mass: not known.", received=repr(mass), expected="numbers above 0, or 'gradient_rms'")
-        self.mass = mass if self.measured else np.asarray(mass, np.float64)
-        if not self.measured and not (np.isfinite(self.mass) & (self.mass > 0)).all():
-            raise InputError("mass: it must be above 0.", received=self.mass.min(), expected="numbers above 0")
+        values = np.ones(1) if self.measured else np.asarray(mass, np.float64)
+        if not (np.isfinite(values) & (values > 0)).all():
+            raise InputError("mass: it must be above 0.", received=values.min(), expected="numbers above 0")
+        self.mass: Any = mass if self.measured else values
         if self.measured and self.inner.mixes_parameters:
             raise InputError(
                 "mass: gradient_rms is measured for each walker by itself, and an ensemble needs one for all.",

@@ -86,7 +86,7 @@ class SimulatedTempering(Wrapper):
         self.num_rungs = len(self.inverse_temperatures)
         self.tempers_likelihood = likelihood_weights is not None
         self.likelihood_weights = [1.0] * self.num_rungs
-        if self.tempers_likelihood:
+        if likelihood_weights is not None:
             self.likelihood_weights = _ladder("likelihood_weights", likelihood_weights, self.num_rungs, lowest=True)
         self.log_weights = None if log_weights is None else [float(value) for value in log_weights]
         if log_weights is not None and not (len(log_weights) == self.num_rungs and np.isfinite(log_weights).all()):

@@ -62,7 +62,7 @@ class Windowed:
         return factor
 
 
-RULES = {"dual_averaging": DualAveraging, "baldock": Windowed}
+RULES: dict[str, type[DualAveraging] | type[Windowed]] = {"dual_averaging": DualAveraging, "baldock": Windowed}
 
 
 class StepSizeTuning(Wrapper):
