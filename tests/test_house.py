@@ -97,3 +97,19 @@ def test_the_top_of_the_package_holds_rooms():
     assert files == {"__init__.py", "_version.py", "coming_from_tati.py", "py.typed"}
     rooms = {path for path in entries if path.is_dir()}
     assert all((room / "__init__.py").exists() for room in rooms)
+
+
+def test_reading_and_describing_runs_loads_no_tensorflow():
+    """Files of runs, analysis, figures and the report start in a second where TensorFlow takes several."""
+    program = (
+        "import importlib, pkgutil, sys\n"
+        "for room in ('options', 'data', 'runs', 'analysis', 'prediction', 'plotting', 'report'):\n"
+        "    package = importlib.import_module(f'tati_re.{room}')\n"
+        "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "        if not module.name.endswith('__main__'):\n"
+        "            importlib.import_module(module.name)\n"
+        "            if 'tensorflow' in sys.modules:\n"
+        "                sys.exit(module.name)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
