@@ -16,9 +16,19 @@ from tati_re.core.errors import InputError
 from tati_re.data import Dataset
 from tati_re.data.generators import GENERATORS
 from tati_re.data.writing import write_dataset
-from tati_re.simulation.simulation import Simulation
+from tati_re.simulation.simulation import Simulation as _Simulation
 
 __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_into_files"]
+
+
+class SimulationOfTati(_Simulation):
+    """A Simulation whose mini-batch moves on by itself, as in TATi: all answers refer to one until one is asked a
+    second time or the parameters change."""
+
+    follows_tati = True
+
+
+Simulation = SimulationOfTati
 
 
 class ClassificationDatasets:

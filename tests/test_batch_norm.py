@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re import InputError, Simulation, load
+from tati_re import InputError, Simulation, coming_from_tati, load
 from tati_re.core.backend import keras, tf
 from tati_re.posterior.binding import Batch
 from tati_re.runs import checkpoint
@@ -42,7 +42,7 @@ def batches_of(sim, number):
 
 @pytest.mark.parametrize("how", ["unrolled", "looped"])
 def test_the_potential_of_a_batch_has_its_statistics_also_of_a_short_one(how):
-    sim = Simulation(network(), (X, Y), batch_size=4, num_walkers=2, walker_evaluation=how, **OPTIONS)
+    sim = coming_from_tati.Simulation(network(), (X, Y), batch_size=4, num_walkers=2, walker_evaluation=how, **OPTIONS)
     sim.parameters = GENERATOR.normal(size=(2, 7))
     for number in range(2):
         found, slope = sim.potential(), sim.gradients()

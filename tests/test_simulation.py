@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tati_re import InputError, Simulation
+from tati_re import InputError, Simulation, coming_from_tati
 from tati_re.data import Batches
 
 N, NOISE, PRIOR = 6, 0.5, 0.7
@@ -17,9 +17,9 @@ START = GENERATOR.normal(size=(WALKERS, 3))
 LINEAR = {"dtype": "float64", "noise_std": NOISE, "prior_std": PRIOR, "verbose": 0, "execution": "graph"}
 
 
-def linear(**options) -> Simulation:
+def linear(kind: type[Simulation] = Simulation, **options) -> Simulation:
     """Linear regression: weights of two inputs and a bias, of which everything is known."""
-    return Simulation(data=(X, Y), **LINEAR | options)
+    return kind(data=(X, Y), **LINEAR | options)
 
 
 def mean_loss(theta, rows=slice(None)) -> float:
@@ -158,8 +158,28 @@ def test_the_mean_loss_convention_drops_the_number_of_examples():
 # the batch rule
 
 
-def test_all_quantities_belong_to_one_batch_until_one_is_asked_again():
+def test_all_quantities_belong_to_one_batch_until_the_next():
     sim = linear(batch_size=4, seed=2)
+    theta = sim.parameters.copy()
+    indices, sizes = Batches(N, 4, 1, 2).indices(0, 3)
+    for number in range(3):
+        rows = indices[number, 0, : sizes[number]]
+        assert sim.batch.number == number
+        np.testing.assert_array_equal(sim.batch.examples, rows)
+        for inputs, labels in (sim.batch, sim.dataset):
+            np.testing.assert_array_equal(inputs, X[rows])
+            np.testing.assert_array_equal(labels, Y[rows])
+        for place in (theta, theta + 1):
+            sim.parameters = place
+            for _ in range(2):
+                assert sim.loss() == pytest.approx(mean_loss(place, rows), rel=1e-12)
+                np.testing.assert_allclose(sim.gradients(), gradient(place, rows), rtol=1e-12)
+        sim.next_batch()
+    assert linear().batch.examples is None
+
+
+def test_in_tati_all_quantities_belong_to_one_batch_until_one_is_asked_again():
+    sim = linear(coming_from_tati.Simulation, batch_size=4, seed=2)
     theta = sim.parameters.copy()
     indices, sizes = Batches(N, 4, 1, 2).indices(0, 6)
     batches = [indices[step, 0, : sizes[step]] for step in range(6)]
@@ -180,7 +200,7 @@ def test_all_quantities_belong_to_one_batch_until_one_is_asked_again():
 
 
 def test_the_mean_over_an_epoch_of_equal_batches_is_the_full_gradient():
-    sim = linear(batch_size=2)
+    sim = linear(coming_from_tati.Simulation, batch_size=2)
     parts = [sim.gradients() for _ in range(3)]
     np.testing.assert_allclose(np.mean(parts, axis=0), gradient(sim.parameters), rtol=1e-12)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tati_re import InputError, Simulation
+from tati_re import InputError, Simulation, coming_from_tati
 from tati_re.cli import sample
 from tati_re.models.fan_in import fan_in_plus_one
 
@@ -309,7 +309,7 @@ def test_the_command_says_which_step_sizes_are_stable(capsys):
 def test_score_and_hessians_follow_the_same_batch():
     labels = (X[:, 0] > 0.1).astype(int)
     options = {"loss": "sigmoid_cross_entropy", "batch_size": 5, "prior": "none", "verbose": 0}
-    sim = Simulation(data=(X, labels), dtype="float64", execution="graph", **options)
+    sim = coming_from_tati.Simulation(data=(X, labels), dtype="float64", execution="graph", **options)
 
     def expected(x, y):
         z = x @ sim.parameters[:2] + sim.parameters[2]

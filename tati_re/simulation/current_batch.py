@@ -1,4 +1,4 @@
-"""The data set of a Simulation, which also gives the mini-batch that its answers refer to."""
+"""The mini-batch that the answers of a Simulation refer to, and its data set, which gives this batch as a pair."""
 
 from __future__ import annotations
 
@@ -8,31 +8,80 @@ from typing import Any
 import numpy as np
 
 from tati_re.data import Dataset
+from tati_re.posterior.evaluator import Evaluator
+
+
+class CurrentBatch:
+    """The mini-batch that the answers of a Simulation refer to, until `next`.
+
+    `inputs, labels = sim.batch` are its examples, `(batch, ...)`; `(walkers, batch, ...)` where several walkers have
+    mini-batches of their own.
+
+    Args:
+        dataset: The data.
+        evaluator: What draws the batches and evaluates them.
+
+    Attributes:
+        number: Counted from 0, in the order in which a run takes them.
+        tensors: Indices and size, as the evaluator takes them; nothing for the full batch.
+    """
+
+    def __init__(self, dataset: Dataset, evaluator: Evaluator) -> None:
+        self._dataset, self._evaluator = dataset, evaluator
+        self._answered: set[str] = set()
+        self._position: np.ndarray | None = None
+        self.number, self.tensors = 0, evaluator.batch(0)
+
+    def next(self) -> None:
+        """Moves on to the next mini-batch."""
+        self.number += 1
+        self.tensors, self._answered = self._evaluator.batch(self.number), set()
+
+    @property
+    def examples(self) -> np.ndarray | None:
+        """Numbers of its examples, `(batch,)`, or `(walkers, batch)` where each walker has its own; None: all."""
+        if not self.tensors:
+            return None
+        indices, size = (value.numpy() for value in self.tensors)
+        rows = indices[:, : int(size)]
+        return rows[0] if len(rows) == 1 else rows
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        rows = slice(None) if (found := self.examples) is None else found
+        return iter((self._dataset.inputs[rows], self._dataset.targets[rows]))
+
+    def follow(self, name: str, position: np.ndarray) -> None:
+        """TATi's rule: moves on where an answer was given before, or where the parameters changed since.
+
+        Args:
+            name: The answer that is asked for.
+            position: Of the walkers.
+        """
+        first, moved = self._position is None, not np.array_equal(self._position, position)
+        if self.tensors and not first and (moved or name in self._answered):
+            self.next()
+        self._position = position.copy() if moved else self._position
+        self._answered.add(name)
 
 
 class CurrentDataset(Dataset):
-    """The whole data set by its attributes, and the current mini-batch as a pair: `inputs, labels = sim.dataset`.
-
-    Inputs and labels have the shape `(batch, ...)`; `(walkers, batch, ...)` where several walkers have mini-batches of
-    their own.
-    """
+    """The whole data set by its attributes, and the current mini-batch as a pair: `inputs, labels = sim.dataset`."""
 
     @classmethod
-    def of(cls, dataset: Dataset, rows: Callable[[], np.ndarray | None]) -> CurrentDataset:
+    def of(cls, dataset: Dataset, batch: Callable[[], CurrentBatch]) -> CurrentDataset:
         """A view of a data set; nothing is copied.
 
         Args:
             dataset: The data.
-            rows: Returns the numbers of the examples of the current batch, or `None` for all of them.
+            batch: Returns the current batch.
         """
         view = object.__new__(cls)
         view.__dict__.update(dataset.__dict__)
-        view.__dict__["_rows"] = rows
+        view.__dict__["_batch"] = batch
         return view
 
     def __iter__(self) -> Iterator[Any]:
-        rows = self.__dict__["_rows"]() if "_rows" in self.__dict__ else None
-        yield from (self.inputs, self.targets) if rows is None else (self.inputs[rows], self.targets[rows])
+        yield from self.__dict__["_batch"]() if "_batch" in self.__dict__ else (self.inputs, self.targets)
 
     def __getitem__(self, index: int) -> Any:
         return tuple(self)[index]

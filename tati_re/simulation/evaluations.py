@@ -10,10 +10,12 @@ from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.simulation.batch_norm import check_model
+from tati_re.simulation.current_batch import CurrentBatch
 from tati_re.simulation.request import own_sampler
 from tati_re.simulation.step_size_advice import StepSizeAdvice, advice
 
 if TYPE_CHECKING:
+    from tati_re.core.protocol import Energy
     from tati_re.options.make import Options
     from tati_re.simulation.starts import Walkers
     from tati_re.simulation.system import System
@@ -22,11 +24,13 @@ _MOST_EXAMPLES = 10_000
 
 
 class Evaluations:
-    """Loss, potential, slopes and curvatures; all of one mini-batch until one of them is asked a second time or the
-    parameters change (TATi's rule).
+    """Loss, potential, gradients and curvatures; all of one mini-batch until `next_batch`.
 
     The part of `tati_re.Simulation` that evaluates; what it is made of is there.
     """
+
+    follows_tati = False
+    """Whether the batch moves on by itself, where an answer is asked a second time or the parameters change."""
 
     options: Options
     objects: dict[str, Any]
@@ -35,15 +39,15 @@ class Evaluations:
 
     def loss(self, walker_index: int | None = None):
         """Mean loss on the current batch: a number, or `(walkers,)`."""
-        return self._of_walker(self._ask("loss").loss, walker_index)
+        return self._of_walker(self._energy("loss").loss, walker_index)
 
     def potential(self, walker_index: int | None = None):
         """U estimated on the current batch: a number, or `(walkers,)`."""
-        return self._of_walker(self._ask("potential").potential, walker_index)
+        return self._of_walker(self._energy("potential").potential, walker_index)
 
     def gradients(self, walker_index: int | None = None) -> np.ndarray:
         """∇U estimated on the current batch: `(parameters,)`, or `(walkers, parameters)`."""
-        return self._of_walker(self._ask("gradients").gradient, walker_index)
+        return self._of_walker(self._energy("gradients").gradient, walker_index)
 
     def score(self, walker_index: int | None = None):
         """Accuracy on the current batch: a number, or `(walkers,)`.
@@ -55,27 +59,27 @@ class Evaluations:
             raise InputError(
                 "score is the accuracy of a classifier.", received="regression", expected="loss() or predict()"
             )
-        self._move_on("score")
+        batch = self._batch_for("score")
         return self._of_walker(
-            self._engine().metric(self.walkers.position, self._batch, self.walkers.auxiliary), walker_index
+            self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary), walker_index
         )
 
     def hessian_vector_product(self, vector, walker_index: int | None = None) -> np.ndarray:
         """∇²U times `vector`, `(parameters,)` or `(walkers, parameters)`, on the current batch."""
-        self._move_on("hessian_vector_product")
+        batch = self._batch_for("hessian_vector_product")
         vector = self.walkers.fitting(vector, "vector")
         return self._of_walker(
-            self._engine().hessian_product(self.walkers.position, vector, self._batch, self.walkers.auxiliary),
+            self._engine().hessian_product(self.walkers.position, vector, batch, self.walkers.auxiliary),
             walker_index,
         )
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
         """∇²U on the current batch: `(parameters, parameters)`, or one matrix a walker; costs P Hessian-vector
         products."""
-        self._move_on("hessians")
+        batch = self._batch_for("hessians")
         identity = np.eye(self.num_parameters(), dtype=self.walkers.position.dtype)
         rows = [
-            self._engine().hessian_product(self.walkers.position, row, self._batch, self.walkers.auxiliary)
+            self._engine().hessian_product(self.walkers.position, row, batch, self.walkers.auxiliary)
             for row in identity
         ]
         return self._of_walker(np.stack(rows, axis=1), walker_index)
@@ -114,10 +118,15 @@ class Evaluations:
             )
         return size
 
+    @property
+    def batch(self) -> CurrentBatch:
+        """The mini-batch that loss, potential, gradients, Hessians and score refer to; it stays until `next_batch`."""
+        self._engine()
+        return self._batch
+
     def next_batch(self) -> None:
         """Moves on to the next mini-batch."""
-        self._batch_number += 1
-        self._asked, self._energy, self._batch = set(), None, self._engine().batch(self._batch_number)
+        self.batch.next()
 
     def _engine(self) -> Evaluator:
         if self._evaluator is None:
@@ -127,30 +136,26 @@ class Evaluations:
             if training:
                 check_model(self.system.flat)
             self._evaluator = Evaluator(self.system.potential(self.options, self.objects, training), xla)
-            self._batch = self._evaluator.batch(self._batch_number)
+            self._batch = CurrentBatch(self.system.dataset, self._evaluator)
         return self._evaluator
 
     def _forget(self) -> None:
-        self._evaluator, self._energy, self._batch_number = None, None, 0
-        self._asked: set[str] = set()
-        self._seen_position: np.ndarray | None = None
+        self._evaluator: Evaluator | None = None
+        self._evaluated: tuple[int, np.ndarray, Energy] | None = None
 
-    def _move_on(self, name: str) -> None:
-        """All quantities refer to one batch until one is asked a second time or the parameters change (TATi's rule)."""
-        engine = self._engine()
-        moved = self._seen_position is None or not np.array_equal(self._seen_position, self.walkers.position)
-        first = self._seen_position is None
-        if moved:
-            self._seen_position, self._energy = self.walkers.position.copy(), None
-        if not engine.potential.batches.full and not first and (moved or name in self._asked):
-            self.next_batch()
-        self._asked.add(name)
+    def _batch_for(self, name: str) -> tuple:
+        """The batch that an answer refers to."""
+        if self.follows_tati:
+            self.batch.follow(name, self.walkers.position)
+        return self.batch.tensors
 
-    def _ask(self, name: str):
-        self._move_on(name)
-        if self._energy is None:
-            self._energy = self._engine().energy(self.walkers.position, self._batch, self.walkers.auxiliary)
-        return self._energy
+    def _energy(self, name: str) -> Energy:
+        batch, position = self._batch_for(name), self.walkers.position
+        known = self._evaluated
+        if known is None or known[0] != self.batch.number or not np.array_equal(known[1], position):
+            energy = self._engine().energy(position, batch, self.walkers.auxiliary)
+            self._evaluated = known = self.batch.number, position.copy(), energy
+        return known[2]
 
     def _of_walker(self, values: np.ndarray, walker_index: int | None):
         if walker_index is None:
@@ -166,12 +171,3 @@ class Evaluations:
                 "walker_index: no such walker.", received=walker_index, expected=f"0 to {self.num_walkers() - 1}"
             )
         return walker_index
-
-    def _rows(self) -> np.ndarray | None:
-        """Numbers of the examples of the current batch, `(batch,)`, or `(walkers, batch)` where each has its own."""
-        self._engine()
-        if not self._batch:
-            return None
-        indices, size = (value.numpy() for value in self._batch)
-        rows = indices[:, : int(size)]
-        return rows[0] if len(rows) == 1 else rows

@@ -124,7 +124,7 @@ class Simulation(Evaluations):
         self._evaluator: Evaluator | None = None
         self._predictors: dict = {}
         self._forget()
-        self._dataset = CurrentDataset.of(self.system.dataset, self._rows)
+        self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
 
     def _repr_html_(self) -> str:
         return simulation_html(self)
@@ -224,7 +224,7 @@ class Simulation(Evaluations):
         self.options, self.objects = options, objects | found
         self._predictors = {}
         self._forget()
-        self._dataset = CurrentDataset.of(self.system.dataset, self._rows)
+        self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
 
     # Predictions
 
