@@ -52,7 +52,7 @@ def module_of(room: str) -> ModuleType:
 
 def names_of(room: str) -> list[str]:
     """The public names of a room, those that are rooms themselves left out."""
-    return [name for name in module_of(room).__all__ if f"{room}.{name}" not in ROOMS]
+    return [name for name in sorted(module_of(room).__all__) if f"{room}.{name}" not in ROOMS]
 
 
 def line_about(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the site has beside the userguide: README, CONTRIBUTING and CHANGELOG, and a page of docstrings for each room."""
+"""What the site has beside the userguide: README, CONTRIBUTING, CHANGELOG, and a page of docstrings for each room."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ CODE = re.compile(r"<code>(tati_re(?:\.\w+)+)(\(\))?</code>")
 def reference_page(room: str) -> str:
     """The docstrings of all public names of a room."""
     names = [name for name in api.names_of(room) if not name.startswith("__")]
-    return "\n".join([f"# `{room}`\n", api.module_of(room).__doc__ or "", *(f"\n::: {room}.{name}" for name in names)])
+    head = [f"# `{room}`\n", api.module_of(room).__doc__ or ""]
+    return "\n".join([*head, *(f"\n::: {room}.{name}" for name in names)])
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -8,61 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tati_re._version import __version__
-from tati_re.core.errors import InputError, SamplingError
+from tati_re._version import __version__ as __version__
+from tati_re.core.errors import InputError as InputError
+from tati_re.core.errors import SamplingError as SamplingError
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tati_re import (
-        analysis,
-        data,
-        evidence,
-        exchange,
-        exploration,
-        landscape,
-        optimizers,
-        plotting,
-        prediction,
-        samplers,
-        testing,
-    )
-    from tati_re.posterior import priors
-    from tati_re.posterior.function import FunctionPotential
-    from tati_re.prediction.predict import predict
-    from tati_re.prediction.temperature_study import temperature_study
-    from tati_re.report.analyse import analyse
-    from tati_re.report.page import write_report
-    from tati_re.runs.compare import compare
-    from tati_re.simulation.run import Run, load
-    from tati_re.simulation.simulation import Simulation
+    from tati_re import analysis as analysis
+    from tati_re import data as data
+    from tati_re import evidence as evidence
+    from tati_re import exchange as exchange
+    from tati_re import exploration as exploration
+    from tati_re import landscape as landscape
+    from tati_re import optimizers as optimizers
+    from tati_re import plotting as plotting
+    from tati_re import prediction as prediction
+    from tati_re import samplers as samplers
+    from tati_re import testing as testing
+    from tati_re.posterior import priors as priors
+    from tati_re.posterior.function import FunctionPotential as FunctionPotential
+    from tati_re.prediction.predict import predict as predict
+    from tati_re.prediction.temperature_study import temperature_study as temperature_study
+    from tati_re.report.analyse import analyse as analyse
+    from tati_re.report.page import write_report as write_report
+    from tati_re.runs.compare import compare as compare
+    from tati_re.simulation.run import Run as Run
+    from tati_re.simulation.run import load as load
+    from tati_re.simulation.simulation import Simulation as Simulation
 
-__all__ = [
-    "FunctionPotential",
-    "InputError",
-    "Run",
-    "SamplingError",
-    "Simulation",
-    "__version__",
-    "analyse",
-    "analysis",
-    "compare",
-    "data",
-    "evidence",
-    "exchange",
-    "exploration",
-    "help",
-    "landscape",
-    "load",
-    "optimizers",
-    "plotting",
-    "predict",
-    "prediction",
-    "priors",
-    "samplers",
-    "temperature_study",
-    "testing",
-    "write_report",
-]
+__getattr__, _lazy = lazy_names(__name__)
+__all__ = sorted(["InputError", "SamplingError", "__version__", "help", *_lazy])
 
 
 def help(name: str | None = None) -> None:
@@ -79,8 +54,5 @@ def help(name: str | None = None) -> None:
     print(describe(name))
 
 
-__getattr__ = lazy_names(__name__)
-
-
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

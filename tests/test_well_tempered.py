@@ -38,7 +38,7 @@ def test_converged_bias_on_a_hundred_dimensions():
     laws = []
     for rung, temperature in enumerate(TEMPERATURE):
         index = np.full(len(energy), rung, np.int32)
-        log_density = 49 * np.log(energy) - (energy + wte.value(bias, energy, index)) / temperature
+        log_density = 49 * np.log(energy) - (energy + wte.bias_value(bias, energy, index)) / temperature
         law = np.exp(log_density - log_density.max())
         law /= law.sum()
         mean = law @ energy
@@ -67,7 +67,7 @@ def two_replicas(with_bias: bool) -> tuple[float, float]:
     bias = on_grid(0.8 * temperature[:, None] * (log_law - log_law.max(1, keepdims=True)), 0.0, 1.0)
     matrix = np.ones((1, 1))
     for rung in range(2):
-        height = wte.value(bias, level, np.full(8, rung, np.int32))
+        height = wte.bias_value(bias, level, np.full(8, rung, np.int32))
         log_density = log_degeneracy - (level + height) / temperature[rung]
         own = np.zeros((8, 8))
         for i in range(8):
@@ -113,10 +113,10 @@ def test_slope_is_the_derivative():
     for rung, low, high in ((0, -4.0, 18.0), (1, 8.0, 90.0)):
         energy = np.random.default_rng(1).uniform(low, high, 400)
         index, step = np.full(400, rung, np.int32), 1e-6
-        difference = wte.value(bias, energy + step, index) - wte.value(bias, energy - step, index)
+        difference = wte.bias_value(bias, energy + step, index) - wte.bias_value(bias, energy - step, index)
         np.testing.assert_allclose(wte.slope(bias, energy, index), difference / (2 * step), atol=2e-5)
         np.testing.assert_allclose(wte.force_factor(bias, energy, index), 1 + wte.slope(bias, energy, index))
-    ends = wte.value(bias, np.array([-1e9, 1e9]), np.array([0, 0], np.int32))
+    ends = wte.bias_value(bias, np.array([-1e9, 1e9]), np.array([0, 0], np.int32))
     np.testing.assert_array_equal(ends, bias.heights[0, [0, -1]])
     assert (wte.slope(bias, np.array([-1e9, 1e9]), np.array([0, 1], np.int32)) == 0).all()
 
@@ -126,7 +126,10 @@ def test_the_bias_of_no_number_is_no_number_and_of_infinity_that_of_the_ends():
     bias, rung = bumpy(), np.zeros(3, np.int32)
     energy = np.array([np.nan, np.inf, -np.inf])
     tensors = Bias(*(tf.constant(values) for values in bias))
-    for found in (wte.value(bias, energy, rung), wte.value(tensors, tf.constant(energy), tf.constant(rung)).numpy()):
+    for found in (
+        wte.bias_value(bias, energy, rung),
+        wte.bias_value(tensors, tf.constant(energy), tf.constant(rung)).numpy(),
+    ):
         np.testing.assert_array_equal(found, [np.nan, bias.heights[0, -1], bias.heights[0, 0]])
 
 
@@ -144,7 +147,7 @@ def test_deposits_leave_the_converged_bias_as_it_is():
         new = method.deposit(settled, energy, np.zeros(count, np.int32), np.array([1.0]))
         at = np.linspace(35.0, 75.0, 100)
         rung = np.zeros(100, np.int32)
-        grown = wte.value(new, at, rung) - wte.value(bias, at, rung)
+        grown = wte.bias_value(new, at, rung) - wte.bias_value(bias, at, rung)
         flat[name] = np.ptp(grown) / grown.mean()
     assert flat["biased"] < 0.01 and flat["plain"] > 0.5
 
@@ -198,12 +201,12 @@ def test_growing_keeps_the_bias():
     at = np.linspace(80.0, 120.0, 200)
     index = np.zeros(200, np.int32)
     for far, tolerance in ((190.0, 0.01), (400.0, 0.05)):
-        before = wte.value(bias, at, index)
+        before = wte.bias_value(bias, at, index)
         new = method.deposit(bias, np.array([far]), rung, beta)
         end = new.origin + (method.cells - 1) * new.width
         assert new.origin[0] < 80 and end[0] > far
-        assert np.abs(wte.value(new, at, index) - before).max() < tolerance * before.max()
-        assert wte.value(new, np.array([far]), rung)[0] == pytest.approx(0.5, abs=0.01)
+        assert np.abs(wte.bias_value(new, at, index) - before).max() < tolerance * before.max()
+        assert wte.bias_value(new, np.array([far]), rung)[0] == pytest.approx(0.5, abs=0.01)
     assert new.width[0] > bias.width[0] and np.log2(new.width / bias.width)[0] % 1 == 0
 
 
@@ -236,7 +239,7 @@ def test_nan_and_jumps_are_refused_and_what_stays_there_is_not():
     assert near.refused[0] == 0 and near.heights.sum() > bias.heights.sum()
     for _ in range(100):
         new = method.deposit(new, np.array([610.0]), rung, beta)
-    assert new.refused[0] < 80 and wte.value(new, np.array([610.0]), rung)[0] > 1.0
+    assert new.refused[0] < 80 and wte.bias_value(new, np.array([610.0]), rung)[0] > 1.0
 
 
 def test_heights_fall_as_asked():
@@ -245,7 +248,7 @@ def test_heights_fall_as_asked():
         method = WellTempered(5.0, decay=decay, decay_after=9.0)
         bias = method.init(np.array([10.0]), beta)._replace(count=np.array([8.0]), variance=np.array([4.0]))
         new = method.deposit(bias, np.array([10.0]), rung, beta)
-        assert wte.value(new, np.array([10.0]), rung)[0] == pytest.approx(expected, rel=0.02)
+        assert wte.bias_value(new, np.array([10.0]), rung)[0] == pytest.approx(expected, rel=0.02)
 
 
 def test_tensorflow_under_xla_is_numpy():

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 
-def lazy_names(room: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose names are imported on first use.
+def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
+    """The `__getattr__` and the `__all__` of a package whose names are imported on first use.
 
     The names are those that the package imports under `if TYPE_CHECKING:`, so that type checkers, the API reference and
     the running program read one and the same list; importing the package itself loads nothing.
@@ -20,11 +20,12 @@ def lazy_names(room: str) -> Callable[[str], Any]:
         room: `__name__` of the package. No public name of it may be that of another of its modules: importing the
             module would hide the name.
     """
-    homes: dict[str, tuple[str, str]] = {}
+    tree = ast.parse(Path(str(sys.modules[room].__file__)).read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
+    homes = {each.asname or each.name: (str(line.module), each.name) for line in imports for each in line.names}
 
     def __getattr__(name: str) -> Any:
-        if not homes:
-            homes.update(_imported_for_types(room))
         if name not in homes:
             raise AttributeError(f"module '{room}' has no attribute '{name}'")
         home, original = homes[name]
@@ -34,12 +35,4 @@ def lazy_names(room: str) -> Callable[[str], Any]:
         setattr(sys.modules[room], name, value)
         return value
 
-    return __getattr__
-
-
-def _imported_for_types(room: str) -> dict[str, tuple[str, str]]:
-    """Name in the room -> module and name there."""
-    tree = ast.parse(Path(str(sys.modules[room].__file__)).read_text(encoding="utf-8"))
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
-    return {each.asname or each.name: (str(line.module), each.name) for line in imports for each in line.names}
+    return __getattr__, list(homes)

@@ -7,40 +7,18 @@ sequential Monte Carlo, each with an error bar.
 `estimators`, `grids`, `population` and `quadratic` are functions of arrays and work on energies from anywhere.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tati_re.evidence.methods import estimated, log_evidence, log_evidences, sample_energies
-    from tati_re.evidence.of_run import energies_of_run
-    from tati_re.evidence.result import Evidence, Evidences, bayes_factors
+    from tati_re.evidence.methods import estimated as estimated
+    from tati_re.evidence.methods import log_evidence as log_evidence
+    from tati_re.evidence.methods import log_evidences as log_evidences
+    from tati_re.evidence.methods import sample_energies as sample_energies
+    from tati_re.evidence.of_run import energies_of_run as energies_of_run
+    from tati_re.evidence.result import Evidence as Evidence
+    from tati_re.evidence.result import Evidences as Evidences
+    from tati_re.evidence.result import bayes_factors as bayes_factors
 
-__all__ = [
-    "Evidence",
-    "Evidences",
-    "bayes_factors",
-    "energies_of_run",
-    "estimated",
-    "log_evidence",
-    "log_evidences",
-    "sample_energies",
-]
-
-_HOME = {
-    "Evidence": "result",
-    "Evidences": "result",
-    "bayes_factors": "result",
-    "energies_of_run": "of_run",
-    "estimated": "methods",
-    "log_evidence": "methods",
-    "log_evidences": "methods",
-    "sample_energies": "methods",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'tati_re.evidence' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"tati_re.evidence.{_HOME[name]}"), name)
+__getattr__, __all__ = lazy_names(__name__)

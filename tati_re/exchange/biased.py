@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy, Rung
 from tati_re.core.ops import column
-from tati_re.exchange.well_tempered import Bias, force_factor, value
+from tati_re.exchange.well_tempered import Bias, bias_value, force_factor
 
 
 class Biased(Delegating):
@@ -26,7 +26,7 @@ class Biased(Delegating):
     def _biased(self, energy: Energy) -> Energy:
         factor = force_factor(self.bias, energy.potential, self.index)
         return energy._replace(
-            potential=energy.potential + value(self.bias, energy.potential, self.index),
+            potential=energy.potential + bias_value(self.bias, energy.potential, self.index),
             gradient=column(factor, energy.gradient) * energy.gradient,
         )
 

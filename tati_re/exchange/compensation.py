@@ -65,7 +65,7 @@ class Cut(NamedTuple):
     error: float
 
 
-class Table(NamedTuple):
+class CompensationTable(NamedTuple):
     """A compensation density, as tables over the upper half; the lower half mirrors it.
 
     Attributes:
@@ -211,7 +211,7 @@ def _tail_ratio(ratio: Callable) -> float:
 @lru_cache(maxsize=16)
 def compensation_table(
     noise_variance: float, series_terms: int | None = None, series_filter: float | None = 10.0
-) -> Table:
+) -> CompensationTable:
     """Tables of the compensation density: clipped at 0, of integral 1.
 
     Args:
@@ -267,7 +267,7 @@ def compensation_table(
     inverse = PchipInterpolator(
         np.concatenate([log_odds, log_odds[-1] + beyond]), np.concatenate([whole, RANGE + beyond])
     )
-    return Table(float(noise_variance), whole, density, log_odds, inverse(whole), clipped)
+    return CompensationTable(float(noise_variance), whole, density, log_odds, inverse(whole), clipped)
 
 
 def _odd(x, values: np.ndarray):
@@ -283,7 +283,7 @@ def _odd(x, values: np.ndarray):
     return where(x < 0, -value, value)
 
 
-def quantile(table: Table, uniform):
+def quantile(table: CompensationTable, uniform):
     """Numbers with the compensation density, from uniform ones in (0, 1); float64, numpy or TensorFlow.
 
     Linear interpolation in the log odds of the uniform number, in which the quantile is nearly a straight line: no
@@ -293,12 +293,12 @@ def quantile(table: Table, uniform):
     return _odd(log(uniform) - log1p(-uniform), table.quantiles)
 
 
-def cumulative(table: Table, z):
+def cumulative(table: CompensationTable, z):
     """Probability of a number below z; float64, numpy or TensorFlow."""
     return logistic(_odd(as_float64(z), table.log_odds))
 
 
-def cumulative_after_noise(table: Table, x: np.ndarray, noise_variance: float | None = None) -> np.ndarray:
+def cumulative_after_noise(table: CompensationTable, x: np.ndarray, noise_variance: float | None = None) -> np.ndarray:
     """Distribution of z + N(0, σ²) by quadrature over the table's density; ideally the logistic one.
 
     Args:

@@ -19,7 +19,7 @@ from tati_re.exchange.occupancy import Occupancy
 from tati_re.exchange.rungs import Rungs
 from tati_re.exchange.subsets import NUM_KEYS
 from tati_re.exchange.swap_rules import Corrected, SwapRule
-from tati_re.exchange.well_tempered import swap_term, value
+from tati_re.exchange.well_tempered import bias_value, swap_term
 
 
 class SwapRound:
@@ -164,5 +164,5 @@ class SwapRound:
         energy = weight * loss[:, None, :] + penalty[:, None, :]
         if self.biased:
             rung = tf.broadcast_to(tf.range(self.num_rungs)[None, :, None], energy.shape)
-            energy = energy + value(rungs.bias, energy, rung)
+            energy = energy + bias_value(rungs.bias, energy, rung)
         return beta * energy

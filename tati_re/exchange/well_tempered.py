@@ -64,7 +64,7 @@ class Bias(NamedTuple):
     refused: Any
 
 
-def value(bias: Bias, energy, rung):
+def bias_value(bias: Bias, energy, rung):
     """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope.
 
     Args:
@@ -76,12 +76,12 @@ def value(bias: Bias, energy, rung):
 
 
 def slope(bias: Bias, energy, rung):
-    """A' = dA/dU, the exact derivative of `value`; arguments as there."""
+    """A' = dA/dU, the exact derivative of `bias_value`; arguments as there."""
     return _hermite(bias, energy, rung)[1]
 
 
 def force_factor(bias: Bias, energy, rung):
-    """1 + A'(U), what ∇U is multiplied with; arguments as of `value`."""
+    """1 + A'(U), what ∇U is multiplied with; arguments as of `bias_value`."""
     return 1.0 + slope(bias, energy, rung)
 
 
@@ -96,8 +96,8 @@ def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
         low: Index of the lower rung, int32.
         high: Index of the higher rung, int32.
     """
-    at_low = value(bias, energy_low, low) - value(bias, energy_high, low)
-    at_high = value(bias, energy_high, high) - value(bias, energy_low, high)
+    at_low = bias_value(bias, energy_low, low) - bias_value(bias, energy_high, low)
+    at_high = bias_value(bias, energy_high, high) - bias_value(bias, energy_low, high)
     return take(inverse_temperature, low) * at_low + take(inverse_temperature, high) * at_high
 
 
@@ -112,7 +112,7 @@ def log_weight(bias: Bias, inverse_temperature, energy, rung):
 
     Frozen bias only: weights of samples taken while A still grew belong to different ensembles.
     """
-    return take(inverse_temperature, rung) * value(bias, energy, rung)
+    return take(inverse_temperature, rung) * bias_value(bias, energy, rung)
 
 
 class WellTempered:
@@ -269,7 +269,7 @@ class WellTempered:
         moved = leaves | (coarse & seen)
         width, origin = where(moved, width, bias.width), where(moved, origin, bias.origin)
         rung = np.zeros((1, self.cells), np.int32) + np.arange(bias.heights.shape[0], dtype=np.int32)[:, None]
-        heights = value(bias, origin[:, None] + width[:, None] * cells, rung)
+        heights = bias_value(bias, origin[:, None] + width[:, None] * cells, rung)
         heights = where(moved[:, None], heights, bias.heights)
         return bias._replace(heights=heights, origin=origin, width=width)
 
@@ -277,7 +277,7 @@ class WellTempered:
         hot = take(temperature, rung)
         count = share * take(bias.count, rung)
         height = share * self.height * hot * exp(-self.decay * log(1.0 + count / self.decay_after))
-        height = height * exp(-value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
+        height = height * exp(-bias_value(bias, energy, rung) / ((self.bias_factor - 1.0) * hot))
         cell = (energy - take(bias.origin, rung)) / take(bias.width, rung)
         across = take(bias.width / self._kernel_widths(bias), rung)
         kernel = exp(-0.5 * ((np.arange(self.cells) - cell[:, None]) * across[:, None]) ** 2)

@@ -1,47 +1,27 @@
 """Prediction: posterior averages of the outputs of a network, and how good they are."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tati_re.prediction.inputs import noise_like
-    from tati_re.prediction.metrics import (
-        Calibration,
-        PosteriorAverage,
-        accuracy,
-        calibration,
-        gaussian_negative_log_likelihood,
-        negative_log_likelihood,
-        posterior_average,
-        predictive_entropy,
-    )
-    from tati_re.prediction.predict import average, source_of
-    from tati_re.prediction.results import ClassPrediction, Prediction, RegressionPrediction
-    from tati_re.prediction.scores import auroc, brier_score, crps
-    from tati_re.prediction.temperature_study import TemperatureStudy
+    from tati_re.prediction.inputs import noise_like as noise_like
+    from tati_re.prediction.metrics import Calibration as Calibration
+    from tati_re.prediction.metrics import PosteriorAverage as PosteriorAverage
+    from tati_re.prediction.metrics import accuracy as accuracy
+    from tati_re.prediction.metrics import calibration as calibration
+    from tati_re.prediction.metrics import gaussian_negative_log_likelihood as gaussian_negative_log_likelihood
+    from tati_re.prediction.metrics import negative_log_likelihood as negative_log_likelihood
+    from tati_re.prediction.metrics import posterior_average as posterior_average
+    from tati_re.prediction.metrics import predictive_entropy as predictive_entropy
+    from tati_re.prediction.predict import average as average
+    from tati_re.prediction.predict import source_of as source_of
+    from tati_re.prediction.results import ClassPrediction as ClassPrediction
+    from tati_re.prediction.results import Prediction as Prediction
+    from tati_re.prediction.results import RegressionPrediction as RegressionPrediction
+    from tati_re.prediction.scores import auroc as auroc
+    from tati_re.prediction.scores import brier_score as brier_score
+    from tati_re.prediction.scores import crps as crps
+    from tati_re.prediction.temperature_study import TemperatureStudy as TemperatureStudy
 
-__all__ = [
-    "Calibration",
-    "ClassPrediction",
-    "PosteriorAverage",
-    "Prediction",
-    "RegressionPrediction",
-    "TemperatureStudy",
-    "accuracy",
-    "auroc",
-    "average",
-    "brier_score",
-    "calibration",
-    "crps",
-    "gaussian_negative_log_likelihood",
-    "negative_log_likelihood",
-    "noise_like",
-    "posterior_average",
-    "predictive_entropy",
-    "source_of",
-]
-
-__getattr__ = lazy_names(__name__)
+__getattr__, __all__ = lazy_names(__name__)

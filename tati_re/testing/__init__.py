@@ -4,32 +4,23 @@
 on a potential that is a function. Nothing of the package imports this module: it is for tests.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from tati_re.testing.ladders import LadderRun, NoisyEnergies, NoisyPotential, five_gaussians, harmonic, run_ladder
-    from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, quartic, rung_of
-    from tati_re.testing.sampler import CHECKS, check_sampler
-    from tati_re.testing.sampler_law import check_law
+    from tati_re.testing.ladders import LadderRun as LadderRun
+    from tati_re.testing.ladders import NoisyEnergies as NoisyEnergies
+    from tati_re.testing.ladders import NoisyPotential as NoisyPotential
+    from tati_re.testing.ladders import five_gaussians as five_gaussians
+    from tati_re.testing.ladders import harmonic as harmonic
+    from tati_re.testing.ladders import run_ladder as run_ladder
+    from tati_re.testing.numpy_parts import NumpyEvaluate as NumpyEvaluate
+    from tati_re.testing.numpy_parts import NumpyNoise as NumpyNoise
+    from tati_re.testing.numpy_parts import quartic as quartic
+    from tati_re.testing.numpy_parts import rung_of as rung_of
+    from tati_re.testing.sampler import CHECKS as CHECKS
+    from tati_re.testing.sampler import check_sampler as check_sampler
+    from tati_re.testing.sampler_law import check_law as check_law
 
-__all__ = [
-    "CHECKS",
-    "LadderRun",
-    "NoisyEnergies",
-    "NoisyPotential",
-    "NumpyEvaluate",
-    "NumpyNoise",
-    "check_law",
-    "check_sampler",
-    "five_gaussians",
-    "harmonic",
-    "quartic",
-    "run_ladder",
-    "rung_of",
-]
-
-__getattr__ = lazy_names(__name__)
+__getattr__, __all__ = lazy_names(__name__)
