@@ -89,14 +89,15 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
         walker_evaluation: As the option.
         prior: As the option.
     """
+    import tati_re
     from tati_re.data import Dataset
-    from tati_re.options import make_options
-    from tati_re.simulation.system import assemble
 
     inputs, labels = images()
     shape = {"conv": (28, 28, 1), "lstm": (28, 28)}.get(row.network, (784,))
     data = Dataset(inputs.reshape(-1, *shape), labels, name="images", input_scale=1 / 255, num_classes=10)
-    options = make_options(
+    sim = tati_re.Simulation(
+        None if row.dense else _network(row.network),
+        data,
         hidden=row.hidden if row.dense else [],
         activation="relu",
         batch_size=row.batch_size,
@@ -108,9 +109,8 @@ def measured(row: Row, execution: str = "auto", walker_evaluation: str = "auto",
         step_size=STEP_SIZE,
         friction=FRICTION,
     )
-    system = assemble(options, None if row.dense else _network(row.network), data)
-    position = np.repeat(system.flat.get()[None], row.walkers, axis=0)
-    return Measured(system.potential(options), position, options, system.execution(options))
+    position = np.repeat(sim.system.flat.get()[None], row.walkers, axis=0)
+    return Measured(sim.system.potential(sim.options), position, sim.options, sim.system.execution(sim.options))
 
 
 def _network(name: str):

@@ -50,9 +50,15 @@ def module_of(room: str) -> ModuleType:
     return importlib.import_module("tati_re").priors if room == "tati_re.priors" else importlib.import_module(room)
 
 
+def exported(room: str) -> list[str]:
+    """The names that a room exports."""
+    module = module_of(room)
+    return sorted(getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]))
+
+
 def names_of(room: str) -> list[str]:
     """The public names of a room, those that are rooms themselves left out."""
-    return [name for name in sorted(module_of(room).__all__) if f"{room}.{name}" not in ROOMS]
+    return [name for name in exported(room) if f"{room}.{name}" not in ROOMS]
 
 
 def line_about(value: Any) -> str:

@@ -21,7 +21,7 @@ _spec.loader.exec_module(api)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "userguide").glob("*.md"))]
 PROGRAMS = sorted(path for folder in ("examples", "benchmarks") for path in (ROOT / folder).glob("*.py"))
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-NOT_PYTHON = ("tati_re.cli", "tati_re.simulation.system.assemble")
+NOT_PYTHON = ("tati_re.cli",)
 """Commands, which pages and benchmarks start as `python -m`."""
 
 
@@ -40,7 +40,7 @@ def is_public(path: str) -> bool:
     for length in range(len(parts), 0, -1):
         room = ".".join(parts[:length])
         if room in api.ROOMS:
-            return length == len(parts) or parts[length] in api.module_of(room).__all__
+            return length == len(parts) or parts[length] in api.exported(room)
     return False
 
 
@@ -79,7 +79,7 @@ def test_a_deeper_path_would_be_found():
 def test_every_public_name_is_there_and_says_what_it_is(room):
     module = api.module_of(room)
     modules = {found.name for found in pkgutil.iter_modules(module.__path__)} if hasattr(module, "__path__") else set()
-    for name in module.__all__:
+    for name in api.exported(room):
         value = getattr(module, name)
         assert api.line_about(value), f"{room}.{name} has no docstring"
         hidden = name in modules and not isinstance(value, type(ast)) and "lazy_names" in vars(module)

@@ -13,50 +13,6 @@ from contextvars import ContextVar
 
 import numpy as np
 
-__all__ = [
-    "absolute",
-    "as_float64",
-    "as_int32",
-    "as_type",
-    "as_uint32",
-    "cholesky",
-    "column",
-    "compiled_by_xla",
-    "cond",
-    "constant",
-    "cos",
-    "cumulative_sum",
-    "exp",
-    "expm1",
-    "floor",
-    "interp",
-    "is_finite",
-    "largest",
-    "log",
-    "log1p",
-    "logistic",
-    "maximum",
-    "mean",
-    "minimum",
-    "repeat",
-    "repeat_while_any",
-    "replaced_if",
-    "reshape",
-    "rows",
-    "shift_right",
-    "solve_lower",
-    "sqrt",
-    "stack",
-    "sum_of_products",
-    "sum_over",
-    "take",
-    "take_last",
-    "transpose",
-    "where",
-    "with_rows",
-    "zeros_like",
-]
-
 
 def _is_numpy(*values) -> bool:
     return all(isinstance(value, (np.ndarray, np.generic, float, int, bool)) for value in values)

@@ -24,7 +24,7 @@ from tati_re.landscape.hessian import (
     hessian_trace,
 )
 from tati_re.landscape.inputspace import InputSpace, input_space
-from tati_re.landscape.request import centre_of, simulation_of
+from tati_re.landscape.request import centre_of
 from tati_re.landscape.scan import Landscape, along, load, path_of, scan
 from tati_re.landscape.surface import Surface
 
@@ -56,6 +56,5 @@ __all__ = [
     "project_out",
     "random_directions",
     "scan",
-    "simulation_of",
     "trajectory_directions",
 ]
