@@ -1,4 +1,4 @@
-"""What a script of TATi imports, under one roof: change its import lines to this module and it runs.
+"""The imports of TATi scripts in one module: change their import lines to it and they run.
 
     from tati_re.coming_from_tati import ClassificationDatasets, Simulation, data_numpy_to_csv
 

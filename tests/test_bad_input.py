@@ -138,7 +138,7 @@ PYTHON = {
     "a step size of nan": (lambda: Simulation(data=(X, Y), step_size=float("nan")), r"^step_size"),
     "a sampler that is none": (
         lambda: Simulation(data=(X, Y), **QUICK).sample(sampler="HCM"),
-        r"there is none of this name\. Did you mean 'HMC'\?",
+        r"unknown name\. Did you mean 'HMC'\?",
     ),
     "no column": (lambda: load_columns(), r"no column 'c'"),
 }

@@ -93,7 +93,7 @@ def test_fit_records_like_sample():
 
 
 def test_an_optimizer_that_does_not_exist_is_told_with_the_nearest():
-    with pytest.raises(InputError, match=r"^optimizer: there is none of this name\. Did you mean 'adam'\?"):
+    with pytest.raises(InputError, match=r"^optimizer: unknown name\. Did you mean 'adam'\?"):
         fitted(optimizer="adamm")
 
 

@@ -118,7 +118,7 @@ def test_a_resumed_run_goes_on_with_its_schedule(tmp_path, options):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"step_schedule": "cyclic"}, "there is none of this name"),
+        ({"step_schedule": "cyclic"}, "unknown name"),
         ({"temperature_schedule": "annealing"}, "cools during the burn-in"),
         ({"exploration_fraction": 0.5}, "part of each cycle"),
         (

@@ -187,7 +187,7 @@ def test_names_become_samplers():
     assert make_sampler("BACOCAB", options).thermal_mass is None
     with pytest.raises(InputError, match="without O no heat bath"):
         make_sampler("BAB", options)
-    with pytest.raises(InputError, match=r"none of this name.*'SGLD'.*Received: 'SGDL'"):
+    with pytest.raises(InputError, match=r"unknown name.*'SGLD'.*Received: 'SGDL'"):
         make_sampler("SGDL", options)
 
 

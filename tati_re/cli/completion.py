@@ -41,7 +41,7 @@ class PrintCompletion(argparse.Action):
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """What the shell has to read, `source <(tati-sample --print-completion bash)`, to complete a command.
+    """The completion script for the shell, `source <(tati-sample --print-completion bash)`.
 
     Args:
         parser: The command's parser. It parses nothing afterwards: names that are only offered become its choices.

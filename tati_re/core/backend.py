@@ -17,7 +17,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 @contextmanager
 def quiet():
-    """Keeps what TensorFlow's libraries write to the terminal, while they load or try something, out of sight."""
+    """Silences the messages of TensorFlow's libraries while they load or try something."""
     sys.stderr.flush()
     kept, silent = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     logger = logging.getLogger("tensorflow")
@@ -106,15 +106,14 @@ def threads() -> int:
 
 
 def dynamic_slice(values, begin, size):
-    """`size` entries of a tensor from `begin` on, inside of what XLA compiles; `begin` may be known only while it
-    runs."""
+    """`size` entries of a tensor from `begin` on, under XLA; `begin` may be a tensor."""
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     return gen_xla_ops.xla_dynamic_slice(input=values, start_indices=begin, size_indices=size)
 
 
 def dynamic_update_slice(values, begin, new):
-    """`values` with the entries from `begin` on replaced, inside of what XLA compiles."""
+    """`values` with the entries from `begin` on replaced, under XLA."""
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     return gen_xla_ops.xla_dynamic_update_slice(input=values, update=new, indices=begin)
@@ -122,7 +121,7 @@ def dynamic_update_slice(values, begin, new):
 
 @contextmanager
 def op_determinism():
-    """TensorFlow's op determinism for the time of a run."""
+    """Enables TensorFlow's op determinism during a run."""
     from tensorflow.python.framework import config
 
     before = config.is_op_determinism_enabled()
@@ -140,6 +139,6 @@ def layers_of(layer, recursive: bool = True) -> list:
 
 
 def origin_of(tensor) -> tuple:
-    """What made a symbolic tensor: the layer or operation, and the call of it, with `arguments` and `input_tensors`."""
+    """The layer or operation that made a symbolic tensor, and its call, with `arguments` and `input_tensors`."""
     operation, number, _ = tensor._keras_history
     return operation, operation._inbound_nodes[number]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Bad input, said in one sentence before any work starts.
+    """Bad input, reported in one sentence before any work starts.
 
     Args:
         what: What is wrong, with the option's name as the user typed it; ends with a full stop.

@@ -1,4 +1,4 @@
-"""What a step may ask about the potential, and the base of what stands between a step and a potential."""
+"""The evaluations of the potential available to a step, and the base of objects that delegate them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rung(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """Where in the run a step is.
+    """The position of a step in the run.
 
     Attributes:
         step: Number of the step, from 1; 0 in `init`; int64 scalar.
@@ -64,7 +64,7 @@ class Energy(NamedTuple):
 
 @runtime_checkable
 class Evaluate(Protocol):
-    """What a step may ask about the potential. It is bound to this step's mini-batch and to the walkers' rungs.
+    """The evaluations of the potential available to a step, bound to its mini-batch and to the walkers' rungs.
 
     A class that derives from it has defaults for what has a body here, and cannot be made before it answers the rest;
     one that changes a few answers of another evaluation derives from `Delegating`.
@@ -123,7 +123,7 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def drawn_from_prior(self, normal):
-        """Positions drawn from the prior, made of standard normal numbers `(walkers, parameters)`."""
+        """Positions drawn from the prior, from standard normal numbers `(walkers, parameters)`."""
 
     @abstractmethod
     def at(self, rung: Rung) -> Evaluate:
@@ -143,7 +143,7 @@ class Evaluate(Protocol):
 
 
 class Delegating(Evaluate):
-    """An evaluation that asks another one; a class that derives from it overrides what it changes.
+    """An evaluation that delegates to another one; subclasses override what they change.
 
     `with_variance` is put together from the two that it is made of, so that a change of one of them counts.
 

@@ -1,4 +1,4 @@
-"""Names of a room that are imported when they are first asked for."""
+"""Names of a room, imported on first use."""
 
 from __future__ import annotations
 

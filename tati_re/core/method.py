@@ -1,4 +1,4 @@
-"""What the engine may ask of a method: a sampler, an optimizer, an ensemble, or replica exchange.
+"""The contract between the engine and a method: a sampler, an optimizer, an ensemble, or replica exchange.
 
 `Sampler` is the least that a method has. `Method` adds every further answer, each with its default, so that whoever
 asks needs no question whether there is one. `Wrapper` is a method around another one, whose answers it gives but for
@@ -14,7 +14,7 @@ from tati_re.core.protocol import Evaluate, Noise
 
 @runtime_checkable
 class Sampler(Protocol):
-    """The least that a sampler has: two functions, its configuration, and six attributes, those of `Method`."""
+    """The minimal sampler: two functions, its configuration, and six attributes, those of `Method`."""
 
     name: str
     has_momentum: bool
@@ -31,11 +31,11 @@ class Sampler(Protocol):
 
 
 REQUIRED = ("init", "step", "get_config", *Sampler.__annotations__)
-"""What a sampler has at the least, by name."""
+"""Names of the required attributes of a sampler."""
 
 
 class Method:
-    """Everything that the engine may ask of a method; a method overrides the answers whose default is wrong for it.
+    """All answers of a method to the engine, with defaults that a method overrides where needed.
 
     Attributes:
         name: As it is written in options and tables.
@@ -97,11 +97,11 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} has no step.")
 
     def get_config(self) -> dict:
-        """Plain values that make the same method again; they go into the manifest."""
+        """Plain values from which the same method can be made; written to the manifest."""
         return {"sampler": self.name}
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Refuses, with an `InputError`, what a run asks for and the method cannot do. Default: nothing."""
+        """Raises an `InputError` for requests of a run that the method cannot fulfill. Default: nothing."""
 
     def begin_turn(self, state, evaluate: Evaluate) -> Any:
         """What the steps of one turn change, taken out of the state of all walkers. Default: the state.
@@ -129,7 +129,7 @@ class Method:
         return {}
 
     def order(self, state) -> Any:
-        """The walkers in the order of the rows, `(walkers,)`, int32; asked where `by_rung` says so."""
+        """The walkers in the order of the rows, `(walkers,)`, int32; used if `by_rung`."""
         raise NotImplementedError(f"{type(self).__name__} keeps its walkers in their order.")
 
     def events(self, state) -> Any:
@@ -137,8 +137,7 @@ class Method:
         raise NotImplementedError(f"{type(self).__name__} has no events.")
 
     def tables(self, state) -> dict[str, dict[str, Any]]:
-        """Tables of a few rows that tell how things stand, "ladder" and "bias", columns by name; written anew at
-        each checkpoint."""
+        """Small tables of the current state, "ladder" and "bias", columns by name; rewritten at each checkpoint."""
         return {}
 
 
@@ -160,7 +159,7 @@ class Optimizer(Method):
 
 
 class Wrapper(Method):
-    """A method around another one: it gives the answers of `inner` but for those that it changes.
+    """A method that wraps another one and forwards all answers to `inner` except those it overrides.
 
     The state of a wrapper is that of `inner` with further fields, so that `inner` can read it. Turns are not passed on:
     what a wrapper adds to a step belongs around each step, and `step` of `inner` is a turn of its own.

@@ -1,4 +1,4 @@
-"""The handful of functions that a step may use beside + - * /.
+"""The mathematical functions of a step besides + - * /, for NumPy and TensorFlow.
 
 Each takes numpy arrays or TensorFlow tensors and computes with the library its argument belongs to, so that the same
 sampler runs
@@ -59,7 +59,7 @@ def logistic(x):
 
 
 def floor(x):
-    """The largest whole number that is not above `x`."""
+    """The largest integer not above `x`."""
     return np.floor(x) if _is_numpy(x) else _tf().floor(x)
 
 
@@ -141,12 +141,12 @@ def solve_lower(matrix, right, transposed: bool = False):
 
 
 def sum_over(x, axis: int):
-    """Sum over one axis, kept with length 1."""
+    """Sum over one axis, which keeps length 1."""
     return np.sum(x, axis, keepdims=True) if _is_numpy(x) else _tf().reduce_sum(x, axis, keepdims=True)
 
 
 def largest(x, axis: int):
-    """Largest entry along one axis, which disappears."""
+    """Largest entry along one axis, which is removed."""
     return np.max(x, axis) if _is_numpy(x) else _tf().reduce_max(x, axis)
 
 
@@ -161,7 +161,7 @@ def cumulative_sum(x):
 
 
 def take_last(values, index):
-    """Entries along the last axis, at an array of whole numbers of any shape."""
+    """Entries along the last axis, at an integer array of any shape."""
     return np.take(values, index, axis=-1) if _is_numpy(values, index) else _tf().gather(values, index, axis=-1)
 
 
@@ -208,17 +208,17 @@ def as_type(x, like):
 
 
 def as_float64(x):
-    """A number or array as float64, with the library it belongs to."""
+    """A number or array as float64, in its own library."""
     return np.asarray(x, np.float64) if _is_numpy(x) else _tf().cast(x, _tf().float64)
 
 
 def as_int32(x):
-    """A number or array as int32, with the library it belongs to; fractions are cut off."""
+    """A number or array as int32, in its own library, truncated."""
     return np.asarray(x).astype(np.int32) if _is_numpy(x) else _tf().cast(x, _tf().int32)
 
 
 def as_uint32(x):
-    """A number or array as uint32, with the library it belongs to; fractions are cut off."""
+    """A number or array as uint32, in its own library, truncated."""
     if _is_numpy(x):
         return np.asarray(x).astype(np.int64).astype(np.uint32)
     tf = _tf()
@@ -226,7 +226,7 @@ def as_uint32(x):
 
 
 def shift_right(x, bits: int):
-    """uint32 numbers without their last `bits` bits."""
+    """uint32 numbers shifted right by `bits` bits."""
     if _is_numpy(x):
         return x >> np.uint32(bits)
     tf = _tf()
@@ -245,7 +245,7 @@ _UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
 
 @contextmanager
 def compiled_by_xla() -> Iterator[None]:
-    """What is traced inside will be compiled by XLA, which has operations of its own for parts of arrays."""
+    """Marks code traced for XLA, which has its own operations for parts of arrays."""
     token = _UNDER_XLA.set(True)
     try:
         yield
@@ -254,7 +254,7 @@ def compiled_by_xla() -> Iterator[None]:
 
 
 def rows(values, first, count: int):
-    """`count` rows of `(walkers, ...)` values from `first` on, which may be known only while the step runs."""
+    """`count` rows of `(walkers, ...)` values from `first` on, which may be a tensor."""
     if _is_numpy(values, first):
         return values[int(first) : int(first) + count]
     # Not a slice: XLA takes where a slice begins for a constant of the compilation, and would compile every chunk anew.
@@ -308,7 +308,7 @@ def sum_of_products(x, y):
 
 
 def repeat(count, body, values: tuple) -> tuple:
-    """Applies `body(*values) -> values` `count` times; `count` may be known only while the step runs."""
+    """Applies `body(*values) -> values` `count` times; `count` may be a tensor."""
     if _is_numpy(count):
         for _ in range(int(count)):
             values = body(*values)

@@ -1,4 +1,4 @@
-"""What a potential, a prior, the mini-batches and a recorder are to those who ask them."""
+"""Protocols of potentials, priors, mini-batches and recorders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tati_re.core.evaluate import Clock, Evaluate, Rung
 
 @runtime_checkable
 class Prior(Protocol):
-    """What a prior is; positions have shape `(walkers, parameters)`.
+    """A prior of the parameters; positions have shape `(walkers, parameters)`.
 
     A class that derives from it gives `proper`, `log_prob` and `gradient`, and has defaults for the rest: a prior
     without walls, for any number of parameters, from which nothing can be drawn.
@@ -53,11 +53,11 @@ class Prior(Protocol):
         return self.from_normal(tf.constant(prior_generator(seed).standard_normal(shape))).numpy()
 
     def from_normal(self, normal) -> tf.Tensor:
-        """Draws from the prior, made of standard normal numbers of the same shape."""
+        """Draws from the prior, from standard normal numbers of the same shape."""
         raise InputError("prior: nothing can be drawn from this one.", str(self), "a prior that has from_normal")
 
     def get_config(self) -> dict:
-        """What the manifest says about it."""
+        """The prior's entry in the manifest."""
         return {"prior": type(self).__name__}
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def prior_generator(seed: int) -> np.random.Generator:
 
 
 class Batching(Protocol):
-    """Which examples each step sees.
+    """The examples of each step.
 
     Attributes:
         full: Every batch is the whole data set, so that nothing is gathered and `indices` is not asked.
@@ -85,11 +85,11 @@ class Batching(Protocol):
     sampling: str
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are meant, `(steps,)`."""
+        """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are valid, `(steps,)`."""
 
 
 class AllExamples:
-    """The batches of a potential that has no examples, or always sees all of them."""
+    """The batches of a potential without examples, or one that always uses all of them."""
 
     full, shared, batch_size, sampling = True, True, 1, "epochs"
 
@@ -98,7 +98,7 @@ class AllExamples:
 
 
 class Batch(NamedTuple):
-    """Which examples one step sees.
+    """The examples of one step.
 
     Attributes:
         indices: `(walkers, n)`, or `(1, n)` where all walkers share them, int32.
@@ -110,8 +110,8 @@ class Batch(NamedTuple):
 
 
 class Potential(Protocol):
-    """What is sampled: U = λ L + V for all walkers at once. A class that derives from it has defaults for what stands
-    with a value here.
+    """The potential U = λ L + V of all walkers at once. Subclasses inherit defaults for the attributes with a value
+    here.
 
     Attributes:
         num_parameters: P.
@@ -150,7 +150,7 @@ class Potential(Protocol):
 
     @abstractmethod
     def describe(self, batch: str | None = None) -> str:
-        """What U means, in words, for the start of a run; `batch`: which examples a step sees, where that changes."""
+        """Describes U at the start of a run; `batch`: the examples of a step, if they change."""
 
     def notices(self) -> list[str]:
         """Sentences that a user should read before the run."""
@@ -158,6 +158,6 @@ class Potential(Protocol):
 
 
 class Recorder(Protocol):
-    """What is called after each flush of a run, with its folder and the last step on disk."""
+    """A callback after each flush of a run, with its folder and the last step on disk."""
 
     def __call__(self, folder: Path, step: int) -> None: ...

@@ -1,4 +1,4 @@
-"""The objects that pass through the two pure functions of a sampler, on walkers-first arrays.
+"""The objects passed through the two pure functions of a sampler, arrays with walkers first.
 
     init(position, evaluate, noise) -> State
     step(state, evaluate, noise) -> (State, Info)
@@ -47,7 +47,7 @@ def fields_of(state, names) -> dict:
 
 
 class State(NamedTuple):
-    """The least that a sampler carries from step to step.
+    """The minimal state that a sampler carries from step to step.
 
     A sampler that adapts its temperature or step size has them as fields of these names, `(walkers,)`, float64: in
     run.csv they stand in place of the rung's.
@@ -70,7 +70,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells beside the state; methods without a Metropolis test leave it as it is.
+    """The second result of a step; methods without a Metropolis test return the default.
 
     Attributes:
         acceptance: min(1, exp(-β ΔH)), `(walkers,)`, or `None`.

@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 
 SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
-"""What a stream is for: the second word of its key, so that no two purposes ever share numbers."""
+"""The purpose of a stream: the second word of its key, so that no two purposes share numbers."""
 
 
 def stream(seed: int, purpose: int, *counter: int, stage: int = 0) -> np.random.Generator:

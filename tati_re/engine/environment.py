@@ -1,4 +1,4 @@
-"""What surrounds a run: a temporary folder, deterministic operations, the versions its numbers depend on."""
+"""The environment of a run: a temporary folder, deterministic operations, and versions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deterministic():
 
 
 def versions() -> dict[str, str]:
-    """What the numbers of a run depend on."""
+    """Versions on which the numbers of a run depend."""
     return {
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -48,7 +48,7 @@ class Carry(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What a chunk gives back.
+    """The result of a chunk.
 
     Attributes:
         carry: The state after the last step.

@@ -1,4 +1,4 @@
-"""What is recorded of a state: the columns of run.csv."""
+"""Observables of a state: the columns of run.csv."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALWAYS = (
 FULL = ("full_loss", "full_potential")
 AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
 OF_GROUPS = ("kinetic_energy", "virial")
-"""What `groups` are recorded for."""
+"""Quantities that are recorded for `groups`."""
 
 
 def group_column(name: str, group: str) -> str:

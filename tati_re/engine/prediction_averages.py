@@ -1,4 +1,4 @@
-"""Averages of predictions that are kept while a run goes on, in place of stored positions."""
+"""Running averages of predictions during a run, in place of stored positions."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class PredictionAverages:
         averages["m2"] = averages["m2"] + weight * difference * (values - averages["mean"])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint holds."""
+        """The arrays of a checkpoint."""
         return {f"{PREFIX}{name}": values for name, values in {**self._averages, "targets": self._targets}.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:

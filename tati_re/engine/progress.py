@@ -19,7 +19,7 @@ LINE_SECONDS = 5.0
 
 
 class Progress(Protocol):
-    """What the engine tells while it runs; any object with these five methods will do.
+    """Progress of the engine; any object with these five methods.
 
     `start` once, then `update` as often as you like, `message` for a sentence at any time, `stop` at the end, also
     after an error: a bar hides the cursor until then.

@@ -1,4 +1,4 @@
-"""What the steps of a chunk leave: rows, positions, moments and events, in buffers on the device."""
+"""Recording of the steps of a chunk: rows, positions, moments and events, in buffers on the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averages of the observables after the burn-in, kept row by row."""
+"""Running averages of the observables after the burn-in, row by row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RunningAverages:
         return np.concatenate(parts, axis=-1)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint holds."""
+        """The arrays of a checkpoint."""
         return {"averages/counts": self._counts, "averages/sums": self._sums}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:

@@ -1,4 +1,4 @@
-"""Which step a walker is at, and what is due after it.
+"""The step of each walker, and the records due after it.
 
 A move is one iteration of the loop. Where all walkers move together, moves and steps are the same. Where groups of
 walkers take turns (ensemble methods: one half moves while the other rests), a group makes `group_steps` steps, then the
@@ -45,7 +45,7 @@ class Moves(NamedTuple):
 
 
 class Timeline:
-    """Moves, steps and what is due.
+    """Moves, steps and due records.
 
     Args:
         record_every: A row each so many steps.
@@ -115,13 +115,13 @@ class Timeline:
         return past if self.temperature_factor is None else past & (self.temperature_factor(steps) > 0)
 
     def factors(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What step size and temperature are multiplied with at these steps."""
+        """The factors of step size and temperature at these steps."""
         ones = np.ones(len(steps))
         given = [ones if factor is None else factor(steps) for factor in (self.step_factor, self.temperature_factor)]
         return given[0], given[1]
 
     def due(self, first_move: int, capacity: int, count: int) -> Moves:
-        """What is due after each of `capacity` moves, of which `count` will be made."""
+        """The records due after each of `capacity` moves, of which `count` will be made."""
         steps, group = self.steps(first_move, capacity)
         row, position, event = self.rows_due(steps), self.positions_due(steps), self.events_due(steps)
         places = np.arange(1, capacity + 1)

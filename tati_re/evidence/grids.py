@@ -128,7 +128,7 @@ def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
     if rule == "simpson":
         return simpson(num_nodes)
     raise InputError(
-        "evidence_grid: there is none of this name.",
+        "evidence_grid: unknown name.",
         repr(rule),
         "gauss_legendre, trapezoid, corrected_trapezoid or simpson",
     )

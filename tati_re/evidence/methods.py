@@ -110,9 +110,7 @@ def _options(sim, methods, given: dict[str, Any]) -> Options:
     if methods is not None:
         for name in methods:
             if name not in NAMES:
-                raise InputError(
-                    f"method: there is none of this name.{nearest(name, NAMES)}", repr(name), ", ".join(NAMES)
-                )
+                raise InputError(f"method: unknown name.{nearest(name, NAMES)}", repr(name), ", ".join(NAMES))
         named["method"] = list(methods)
     refuse_fixed([name for name in named if name != "num_walkers"])
     return make_options(sim.options, **named)

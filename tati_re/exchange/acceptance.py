@@ -1,4 +1,4 @@
-"""How often a rule accepts when the noise of the energies is averaged over."""
+"""Mean acceptance of a rule over the noise of the energies."""
 
 from __future__ import annotations
 

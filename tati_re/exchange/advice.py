@@ -1,4 +1,4 @@
-"""How often neighbors of a ladder will exchange, and how many rungs it takes, from the spread of their energies.
+"""Expected acceptance between neighbors of a ladder and the number of rungs needed, from the spread of the energies.
 
 Two rungs of densities exp(-bE) with b = β, E = U (posterior tempering) or b = β λ, E = L (likelihood tempering) are
 x = ∫ sd(E) db apart. Where E is Gaussian at each b and x small enough for its spread not to change, the log ratio of a
@@ -56,7 +56,7 @@ def distances(coordinate, energy_sd) -> np.ndarray:
 
 
 def log_acceptance(distance):
-    """ln erfc(x/2), also where erfc itself is 0 in double precision."""
+    """ln erfc(x/2), without underflow."""
     return np.log(2.0) + log_ndtr(-np.asarray(distance) / np.sqrt(2.0))
 
 
@@ -76,7 +76,7 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
 
 
 def log_harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
-    """ln of `harmonic_acceptance`, where that is below the smallest double number too.
+    """ln of `harmonic_acceptance`, without underflow.
 
     In t = ln y - ln(1 - y) the density of a Beta(b, b) number y is proportional to (2 cosh(t/2))^-2b; beyond t = ln R
     it is integrated by Gauss and Legendre's rule to where it has fallen by e^-45.
@@ -138,7 +138,7 @@ def _places(coordinate, energy_sd, distance) -> np.ndarray:
 
 
 class Advice(NamedTuple):
-    """What to expect of a ladder, and what would work.
+    """Expected acceptances of a ladder, and ladders that would work.
 
     Attributes:
         acceptance: Expected of each pair of neighbors, `(rungs - 1,)`.
@@ -157,7 +157,7 @@ class Advice(NamedTuple):
 
     @property
     def hopeless(self) -> bool:
-        """Some pair of neighbors would hardly ever exchange."""
+        """Whether some pair of neighbors would hardly ever exchange."""
         return bool(self.acceptance.min() < HOPELESS)
 
 
@@ -270,7 +270,7 @@ def _rounded_up(value: float) -> str:
 
 
 def _in_words(log_value: float) -> str:
-    """A probability from its logarithm, which may be that of no double number."""
+    """A probability from its logarithm as text, without underflow."""
     power = int(np.floor(log_value / np.log(10.0)))
     if power >= -2:
         return f"{np.exp(log_value):.2g}"

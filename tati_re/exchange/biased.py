@@ -1,4 +1,4 @@
-"""The potential with the bias of the walkers' rungs, as a sampler inside of a replica exchange sees it."""
+"""The potential with the bias of the walkers' rungs, for the inner sampler of a replica exchange."""
 
 from __future__ import annotations
 

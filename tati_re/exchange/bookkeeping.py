@@ -1,4 +1,4 @@
-"""What replica exchange counts: swaps by pair of neighbors, round trips by replica, mean energies by rung."""
+"""Statistics of replica exchange: swaps by pair of neighbors, round trips by replica, mean energies by rung."""
 
 from __future__ import annotations
 

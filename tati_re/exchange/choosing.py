@@ -1,4 +1,4 @@
-"""From options to replica exchange: the ladder, the rule of its swaps, and what is refused."""
+"""Replica exchange from options: the ladder, the swap rule, and checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "
 
 
 def ladder_of(options) -> Ladder | None:
-    """The ladder that options ask for, or `None`.
+    """The ladder of the options, or `None`.
 
     Raises:
         InputError: They contradict each other, or something is missing.
@@ -98,7 +98,7 @@ def with_replicas(sampler, options, exact: bool, prior):
 
 
 def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
-    """Every walker by itself on the ladder, whose entries count from those of the target."""
+    """Simulated tempering on the ladder, relative to the target."""
     if not options.num_burnin_steps:
         raise InputError(
             "exchange: tempering learns the weights of the rungs during the burn-in.",
@@ -113,7 +113,7 @@ def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering
 
 
 def _rule(options, exact: bool):
-    """Who decides about swaps; `None`: there are none."""
+    """The swap rule, or `None` without swaps."""
     if options.exchange == "none":
         return None
     if options.exchange == "infinite":
@@ -133,7 +133,7 @@ def _rule(options, exact: bool):
 
 
 def _bias(options) -> WellTempered:
-    """Deposits that fall as one over the square root of their number, once there were some thousand."""
+    """The bias of the options; deposits fall with the square root of their number after some thousand."""
     return WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
 
 
@@ -178,7 +178,7 @@ def _check_likelihood(options, ladder: Ladder, prior) -> None:
 
 
 def ladder_sentences(method, potential) -> list[str]:
-    """What is said of a ladder before a run: its rungs, who decides, and what to expect; nothing without one."""
+    """Sentences about a ladder before a run: rungs, swap rule, expected acceptance; none without a ladder."""
     if not isinstance(method, ReplicaExchange) or method.num_rungs < 2:
         return []
     ladder, rule = method.ladder, method.swap_rule
@@ -200,7 +200,7 @@ def ladder_sentences(method, potential) -> list[str]:
 
 
 def unused_replica_options(options, sampler) -> list[str]:
-    """Options of replicas that were given and that a run does not use."""
+    """Given options of replicas that a run does not use."""
     config = sampler.get_config()
     if "num_replicas" not in config:
         names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")

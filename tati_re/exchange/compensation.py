@@ -52,7 +52,7 @@ _SMALLEST = 1e-9
 
 
 class Cut(NamedTuple):
-    """The factor exp(-(ω/frequency)^power) on the spectrum, and what it costs.
+    """The factor exp(-(ω/frequency)^power) on the spectrum, and its error.
 
     Attributes:
         frequency: c.
@@ -152,7 +152,7 @@ def _half_density(ratio: Callable, largest_frequency: float, points: int) -> np.
 
 @lru_cache(maxsize=16)
 def best_cut(noise_variance: float) -> Cut:
-    """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic law.
+    """The cut whose density, clipped at 0 and added to N(0, σ²), is nearest to the logistic distribution.
 
     Args:
         noise_variance: σ² in (0, 1.05].

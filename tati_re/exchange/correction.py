@@ -1,4 +1,4 @@
-"""The variance that a corrected swap subtracts, averaged from swap to swap, and the schedule of its factor.
+"""Averaging of the variance in corrected swaps, and the schedule of their factor.
 
 A rule that corrects for noisy energies needs the variance of D. Each attempt estimates it from its own mini-batch; here
 these estimates are averaged in the state, one average for each pair of neighboring rungs of each ladder,
@@ -28,7 +28,7 @@ STEPS_OF_GROWTH = 1_000
 
 
 class Smoothed(NamedTuple):
-    """What is remembered from swap to swap, float64.
+    """Averages carried from swap to swap, float64.
 
     Attributes:
         variance: v of each pair of neighbors, `(ladders, rungs - 1)`.
@@ -44,7 +44,7 @@ class Smoothed(NamedTuple):
 
 
 class Correction:
-    """How the variance is averaged, and how the factor F changes in a run: F α^swaps growth^(step/1000).
+    """Averaging of the variance, and the schedule of the factor F in a run: F α^swaps growth^(step/1000).
 
     Args:
         gain: g in (0, 1]. Default: `None`, 1/m at the m-th estimate, the mean of all of them.
@@ -75,7 +75,7 @@ class Correction:
         return self.decay != 1 or self.growth != 1
 
     def start(self, num_ladders: int, num_rungs: int) -> Smoothed:
-        """Nothing seen yet, NumPy arrays: the first estimate of a pair replaces the 0."""
+        """The initial averages, NumPy arrays: the first estimate of a pair replaces the 0."""
         pairs = np.zeros((num_ladders, num_rungs - 1))
         return Smoothed(pairs, pairs, pairs, np.zeros(num_ladders))
 
@@ -136,7 +136,7 @@ class Correction:
 
 
 def _neighbors(state: Smoothed, pairs):
-    """Which average each pair has, bool `(ladders, pairs, rungs - 1)`."""
+    """The average that belongs to each pair, bool `(ladders, pairs, rungs - 1)`."""
     lower = constant(np.arange(state.variance.shape[-1]), pairs.low)
     return (pairs.low[..., None] == lower) & (pairs.valid & (pairs.high == pairs.low + 1))[..., None]
 

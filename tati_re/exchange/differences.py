@@ -1,4 +1,4 @@
-"""What a swap of two replicas would change: ln of its Metropolis ratio, exact or estimated on a mini-batch.
+"""Log Metropolis ratio of a swap of two replicas, exact or estimated on a mini-batch.
 
 Rung r samples exp(-u_r) with u_r = β_r (λ_r L + V). Replica i at rung a and replica j at rung b swap by
 
@@ -54,13 +54,13 @@ class LogRatioEstimate(NamedTuple):
 
 
 def gap(pairs: Pairs, values):
-    """What the replica at the colder rung of each pair has more than the other: `(ladders, rungs, ...)` to `(ladders,
+    """Difference of values between the colder and the hotter rung of each pair: `(ladders, rungs, ...)` to `(ladders,
     pairs, ...)`."""
     return tf.gather(values, pairs.low, batch_dims=1) - tf.gather(values, pairs.high, batch_dims=1)
 
 
 def coefficients(table: RungTargets, pairs: Pairs):
-    """What L_i - L_j and V_i - V_j are multiplied with in D, `(ladders, pairs)` each."""
+    """Coefficients of L_i - L_j and V_i - V_j in D, `(ladders, pairs)` each."""
     beta, weight = table
 
     def between(values):

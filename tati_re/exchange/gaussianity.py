@@ -1,4 +1,4 @@
-"""Is the noise of mini-batches Gaussian, as the swap rules and the thermostats take it to be? Shapiro and Wilk's test.
+"""Shapiro-Wilk tests of the Gaussian noise of mini-batches that swap rules and thermostats assume.
 
 Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients).
 """
@@ -16,7 +16,7 @@ LEVEL = 0.05
 
 
 class GaussianityReport(NamedTuple):
-    """What a number of Shapiro-Wilk tests say together.
+    """The joint result of several Shapiro-Wilk tests.
 
     Attributes:
         p_values: One a test; uniform in (0, 1) where the noise is Gaussian.
@@ -90,7 +90,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
 
 
 def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batches") -> GaussianityReport:
-    """Judges p-values of several tests by how many are below 0.05.
+    """Judges the p-values of several tests by the number below 0.05.
 
     Args:
         p_values: `(tests,)`.

@@ -1,4 +1,4 @@
-"""Ladders: the rungs of a replica exchange, and where to put them.
+"""Ladders: the rungs of a replica exchange, and their spacing.
 
 Rung r samples exp(-β_r (λ_r L + V)), with L = N * mean loss and V = -log prior. Posterior tempering varies β at λ = 1,
 likelihood tempering varies λ at one β; the last rung of the latter has λ = 0 and is the prior.
@@ -34,7 +34,7 @@ class Ladder(NamedTuple):
 
     @property
     def num_rungs(self) -> int:
-        """How many rungs there are."""
+        """Number of rungs."""
         return self.inverse_temperature.shape[0]
 
     @property
@@ -162,7 +162,7 @@ def make_ladder(
     step_size: float | None = None,
     step_sizes: Sequence[float] | None = None,
 ) -> Ladder:
-    """The ladder that options describe; without any of them it has the target as its only rung.
+    """Makes the ladder of the options; without any of them the target is its only rung.
 
     Args:
         num_replicas: Number of rungs. Default: that of `temperatures`, else 1.

@@ -1,4 +1,4 @@
-"""Tests a run's mini-batches at its end: is the noise that swaps and thermostats see Gaussian?"""
+"""Tests of a run's mini-batch noise at its end, for swaps and thermostats that assume Gaussian noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which walker is at which rung, and where it goes in a round."""
+"""The occupancy of rungs by walkers, and its change in a round."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Occupancy:
         return tf.gather_nd(values, tf.stack([ladder, index], axis=-1))
 
     def at_rung(self, index):
-        """Which walker is at each rung of each ladder, `(ladders, rungs)`, int32."""
+        """The walker at each rung of each ladder, `(ladders, rungs)`, int32."""
         by_ladder = tf.transpose(tf.reshape(index, (self.num_rungs, self.num_ladders)))
         replica = tf.range(self.num_rungs)
         is_there = tf.equal(by_ladder[:, None, :], replica[None, :, None])
@@ -34,7 +34,7 @@ class Occupancy:
         return replica_at * self.num_ladders + tf.range(self.num_ladders)[:, None]
 
     def source(self, before, after):
-        """Which walker was at the rung where each walker is now, `(walkers,)`, int32."""
+        """The previous walker at each walker's rung, `(walkers,)`, int32."""
         return self._of_walkers(self.at_rung(before), after)
 
     def swapped(self, index, pairs: Pairs, accepted):
@@ -45,7 +45,7 @@ class Occupancy:
         return index + self._of_walkers(up - down, index)
 
     def assigned(self, reduced, at_rung, uniform) -> tuple:
-        """All replicas assigned to the rungs anew, by the exact probabilities.
+        """Reassigns all replicas to the rungs by the exact probabilities.
 
         Args:
             reduced: u of every replica at every rung, `(ladders, rungs, replicas)`.

@@ -1,4 +1,4 @@
-"""Replica exchange: copies of a system at several temperatures that swap them."""
+"""Replica exchange: copies of a system at several temperatures that swap temperatures."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class ReplicaExchange(Wrapper):
         return state.rungs.events
 
     def tables(self, state) -> dict:
-        """Tables that tell how the ladder stands: ladder.csv."""
+        """The table ladder.csv."""
         rungs = state.rungs
         tables = {"ladder": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
         if self.bias is not None:
@@ -273,7 +273,7 @@ class ReplicaExchange(Wrapper):
         return rungs._replace(bias=grown)
 
     def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
-        """What a round changes of the state inside."""
+        """The changes of the inner state in a round."""
         source = self.places.source(rungs.index, new.index)
         changed = {name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()}
         if self.has_momentum:

@@ -1,4 +1,4 @@
-"""The part of the state that replica exchange owns: which walker is at which rung, and where the rungs are."""
+"""The state of replica exchange: the rung of each walker, and the rungs' targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST_ADAPTATION = 16
 
 
 class Rungs(NamedTuple):
-    """The part of the state that replica exchange owns.
+    """The state of replica exchange within the state of the walkers.
 
     Attributes:
         index: The rung of each walker, `(walkers,)`, int32; 0 is the target.

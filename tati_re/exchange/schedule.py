@@ -1,4 +1,4 @@
-"""Schedules: which rungs try to exchange their replicas in a round.
+"""Schedules: the pairs of rungs that attempt a swap in a round.
 
 A schedule is a rule `pairs(round, uniforms, num_ladders) -> (low, high, valid)` for NumPy and TensorFlow alike: R // 2
 pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product
@@ -30,7 +30,7 @@ MOST_GIBBS_RUNGS = 6
 
 
 class Pairs(NamedTuple):
-    """Rungs that try to exchange; int32 and bool arrays `(R // 2,)`, or `(ladders, R // 2)`.
+    """Pairs of rungs that attempt a swap; int32 and bool arrays `(R // 2,)`, or `(ladders, R // 2)`.
 
     Attributes:
         low: The colder rung.
@@ -147,7 +147,7 @@ def make_swap_schedule(name: str, num_rungs: int):
 
 
 class Assignment(NamedTuple):
-    """What `gibbs` draws.
+    """A draw of `gibbs`.
 
     Attributes:
         replica: Which replica sits on each rung, int32 `(..., rungs)`.

@@ -23,7 +23,7 @@ from tati_re.exchange.well_tempered import bias_value, swap_term
 
 
 class SwapRound:
-    """Chooses pairs of rungs, decides about each, and counts what came of it.
+    """One round: chooses pairs of rungs, accepts or rejects each swap, and updates the counts.
 
     Args:
         rule: Decides (`tati_re.exchange.swap_rules`).
@@ -51,7 +51,7 @@ class SwapRound:
         self.correction = rule.correction if isinstance(rule, Corrected) else None
 
     def correction_at_start(self):
-        """What the rule remembers of the noise before the first round; empty for a rule that remembers nothing."""
+        """The rule's noise averages before the first round; empty for a rule without them."""
         if self.correction is None:
             return ()
         return tf.nest.map_structure(tf.constant, self.correction.start(self.num_ladders, self.num_rungs))
@@ -126,7 +126,7 @@ class SwapRound:
         return Pairs(*(tf.broadcast_to(part, shape) for part in chosen))
 
     def _corrected(self, rungs: Rungs, pairs: Pairs, table: RungTargets, difference: LogRatioEstimate, evaluate):
-        """What a rule remembers of the noise, the difference with that, and the variance that the rule is told."""
+        """The updated noise averages, the corrected difference, and the variance passed to the rule."""
         state = rungs.correction
         if self.correction is None or difference.example_variance is None:
             return state, difference, difference.variance

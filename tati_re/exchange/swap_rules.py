@@ -29,7 +29,7 @@ from tati_re.exchange.correction import Correction
 
 @runtime_checkable
 class SwapRule(Protocol):
-    """What decides about a swap: pure functions of arrays of one shape, float64, numpy or TensorFlow.
+    """The acceptance rule of a swap: pure functions of arrays of one shape, float64, numpy or TensorFlow.
 
     Attributes:
         name: As it is written in options and tables.
@@ -59,7 +59,7 @@ class SwapRule(Protocol):
         """
 
     def expected(self, log_ratio, variance, count):
-        """Probability that `accept` says yes to this estimate: its mean over the uniform and the normal number."""
+        """Acceptance probability for this estimate: the mean of `accept` over the uniform and the normal number."""
 
     def get_config(self) -> dict[str, Any]: ...
 
@@ -163,7 +163,7 @@ class Penalty:
         return logistic(shifted) if self.barker else _metropolis(shifted)
 
     def penalty(self, variance, count):
-        """What is taken off D for its noise."""
+        """The penalty subtracted from D for its noise."""
         small = variance**2 / (4.0 * (count + 1.0)) + variance**3 / (3.0 * (count + 1.0) * (count + 3.0))
         return 0.5 * variance + small
 

@@ -86,7 +86,7 @@ def force_factor(bias: Bias, energy, rung):
 
 
 def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """What the bias adds to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)].
+    """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)].
 
     Args:
         bias: Of all rungs.

@@ -1,4 +1,4 @@
-"""Optimizers: they have the form of a sampler, `init` and `step`, and run in the same engine.
+"""Optimizers: methods with `init` and `step` like a sampler, run by the same engine.
 
 Every walker descends on U divided by the scale of L (N, or 1 under `mean_loss`): the mean loss that Keras users know,
 plus V/N, so that learning rates keep their usual size. The minimum is that of U: the mode of the posterior. Adding an
@@ -39,7 +39,7 @@ _TAKE_MOMENTUM = ("annealing",)
 
 
 def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
-    """The optimizer that an option names.
+    """Makes the optimizer that an option names.
 
     Args:
         name: A name of `OPTIMIZERS` (GradientDescent is gradient_descent), the name of a Keras optimizer, or a Keras
@@ -55,7 +55,7 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
         names = [*OPTIMIZERS, *keras_optimizers()]
         raise InputError(
-            f"optimizer: there is none of this name.{nearest(name, names)}",
+            f"optimizer: unknown name.{nearest(name, names)}",
             received=repr(name),
             expected=", ".join(names),
         )

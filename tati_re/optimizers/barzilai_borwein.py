@@ -63,9 +63,7 @@ class BarzilaiBorwein(Optimizer):
 
     def __init__(self, step: str = "short") -> None:
         if step not in STEPS:
-            raise InputError(
-                "barzilai_borwein_step: there is none of this name.", received=repr(step), expected=" or ".join(STEPS)
-            )
+            raise InputError("barzilai_borwein_step: unknown name.", received=repr(step), expected=" or ".join(STEPS))
         self.barzilai_borwein_step = step
 
     def init(self, position, evaluate, noise) -> BarzilaiBorweinState:

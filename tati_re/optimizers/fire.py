@@ -1,4 +1,4 @@
-"""Descent by molecular dynamics that starts again at rest whenever it goes uphill."""
+"""Descent by molecular dynamics that restarts at rest whenever it goes uphill."""
 
 from __future__ import annotations
 

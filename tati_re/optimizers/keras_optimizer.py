@@ -132,7 +132,7 @@ class KerasOptimizer(Optimizer):
 
 
 def keras_optimizers() -> dict[str, type]:
-    """Names, in small letters, of all optimizers that Keras brings."""
+    """Lowercase names of all Keras optimizers."""
     found = {}
     for name, value in vars(keras.optimizers).items():
         if (

@@ -57,13 +57,13 @@ NOTES = {
     "uniform prior |θ| < 50/sqrt(k) and masses k, k = fan-in + 1; each replica starts at the end of its own descent",
     "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder by itself",
 }
-"""What each preset is."""
+"""A note on each preset."""
 
 _BY_NAME = {name.upper(): name for name in PRESETS}
 
 
 def note_of(name: Any) -> str | None:
-    """What the preset of this name is, in a line; `None` for any other sampler."""
+    """A line on the preset of this name; `None` for any other sampler."""
     known = _BY_NAME.get(name.upper()) if isinstance(name, str) else None
     return known and f"{known}: {NOTES[known]}"
 

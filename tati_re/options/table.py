@@ -468,7 +468,7 @@ class Options(BaseModel):
 
     @property
     def tati(self) -> Mapping[str, Any]:
-        """What was given under the names of TATi, by those names (`tati_re.options.tati_names`)."""
+        """The values given under names of TATi, by those names (`tati_re.options.tati_names`)."""
         return self._tati
 
     @property

@@ -148,7 +148,7 @@ def _threads(name: str, value: Any) -> dict[str, Any]:
 
 
 def _checkpoint(_: str, value: Any) -> dict[str, Any]:
-    """What `save_model` wrote: `model.ckpt.meta` is `model.ckpt.meta.keras`."""
+    """The file written by `save_model`: `model.ckpt.meta` is `model.ckpt.meta.keras`."""
     if _unset(value):
         return {"parameters": None}
     return {"parameters": str(value) if str(value).endswith(".keras") else f"{value}.keras"}
@@ -276,7 +276,7 @@ def names_here(name: str, known: Collection[str]) -> tuple[str, ...]:
 
 
 def describe(name: str) -> str:
-    """What stands for an option of TATi, one line."""
+    """One line on the options that replace one of TATi."""
     return f"{name}: TATi's name; here {ALIASES[name].instead}"
 
 
@@ -363,7 +363,7 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
 
 
 def sentences(options: Any) -> list[str]:
-    """What the start of a run says about TATi's names.
+    """Sentences at the start of a run about TATi's names.
 
     Args:
         options: The options of the run (`tati_re.options.make.Options`).

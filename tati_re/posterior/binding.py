@@ -1,4 +1,4 @@
-"""The potential as a step sees it: bound to a batch, to the rungs of the walkers and to their auxiliary variables."""
+"""The potential of a step, bound to a batch, to the walkers' rungs and to their auxiliary variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs and labels in the form in which a potential keeps them."""
+"""Labels in the form that a potential holds on the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_signs(dataset) -> bool:
 
 
 def has_accuracy(dataset, loss: Loss) -> bool:
-    """Whether outputs can be right or wrong: not where numbers of more than two classes are taken as values."""
+    """Whether an accuracy is defined: not if numbers of more than two classes are regressed on."""
     if dataset.num_classes is None:
         return False
     return dataset.num_classes <= 2 or dataset.targets.ndim > 1 or loss.name == "sparse_categorical_crossentropy"

@@ -1,4 +1,4 @@
-"""How much the gradients of single examples differ, from the examples of one mini-batch."""
+"""Variance of the gradients of single examples, from one mini-batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Spread(NamedTuple):
 
 
 def refuse_single_examples(batches, num_examples: int) -> None:
-    """Raises InputError where a batch, or the last one of an epoch, has one example, which has no variance."""
+    """Refuses batches of a single example, which has no variance."""
     size = batches.batch_size
     if size == 1 or (batches.sampling == "epochs" and num_examples % size == 1):
         raise InputError(

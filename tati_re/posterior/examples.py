@@ -1,4 +1,4 @@
-"""The inputs of a data set as steps see them: in the memory of the device, or streamed from the host."""
+"""The inputs of a data set for steps: in device memory, or streamed from the host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tati_re.core.backend import tf
 
 
 class StreamedInputs:
-    """Inputs that stay where they are, on the disk or in the memory of the host; a step reads the rows of its batch.
+    """Inputs that stay on disk or in host memory; a step reads the rows of its batch.
 
     It stands for a tensor where rows are taken of it: `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the
     same numbers, so that a run is that of one that holds its data in memory, up to rounding. The host reads them, which
@@ -37,7 +37,7 @@ class StreamedInputs:
 
 
 def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
-    """Inputs as they are kept: bytes that are scaled later stay bytes, everything else is in the model's type.
+    """Inputs on the device: bytes that are scaled later stay bytes, everything else is in the model's type.
 
     Args:
         inputs: `(N, ...)`.
@@ -52,7 +52,7 @@ def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | N
 
 
 def device_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
-    """What inputs take in memory; arguments as those of `device_inputs`."""
+    """Size of inputs on the device in bytes; arguments as of `device_inputs`."""
     return inputs.size * _device_type(inputs, scale, dtype).size
 
 
@@ -66,8 +66,7 @@ def taken(inputs, indices) -> tf.Tensor:
 
 
 def rows_at_once(inputs, most: int, limit: float | None) -> int:
-    """How many examples a sum over all of them takes at a time: those of an eighth of the limit, where they are
-    streamed."""
+    """Number of examples per piece of a sum over all: an eighth of the limit if they are streamed."""
     if not isinstance(inputs, StreamedInputs):
         return most
     of_one = max(1, inputs.shape[1:].num_elements() * inputs.dtype.size)

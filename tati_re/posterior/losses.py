@@ -1,4 +1,4 @@
-"""Losses as the potential needs them: one number an example, and what a prediction made under the loss means."""
+"""Losses with one value per example, and the meaning of predictions under them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
 
 
 class Loss:
-    """A loss with one value an example.
+    """A loss with one value per example.
 
     Args:
         name: `sparse_categorical_crossentropy`, `categorical_crossentropy`, `binary_crossentropy`, `gaussian`,
@@ -147,7 +147,7 @@ class Loss:
 def make_loss(
     loss, num_classes: int | None, one_hot: bool, signs: bool, noise_std: float, from_logits, activation: str | None
 ) -> Loss:
-    """Finds the loss that an option names, or the one that fits the data.
+    """Makes the loss that an option names, or the one that fits the data.
 
     Args:
         loss: A name, a Keras loss object, or `None`: cross-entropy for classes, `gaussian` for regression.
@@ -188,7 +188,7 @@ def make_loss(
             function = keras.losses.get(name)
         except ValueError:
             raise InputError(
-                f"loss: there is none of this name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}",
+                f"loss: unknown name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}",
                 received=repr(loss),
                 expected=f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss",
             ) from None

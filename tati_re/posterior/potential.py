@@ -125,7 +125,7 @@ class ModelPotential(Potential):
         return other
 
     def _take(self, batches) -> None:
-        """What depends on the mini-batches."""
+        """Sets up everything that depends on the mini-batches."""
         self.batches = batches
         self.shared = batches.full or batches.shared
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
@@ -203,7 +203,7 @@ class ModelPotential(Potential):
         return {"noise_std": lambda position: tf.exp(position[:, -1])} if self.loss.samples_noise else {}
 
     def _example_weights(self, size, capacity: int):
-        """What an example counts in the mean over a batch, float64: a number, or `(n,)` where a batch may be short."""
+        """Weight of an example in the mean over a batch, float64: a number, or `(n,)` if a batch may be short."""
         if size is None or not self._may_be_short:
             return tf.constant(1.0 / capacity, tf.float64)
         return tf.cast(tf.range(capacity) < size, tf.float64) / tf.cast(size, tf.float64)
@@ -250,7 +250,7 @@ class ModelPotential(Potential):
         return self._with_prior(position, rung, loss, slope)
 
     def _part(self, position, x, y, auxiliary: tuple):
-        """What some of the examples add to the mean loss of all, and to its slope."""
+        """Contribution of some examples to the mean loss of all, and to its gradient."""
         loss, slope, _ = self._mean_loss(position, self.prepared(x), y, None, auxiliary, True, self._full_evaluation)
         share = y.shape[0] / self.num_examples
         return loss * share, slope * tf.constant(share, slope.dtype)
@@ -462,7 +462,7 @@ class ModelPotential(Potential):
         return log_prior if self.flat.regularizer is None else log_prior - self._regularizer(position)[0]
 
     def describe(self, batch: str | None = None) -> str:
-        """What U means, in words, for the start of a run; `batch`: which examples a step sees, where that changes."""
+        """Describes U at the start of a run; `batch`: the examples of a step, if they change."""
         count = f"{self.num_examples} * the mean loss"
         if self.convention == "mean_loss":
             count = f"the mean loss, without the factor N = {self.num_examples}"

@@ -1,4 +1,4 @@
-"""What a network's outputs predict under its loss: class probabilities, or a mean with Gaussian noise."""
+"""Predictions from a network's outputs under its loss: class probabilities, or a mean with Gaussian noise."""
 
 from __future__ import annotations
 

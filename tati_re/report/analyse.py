@@ -1,4 +1,4 @@
-"""What a run found, in one call."""
+"""The analysis of a run in one call."""
 
 from __future__ import annotations
 

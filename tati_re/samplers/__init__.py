@@ -105,7 +105,7 @@ def _of_name(name: str, options) -> Method:
     looks_like_word = len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
     if upper not in map(str.upper, ALIASES) and (not looks_like_word or nearest(name, families())):
         raise InputError(
-            f"sampler: there is none of this name.{nearest(name, names)}",
+            f"sampler: unknown name.{nearest(name, names)}",
             received=repr(name),
             expected=f"{', '.join(names)}, another splitting word over A, B, O, C, D, or my_module:MySampler",
         )

@@ -101,7 +101,7 @@ def keras_schedule(schedule, unit: float) -> Factor:
 
 
 def step_factor(options, given=None) -> Factor | None:
-    """What the step size is multiplied with, or `None` where it stays.
+    """The factor of the step size, or `None` if it is constant.
 
     Args:
         options: `step_schedule` and what belongs to it.
@@ -118,7 +118,7 @@ def step_factor(options, given=None) -> Factor | None:
 
 
 def temperature_factor(options, given=None) -> Factor | None:
-    """What the temperature is multiplied with, or `None` where it stays.
+    """The factor of the temperature, or `None` if it is constant.
 
     Args:
         options: `temperature_schedule` and what belongs to it.
@@ -161,7 +161,7 @@ def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> 
             return None
         if not os.path.exists(said):
             raise InputError(
-                f"{name}: there is none of this name.",
+                f"{name}: unknown name.",
                 received=repr(said),
                 expected=f"{', '.join(known)}, or a CSV file with the columns step and value",
             )

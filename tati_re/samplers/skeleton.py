@@ -89,5 +89,5 @@ class Skeleton(Method):
         return with_energy(state._replace(position=position), evaluate(position)), Info()
 
     def get_config(self) -> dict:
-        """Plain values that make the same sampler again; they go into the manifest."""
+        """Plain values from which the same sampler can be made; written to the manifest."""
         return {"sampler": self.name, "mobility": self.mobility}

@@ -246,8 +246,7 @@ def from_temperatures(
     kT: float,
     max_temperature: float | None = None,
 ) -> TactHMC:
-    """Continuously tempered Hamiltonian dynamics up to a temperature as an option gives it; by default to 6 times the
-    target's."""
+    """Continuously tempered Hamiltonian dynamics up to a maximal temperature, by default 6 times the target's."""
     ratio = (max_temperature or 6.0 * kT) / kT
     return TactHMC(friction, thermal_mass, ratio, tempering_plateau, tempering_steps, tempering_nodes)
 

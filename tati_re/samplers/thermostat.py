@@ -1,5 +1,4 @@
-"""The letters C and D of a splitting word, and the bath O beside a thermostat: what keeps noisy gradients at their
-temperature.
+"""The letters C and D of a splitting word, and the bath O with a thermostat, for noisy gradients.
 
 With a friction ξ of its own for each walker (Nosé-Hoover) and the noise of the gradient damped where it is known,
 

@@ -44,7 +44,7 @@ def check_model(flat) -> None:
 
 
 def sentence(options, flat) -> str | None:
-    """What the start of a run says about layers that act differently while training; None where there are none."""
+    """A sentence about layers that act differently in training; None if there are none."""
     if not flat.has_training_state:
         return None
     if options.batch_norm == "batch":

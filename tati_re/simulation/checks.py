@@ -1,4 +1,4 @@
-"""What is refused before a run starts: one list of functions of a request."""
+"""Checks before a run starts: one list of functions of a request."""
 
 from __future__ import annotations
 

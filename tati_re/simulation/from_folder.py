@@ -38,7 +38,7 @@ def from_folder(kind: type[Simulation], folder: str | os.PathLike[str], given: d
 
 
 def objects_of(run: RunFiles, given: dict[str, Any], who: str, needed: Iterable[str] = OBJECTS) -> dict[str, Any]:
-    """What a run was given as objects: those that are given again, and the model of its folder.
+    """The objects of a run: those given again, and the model of its folder.
 
     Args:
         run: The run.

@@ -199,7 +199,7 @@ def _columns(request: Request) -> list[str]:
 
 
 def _expected(request: Request) -> tuple[float, float]:
-    """What `kinetic_energy` and `virial` average to at temperature 1; nan where nothing is known."""
+    """Expected `kinetic_energy` and `virial` at temperature 1; nan if unknown."""
     known = request.samples and "temperature_schedule" not in request.objects
     known = known and request.options.temperature_schedule in TEMPERATURE_SCHEDULES
     half = 0.5 * request.potential.num_parameters if known else float("nan")

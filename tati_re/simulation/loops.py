@@ -99,7 +99,7 @@ def _groups_of(request: Request) -> dict[str, int]:
 
 
 def _schedules(request: Request) -> tuple[Factor | None, Factor | None]:
-    """What step size and temperature are multiplied with."""
+    """The factors of step size and temperature."""
     if not request.samples:
         return None, None
     given = (request.objects.get(name) for name in ("step_schedule", "temperature_schedule"))

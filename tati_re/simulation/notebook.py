@@ -23,7 +23,7 @@ def html_table(title: str, lines: Iterable[tuple[str, str]], notes: Iterable[str
 
 
 def simulation_html(sim: Simulation) -> str:
-    """What a Simulation is made of; nothing is evaluated for it."""
+    """The parts of a Simulation, without evaluating anything."""
     options, flat, dataset = sim.options, sim.system.flat, sim.dataset
     tensors = [
         f"{name} {'×'.join(map(str, shape)) or '1'}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)
@@ -44,7 +44,7 @@ def simulation_html(sim: Simulation) -> str:
 
 
 def run_html(run: Run) -> str:
-    """What a run says of itself, as `run.summary()`."""
+    """The content of `run.summary()`."""
     from tati_re.report.summary import summary_lines
 
     notes, lines = summary_lines(run)

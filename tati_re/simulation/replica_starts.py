@@ -1,4 +1,4 @@
-"""Where replicas start: given, newly initialized, or at the end of a descent."""
+"""Starting positions of replicas: given, newly initialized, or at the end of a descent."""
 
 from __future__ import annotations
 

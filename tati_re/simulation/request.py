@@ -1,4 +1,4 @@
-"""What a launch is about: options and objects of one call, the system, and the method that they make."""
+"""The request of a launch: options and objects of one call, the system, and the resulting method."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tati_re.simulation.system import System
 
 @dataclass(frozen=True)
 class Request:
-    """What a launch is about.
+    """The request of a launch.
 
     Attributes:
         options: The options of the call.

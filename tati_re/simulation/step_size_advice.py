@@ -20,7 +20,7 @@ _PART_OF_LIMIT = {True: 0.25, False: 0.1}
 
 
 class StepSizeAdvice(NamedTuple):
-    """What the curvature at one place says about step sizes.
+    """Stable step sizes from the curvature at one position.
 
     A method with momenta (all words with A and B, HMC) is stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max
     of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max. A quarter of the first makes the kinetic energy along the
@@ -67,7 +67,7 @@ def advice(curvature: float) -> StepSizeAdvice:
 def divergence_advice(
     error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
 ) -> str:
-    """What to do about a potential that is no longer finite: compares the step size with the limit of stability.
+    """Advice on a potential that is no longer finite: compares the step size with the limit of stability.
 
     Args:
         error: The step and the walker.

@@ -1,4 +1,4 @@
-"""Which predictions a run averages while it samples (`stream_predictions`)."""
+"""Predictions averaged while a run samples (`stream_predictions`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From options and objects to a system: data set, model, loss, prior, and the potentials they make."""
+"""A system from options and objects: data set, model, loss, prior, and their potentials."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class System:
 
     @property
     def examples(self) -> Dataset:
-        """What the model is trained on: derived, standardized, in the shape that it takes."""
+        """The model's training data: derived, standardized, in the model's shape."""
         return self.dataset if self.ready is None else self.ready
 
     @property
@@ -230,7 +230,7 @@ class System:
         )
 
     def execution(self, options: Options) -> str:
-        """What "auto" means: XLA where it compiles all layers and has none that a graph does 3 times faster.
+        """The execution, where "auto" means XLA if it compiles all layers and none is 3 times faster in a graph.
 
         Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA.
         """
@@ -249,7 +249,7 @@ class System:
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """Makes the system that options and objects describe.
+    """Makes the system of options and objects.
 
     Args:
         options: The options.

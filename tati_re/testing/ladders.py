@@ -27,7 +27,7 @@ __all__ = [
 
 
 class LadderRun(NamedTuple):
-    """What a run on a ladder recorded.
+    """The records of a run on a ladder.
 
     Attributes:
         rows: `(rows, rungs, ladders, columns)`.

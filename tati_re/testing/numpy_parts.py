@@ -1,4 +1,4 @@
-"""What a step asks for, in plain numpy: a potential and random numbers that note what was asked."""
+"""A potential and random numbers in plain numpy that record the requests of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call that tries everything that the engine relies on."""
+"""One call that checks everything that the engine relies on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_sampler(
     order: int = 1,
     num_steps: int = 1_500,
 ) -> None:
-    """Tries everything that the engine relies on, and whether the sampler has the right law on a harmonic well.
+    """Checks everything that the engine relies on, and the sampler's distribution on a harmonic well.
 
     The rules are those of `tati_re.core.protocol`: attributes; shapes and types, with parameters in float32
     and float64; steps that are pure, ask for the same random numbers each time, count their gradients and stay inside
@@ -88,4 +88,4 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "eager, graph and XLA": engine.check_execution,
     "checkpoint": engine.check_checkpoint,
 }
-"""What `check_sampler` tries before the law, by what it is about."""
+"""The checks of `check_sampler` before the distribution, by subject."""

@@ -1,4 +1,4 @@
-"""What every sampler must do in TensorFlow and in the engine: the same numbers however its steps are executed."""
+"""Checks of every sampler in TensorFlow and in the engine: the same numbers under every execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a sampler has the law of a harmonic well."""
+"""Whether a sampler has the distribution of a harmonic well."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_law(
     order: int = 1,
     num_steps: int = 1_500,
 ) -> None:
-    """Compares the variances of positions and momenta on U = k θ'θ/2 with their law.
+    """Compares the variances of positions and momenta on U = k θ'θ/2 with their exact values.
 
     500 walkers of 4 parameters start in the law exp(-U/T) at each of T = 0.5 and 2 and of the step sizes h and h/2. The
     first third of the steps is left out, and is the burn-in for methods that adapt. Where the state has a field

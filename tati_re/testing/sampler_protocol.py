@@ -1,4 +1,4 @@
-"""What every sampler must do on plain numpy arrays, one check a rule: shapes, types, purity, random numbers, cost."""
+"""Checks of every sampler on plain numpy arrays, one per rule: shapes, types, purity, random numbers, cost."""
 
 from __future__ import annotations
 

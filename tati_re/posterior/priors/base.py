@@ -1,4 +1,4 @@
-"""What a prior is, and the widths that its parameters have."""
+"""Common parts of the priors, and the widths of their parameters."""
 
 from __future__ import annotations
 

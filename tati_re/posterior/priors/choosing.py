@@ -31,7 +31,7 @@ _WALLS = ("lower_wall", "upper_wall", "prior_lower_boundary", "prior_upper_bound
 
 
 class _TensorPrior(NamedTuple):
-    """What the options say about one tensor; no wall is `None`."""
+    """The options of the prior of one tensor; no wall is `None`."""
 
     prior: str
     prior_std: float
@@ -47,7 +47,7 @@ class _TensorPrior(NamedTuple):
 
     @property
     def kind(self) -> tuple:
-        """What is one object for neighboring tensors: widths and walls may differ inside of it."""
+        """The part shared by neighboring tensors of one prior object; widths and walls may differ."""
         soft = self.prior_lower_boundary is not None or self.prior_upper_boundary is not None
         hard = self.lower_wall is not None or self.upper_wall is not None
         return self.prior, self.prior_degrees if self.prior == "student_t" else None, soft, hard

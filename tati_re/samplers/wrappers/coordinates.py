@@ -1,4 +1,4 @@
-"""What methods that wrap another sampler share: states with further fields, and steps in other coordinates."""
+"""Common parts of wrappers: states with further fields, and steps in other coordinates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def extend(state, **fields):
 
 
 def inner_of(state):
-    """The part of an extended state that the sampler inside knows, as its own type."""
+    """The state of the inner sampler within an extended state, as its own type."""
     base = type(state).base
     return base(**fields_of(state, base._fields))
 

@@ -184,7 +184,7 @@ class EnsembleQuasiNewton(Wrapper):
         self.mixes_parameters, self.shown = True, ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
-        """Refuses a number of walkers that cannot be shared out.
+        """Refuses a number of walkers that cannot be divided into the ensembles.
 
         Raises:
             InputError: Fewer than 4, or not the same number in every half of every ensemble.

@@ -1,4 +1,4 @@
-"""What walkers at the same rung learn together."""
+"""Averages over walkers at the same rung."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated tempering: every walker moves up and down a ladder of temperatures by itself."""
+"""Simulated tempering: each walker moves independently on a ladder of temperatures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OWN = (*_LEARNT, "rung_index", "temperature", "weight")
 
 
 class SimulatedTempering(Wrapper):
-    """A sampler whose walkers change their temperature now and then, each for itself.
+    """A sampler whose walkers change their temperatures independently, at intervals.
 
     Targets exp(-u_k(θ) + g_k) over positions and rungs, u_k = β_k (λ_k L + V): at each rung exp(-u_k) for any numbers
     g, with the bias in the step size of the sampler inside. Steps that end at rung 0, where the column `weight` of

@@ -1,4 +1,4 @@
-"""The step size that gives a wanted acceptance, found during the burn-in."""
+"""Tuning of the step size to a target acceptance during the burn-in."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ RULES: dict[str, type[DualAveraging] | type[Windowed]] = {"dual_averaging": Dual
 
 
 class StepSizeTuning(Wrapper):
-    """A Metropolis method whose step size is tuned during the burn-in for a wanted acceptance, and then frozen.
+    """A Metropolis method whose step size is tuned to a target acceptance during the burn-in, and then frozen.
 
     Targets exp(-β U) as the sampler inside does, once the burn-in is over; the burn-in itself has no exact law.
 
