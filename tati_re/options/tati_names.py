@@ -166,6 +166,16 @@ def _analysis(instead: str) -> Translation:
 _MAP = "tati-analyse RUN --what diffusion_map"
 
 
+_SAME = {
+    "prior": ("prior_factor", "prior_power", "prior_lower_boundary", "prior_upper_boundary"),
+    "model": ("batch_size", "fix_parameters", "output_activation", "loss", "seed"),
+    "common": ("averages_file", "run_file", "trajectory_file", "save_model", "verbose"),
+    "train": ("learning_rate", "optimizer"),
+    "sampler": ("sampler", "inverse_temperature", "covariance_blending", "covariance_after_steps"),
+}
+"""Options of the same name here, by their group."""
+
+
 def _table() -> dict[str, Alias]:
     def alias(group: str, instead: str, translate: Translation, new: tuple = (), many: bool = False) -> Alias:
         return Alias(new, translate, instead, group, many)
@@ -174,15 +184,11 @@ def _table() -> dict[str, Alias]:
         return Alias(new, _renamed(*new), " and ".join(new), group, many)
 
     return {
+        **{name: renamed(group, name) for group, names in _SAME.items() for name in names},
         "batch_data_files": renamed("data", "data", many=True),
         "batch_data_file_type": alias("data", "the ending of the file", _file_type),
         "input_dimension": alias("data", "the data say it; checked", _dimension),
         "output_dimension": alias("data", "the data say it; checked", _dimension),
-        "prior_factor": renamed("prior", "prior_factor"),
-        "prior_power": renamed("prior", "prior_power"),
-        "prior_lower_boundary": renamed("prior", "prior_lower_boundary"),
-        "prior_upper_boundary": renamed("prior", "prior_upper_boundary"),
-        "batch_size": renamed("model", "batch_size"),
         "directions_file": renamed("model", "directions"),
         "do_hessians": alias("model", "always there: hessians(), suggest_step_size()", _switch),
         "dropout": alias(
@@ -193,20 +199,13 @@ def _table() -> dict[str, Alias]:
                 "a Keras model with keras.layers.Dropout(rate), as model; it acts in fit and is off while sampling",
             ),
         ),
-        "fix_parameters": renamed("model", "fix_parameters"),
         "hidden_activation": renamed("model", "activation"),
-        "output_activation": renamed("model", "output_activation"),
         "hidden_dimension": alias("model", "hidden", _hidden, ("hidden",), many=True),
         "in_memory_pipeline": alias("model", "memory_limit", _in_memory, ("memory_limit",)),
         "input_columns": renamed("model", "input_columns", many=True),
-        "loss": renamed("model", "loss"),
         "parse_parameters_file": renamed("model", "parameters"),
         "parse_steps": alias("model", "parameters_step", _one_step, ("parameters_step",), many=True),
-        "seed": renamed("model", "seed"),
         "summaries_path": renamed("model", "tensorboard"),
-        "averages_file": renamed("common", "averages_file"),
-        "run_file": renamed("common", "run_file"),
-        "trajectory_file": renamed("common", "trajectory_file"),
         "burn_in_steps": renamed("common", "num_burnin_steps"),
         "do_accumulates": alias(
             "common",
@@ -220,22 +219,14 @@ def _table() -> dict[str, Alias]:
         "number_walkers": renamed("common", "num_walkers"),
         "progress": alias("common", "verbose", _switch),
         "restore_model": alias("common", "parameters, a .keras file", _checkpoint, ("parameters",)),
-        "save_model": renamed("common", "save_model"),
         "sql_db": alias(
             "common",
             "timing.csv and manifest.toml",
             _refused("timings are not written to a data base", "timing.csv and manifest.toml of the run folder"),
         ),
-        "verbose": renamed("common", "verbose"),
-        "learning_rate": renamed("train", "learning_rate"),
-        "optimizer": renamed("train", "optimizer"),
-        "sampler": renamed("sampler", "sampler"),
         "step_width": renamed("sampler", "step_size"),
-        "inverse_temperature": renamed("sampler", "inverse_temperature"),
         "friction_constant": renamed("sampler", "friction"),
         "hamiltonian_dynamics_time": alias("sampler", "num_leapfrog_steps times step_size", _time),
-        "covariance_blending": renamed("sampler", "covariance_blending"),
-        "covariance_after_steps": renamed("sampler", "covariance_after_steps"),
         "collapse_walkers": alias(
             "sampler",
             "walker_start",
