@@ -109,9 +109,8 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
     result: dict[str, Any] = {"mean": float(chains.mean()), "error": np.nan, "std": float(chains.std())}
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
     result |= {"rows": chains.size, "note": ""}
-    weighted = weights is not None and np.ptp(weights) > 0
-    drawn = chains
-    if weighted:
+    drawn, variance = chains, None
+    if weights is not None and np.ptp(weights) > 0:
         total = weights.sum()
         # A row without weight may belong to no state at all, and hold no number.
         values = np.where(weights > 0, chains, 0.0)
@@ -129,10 +128,11 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
     if np.ptp(chains) == 0:
         return result | {"note": "never changes"}
     result["error"] = monte_carlo_error(chains)
-    if weighted:
+    if variance is not None:
         result["ess_bulk"] = variance / result["error"] ** 2
     else:
-        result |= {kind: effective_sample_size(chains, kind[4:]) for kind in ("ess_bulk", "ess_tail")}
+        result["ess_bulk"] = effective_sample_size(chains, "bulk")
+        result["ess_tail"] = effective_sample_size(chains, "tail")
     if len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS:
         result["r_hat"] = r_hat(drawn)
     time, note = time_or_note(chains)

@@ -103,7 +103,7 @@ def _average_energies(typed: dict[str, Any]) -> None:
     lines = []
     for end in ends[ends > 0]:
         part = table.iloc[:end]
-        line = {"step": int(part["step"].iloc[-1])}
+        line: dict[str, Any] = {"step": int(part["step"].iloc[-1])}
         for name in _ENERGIES:
             line |= {f"average_{name}": part[name].mean(), f"variance_{name}": part[name].var(ddof=0)}
         lines.append(line)

@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             flags = [text for text in (f"--{name}", flag(name)) if text not in self._option_string_actions]
             same = self._option_string_actions.get(flag(name))
-            many = {"nargs": "+"} if alias.many else {}
+            many: dict[str, Any] = {"nargs": "+"} if alias.many else {}
             if same is not None:
                 many = {} if same.nargs is None else {"nargs": same.nargs, "action": type(same)}
             if flags:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -129,18 +130,19 @@ class Dataset:
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
         """
-        arrays = [None if a is None else np.asarray(a) for a in (inputs, targets, test_inputs, test_targets)]
+        given = (inputs, targets, test_inputs, test_targets)
+        arrays: list[Any] = [None if a is None else np.asarray(a) for a in given]
         for i in (0, 2):
             if arrays[i] is not None and arrays[i].ndim == 1:
                 arrays[i] = arrays[i][:, None]
         for i in (1, 3):
             if arrays[i] is not None and arrays[i].ndim == 2 and arrays[i].shape[1] == 1:
                 arrays[i] = arrays[i][:, 0]
-        checked = cls(*arrays, name=name)
+        checked = cls(arrays[0], arrays[1], arrays[2], arrays[3], name)
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
-        labels = [None if t is None else as_storage_type(t, kind) for t in (checked.targets, checked.test_targets)]
-        parts = (checked.inputs, labels[0], checked.test_inputs, labels[1])
-        counted = {"weights": weights, "test_weights": test_weights, "layout": layout}
+        labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
+        counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
+        parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
     def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
@@ -160,7 +162,7 @@ class Dataset:
         order = stream(seed, SPLIT).permutation(self.num_examples) if shuffle else np.arange(self.num_examples)[::-1]
         test[order[:count]] = True
         x, y, w = self.inputs, self.targets, self.weights
-        parts = {"inputs": chosen(x, ~test), "targets": y[~test]}
+        parts: dict[str, Any] = {"inputs": chosen(x, ~test), "targets": y[~test]}
         parts |= {"test_inputs": chosen(x, test), "test_targets": y[test]}
         if w is not None:
             parts |= {"weights": w[~test], "test_weights": w[test]}
@@ -196,7 +198,7 @@ class Dataset:
         """Returns the data set that the network trains on; this one if it is at most rescaled."""
         if self.preparation is None:
             return self
-        parts = {
+        parts: dict[str, Any] = {
             "inputs": self.prepare(self.inputs),
             "targets": self.preparation.targets(self.targets),
             "test_inputs": None if self.test_inputs is None else self.prepare(self.test_inputs),

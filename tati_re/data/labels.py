@@ -73,7 +73,7 @@ def _declared(targets: np.ndarray, test_targets: np.ndarray | None, num_classes:
         return "one_hot"
     parts = _named(targets, test_targets)
     for name, part in parts:
-        bad = np.flatnonzero(part != np.floor(part)) if part.dtype.kind == "f" else []
+        bad = np.flatnonzero(part != np.floor(part)) if part.dtype.kind == "f" else np.zeros(0, int)
         if len(bad):
             raise InputError("The labels are not integers.", f"{name}[{bad[0]}] = {part[bad[0]]}", classes)
     signs = num_classes == 2 and (targets == -1).any() and np.isin(targets, (-1, 1)).all()

@@ -32,7 +32,7 @@ class Store:
     """
 
     def __init__(self, limit: float | None = None) -> None:
-        self._limit, self._pieces, self._bytes = limit, [], 0
+        self._limit, self._pieces, self._bytes = limit, list[Any](), 0
         self._file: Any = None
         self._rows, self._like = 0, np.zeros(0)
 

@@ -64,7 +64,7 @@ class Preparation:
 
     def inputs(self, inputs: np.ndarray, scale: float = 1.0) -> np.ndarray:
         """Returns the network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64."""
-        values = inputs.astype(_precision(inputs))
+        values: np.ndarray = inputs.astype(_precision(inputs))
         if scale != 1.0:
             values = values * values.dtype.type(scale)
         if self.columns is not None:

@@ -139,7 +139,7 @@ def _table_names(path: Path) -> list[str]:
     return TABLES[_suffix(path)][0](path)
 
 
-def _listed(source: object) -> list[Any]:
+def _listed(source: Any) -> list[Any]:
     return [source] if isinstance(source, (str, Path)) else list(source)
 
 
@@ -197,14 +197,14 @@ def _from_pair(source: object) -> Contents:
         if layout != test_layout:
             raise InputError("data: the test part has other inputs.", test_layout or "one", layout or "one")
         parts = (test_inputs, _array(test[1]))
-        counted = {"weights": weights, "test_weights": test_weights}
+        counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights}
         return Contents(inputs, _array(train[1]), parts, layout=layout, **counted)
     weights = _array(source[2]) if len(source) == 3 else None
     inputs, layout = _inputs(*source[:2])
     return Contents(inputs, _array(source[1]), weights=weights, layout=layout)
 
 
-def _inputs(inputs: object, targets: object) -> tuple[np.ndarray, Layout]:
+def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:
     """Inputs in one array, and the layout of several."""
     count = len(targets) if hasattr(targets, "__len__") else None
     return packed(inputs) if is_several(inputs, count) else (_array(inputs), ())

@@ -72,7 +72,8 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     return Contents(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name, input_scale=scale)
 
 
-def _kind(feature: Any) -> str | None:
+def _kind(feature: Any) -> Any:
+    """The name of the feature's list of values; None where it has none."""
     return feature.WhichOneof("kind")
 
 

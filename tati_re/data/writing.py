@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
         path: Ends in `.csv` or `.npz`; what is there is replaced.
     """
     files = files_of(dataset, path)
-    parts = [(dataset.inputs, dataset.targets)]
+    parts: list[Any] = [(dataset.inputs, dataset.targets)]
     if dataset.test_inputs is not None:
         parts.append((dataset.test_inputs, dataset.test_targets))
     try:
@@ -53,7 +54,7 @@ def _scaled(inputs: np.ndarray, scale: float) -> np.ndarray:
 
 def _write_npz(dataset: Dataset, path: Path, parts: list) -> None:
     keep = dataset.inputs.dtype == np.uint8 and dataset.input_scale == 1 / 255
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, (inputs, targets) in zip(("train", "test"), parts, strict=False):
         arrays[f"x_{name}"] = inputs if keep else _scaled(inputs, dataset.input_scale)
         arrays[f"y_{name}"] = targets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,15 +68,17 @@ class Chains:
         with deterministic():
             if not self._draws:
                 self._prepare(position, rung)
-            energies, acceptance, done, visited = [], 0.0, 0, []
+            parts: list[Any] = []
+            visited: list[Any] = []
+            acceptance, done = np.zeros(()), 0
             while done < num_steps:
                 count = min(self._chunk, num_steps - done)
                 position, some, accepted, places = self._call(position, rung, count)
-                energies.append(some)
+                parts.append(some)
                 acceptance, done = acceptance + accepted, done + count
                 if self.visited:
                     visited = [*visited, *places[0].numpy()[:count]][-self.visited :]
-        energies = np.concatenate(energies).T
+        energies = np.concatenate(parts).T
         if not np.isfinite(energies).all():
             walker = int(np.flatnonzero(~np.isfinite(energies).all(axis=1))[0])
             raise SamplingError("The energy is not finite on the way from the reference.", num_steps, walker)
@@ -132,7 +134,7 @@ class Chains:
         state = self.sampler.init(position, self._bound(rung), StepNoise(self._first, start))
         rows = tf.TensorArray(tf.float64, self._chunk, element_shape=(self.walkers,))
         rows = rows.unstack(tf.zeros((self._chunk, self.walkers), tf.float64))
-        visited = ()
+        visited: tuple[Any, ...] = ()
         if self.visited:
             places = tf.TensorArray(position.dtype, self._chunk, element_shape=position.shape)
             visited = (places.unstack(tf.zeros((self._chunk, *position.shape), position.dtype)),)

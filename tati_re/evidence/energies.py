@@ -141,11 +141,11 @@ def energies_along(
                 say(f"Point {number + 1} of {len(path)}, {weight:.3g} of the way: mean log ratio {mean:,.6g}.")
         sizes.append(step_size)
         places.append(position)
-    sizes, gradients = np.array(sizes), chains.gradients
+    step_sizes, gradients = np.array(sizes), chains.gradients
     if sequential:
-        return Energies(path, np.array(values), sizes, np.array(acceptance), gradients, np.array(places))
+        return Energies(path, np.array(values), step_sizes, np.array(acceptance), gradients, np.array(places))
     say(f"All {len(path)} points at once from here on, {plan.walkers} walkers at each, with swaps after every step.")
-    ladder = Ladder(np.ones(len(path)), path[::-1].copy(), sizes[::-1].copy())
+    ladder = Ladder(np.ones(len(path)), path[::-1].copy(), step_sizes[::-1].copy())
     schedule = make_swap_schedule("even_odd", len(path))
     exchange = ReplicaExchange(sampler, ladder, Metropolis(), schedule, 1, plan.walkers)
     together = Chains(potential_of(plan.walkers * len(path)), exchange, plan.seed + 2, plan.execution)
@@ -169,7 +169,7 @@ def energies_along(
     return Energies(
         path,
         np.concatenate([part["energies"] for part in blocks], axis=1).reshape(len(path), plan.walkers, -1)[::-1],
-        sizes,
+        step_sizes,
         accepted.reshape(len(path), -1).mean(axis=1)[::-1],
         gradients + together.gradients,
         position.reshape(len(path), plan.walkers, -1)[::-1],

@@ -79,7 +79,7 @@ def cooled(
     chains = Chains(potential, sampler, plan.seed, plan.execution, max(2, num_moves), counted)
     start = Chains(potential, ReferenceDraws(), plan.seed + 1, plan.execution, max(2, num_moves), counted)
     parts = PartFiles() if parts is None else parts
-    state = parts.load("populations", chains, start)
+    state: dict[str, Any] | None = parts.load("populations", chains, start)
     if state is None:
         moved = start.run(drawn_from_reference(potential, walkers, plan.seed), 0.0, 1.0, counted)
         state = {"log_z": np.zeros(num_populations), "rows": np.zeros((0, len(_COLUMNS))), "step_size": np.nan}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -98,8 +98,8 @@ def plot_classes(
     """
     names = list(predictions)
     figure = new_figure(9.0, max(4.8, 1.7 * len(names)))
-    left, right = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
-    left, right = left.subgridspec(2, 1, height_ratios=[3, 1]), right.subgridspec(len(names), 1)
+    grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
+    left, right = grid[0].subgridspec(2, 1, height_ratios=[3, 1]), grid[1].subgridspec(len(names), 1)
     reliability = figure.add_subplot(left[0])
     counts = figure.add_subplot(left[1], sharex=reliability)
     _draw_reliability(reliability, counts, [predictions[name].calibration(num_bins) for name in names], names)
@@ -125,7 +125,7 @@ def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, n
     edges = np.linspace(0.0, np.log(inside.probabilities.shape[1]), 31)
     for one, word, color, filled in ((inside, "test", COLORS[0], True), (outside, "other inputs", COLORS[1], False)):
         heights = np.histogram(np.clip(one.entropy, 0, edges[-1]), edges)[0] / len(one.entropy)
-        style = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
+        style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
         axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({len(one.entropy)})", **style)
     area = auroc(inside.entropy, outside.entropy)
     axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10)
@@ -179,7 +179,7 @@ def _draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, nam
     for chosen, word, color, filled in ((right, "right", COLORS[0], True), (~right, "wrong", COLORS[1], False)):
         count = int(chosen.sum())
         heights = np.histogram(np.clip(entropy[chosen], 0, edges[-1]), edges)[0] / max(count, 1)
-        style = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
+        style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
         axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({count})", **style)
     axes.set_title(name, loc="left", color=DARK, fontsize=10)
     axes.set_ylabel("part of predictions")

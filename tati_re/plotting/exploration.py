@@ -73,7 +73,7 @@ def _map(panel: Axes, found: Exploration) -> None:
     panel.set_ylabel(names[1])
     counts = found.minima["kind"].value_counts()
     several = {"minimum": "minima", "valley": "valleys"}
-    kinds = " and ".join(f"{count} {word if count == 1 else several[word]}" for word, count in counts.items())
+    kinds = " and ".join(f"{count} {word if count == 1 else several[str(word)]}" for word, count in counts.items())
     panel.set_title(f"found: {kinds}", loc="left", fontsize=9, color=DARK)
     plain(panel)
 
@@ -81,9 +81,9 @@ def _map(panel: Axes, found: Exploration) -> None:
 def _barriers(figure: Figure, panel: Axes, found: Exploration) -> None:
     count = int(found.barriers["second"].max())
     values = np.full((count, count), np.nan)
-    for row in found.barriers.itertuples():
-        values[row.first - 1, row.second - 1] = row.linear_barrier
-        values[row.second - 1, row.first - 1] = row.relaxed_barrier
+    first, second = (found.barriers[name].to_numpy() - 1 for name in ("first", "second"))
+    values[first, second] = found.barriers["linear_barrier"]
+    values[second, first] = found.barriers["relaxed_barrier"]
     drawn = panel.imshow(values, cmap="cividis")
     if count <= 8:
         middle = 0.5 * (np.nanmin(values) + np.nanmax(values))

@@ -42,8 +42,8 @@ def plain(axes: Axes) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.tick_params(labelsize=8, color=GRAY)
-    axes.xaxis.label.set_size(9)
-    axes.yaxis.label.set_size(9)
+    axes.xaxis.label.set_fontsize(9)
+    axes.yaxis.label.set_fontsize(9)
 
 
 def legend_above(axes: Axes) -> None:

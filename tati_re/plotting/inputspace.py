@@ -99,7 +99,7 @@ def _levels(values: np.ndarray) -> np.ndarray:
 def _bar(figure: Figure, panel: Axes, drawn: Any, label: str) -> None:
     bar = figure.colorbar(drawn, ax=panel, label=label, format="%.2g")
     bar.ax.tick_params(labelsize=8)
-    bar.ax.yaxis.label.set_size(9)
+    bar.ax.yaxis.label.set_fontsize(9)
 
 
 def _points(panel: Axes, space: InputSpace, classes: bool) -> None:
@@ -107,19 +107,19 @@ def _points(panel: Axes, space: InputSpace, classes: bool) -> None:
         return
     inputs, labels = (values[:_MOST_POINTS] for values in space.examples)
     if not classes:
-        panel.scatter(*inputs.T, s=5, color="white", edgecolors=GRAY, linewidths=0.4)
+        panel.scatter(inputs[:, 0], inputs[:, 1], s=5, color="white", edgecolors=GRAY, linewidths=0.4)
         return
     labels = labels.argmax(axis=1) if labels.ndim > 1 and labels.shape[1] > 1 else labels.reshape(-1)
     for number, value in enumerate(np.unique(labels)):
-        chosen, two = labels == value, len(np.unique(labels)) == 2
+        (x, y), two = inputs[labels == value].T, len(np.unique(labels)) == 2
         color = ("#2166AC", "#B2182B")[number] if two else COLORS[number % len(COLORS)]
-        panel.scatter(
-            *inputs[chosen].T, s=9, marker="os^Dvp"[number % 6], facecolors=color, edgecolors="white", linewidths=0.4
-        )
+        marker = "os^Dvp"[number % 6]
+        panel.scatter(x, y, s=9, marker=marker, facecolors=color, edgecolors="white", linewidths=0.4)
 
 
 def _curves(panel: Axes, space: InputSpace, classes: bool) -> None:
-    x, found = space.inputs[:, 0], space.prediction
+    x = space.inputs[:, 0]
+    found: Any = space.prediction
     if classes:
         names = [f"p of class {value}" for value in found.class_values]
         values, low, high = found.probabilities, found.lower, found.upper

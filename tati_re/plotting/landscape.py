@@ -149,7 +149,7 @@ def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, traj
         drawn, ax=panel, label=WORDS.get(quantity, quantity), format="%.2f" if high - low > 0.1 else "%.3g"
     )
     bar.ax.tick_params(labelsize=8)
-    bar.ax.yaxis.label.set_size(9)
+    bar.ax.yaxis.label.set_fontsize(9)
 
 
 def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str, scale: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def plot_points(dataset: Dataset, path: str | os.PathLike[str] | None = None) ->
         raise InputError("plot: the data are not points of a plane.", received, "two columns, or one and a target")
     figure = new_figure(5.0, 4.6 if columns == 2 else 3.2)
     axes = figure.subplots()
-    parts = [(dataset.inputs, dataset.targets, "")]
+    parts: list[Any] = [(dataset.inputs, dataset.targets, "")]
     if dataset.test_inputs is not None:
         parts.append((dataset.test_inputs, dataset.test_targets, ", test"))
     for inputs, targets, words in parts:
@@ -76,7 +76,8 @@ def _classes(axes: Axes, inputs: np.ndarray, targets: np.ndarray, dataset: Datas
         if chosen.any():
             label = f"{number:+d}" if dataset.task == "signs" else str(number)
             color, marker = COLORS[i % len(COLORS)], "os^Dvp"[i % 6]
-            _scatter(axes, *inputs[chosen].T, color, marker, bool(words), label + words)
+            x, y = inputs[chosen].T
+            _scatter(axes, x, y, color, marker, bool(words), label + words)
 
 
 def _values(
@@ -85,8 +86,7 @@ def _values(
     values = targets.reshape(len(targets), -1)[:, 0]
     low, high = dataset.targets.min(), dataset.targets.max()
     edge = GRAY if hollow else "none"
-    drawn = axes.scatter(
-        *inputs.T, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7
-    )
+    x, y = inputs.T
+    drawn = axes.scatter(x, y, c=values, s=14, cmap="viridis", vmin=low, vmax=high, edgecolors=edge, linewidths=0.7)
     if not hollow:
         figure.colorbar(drawn, ax=axes, label="label")

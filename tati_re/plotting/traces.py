@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -
     window = max(1, chains.shape[1] // 60)
     if num_burnin_steps:
         axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GRAY, alpha=0.18, linewidth=0)
-        said = {"transform": axes.transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
+        said: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
         axes.text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
     for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
         color = COLORS[number] if own_colors else COLORS[0]

@@ -61,7 +61,7 @@ def predict(
     Raises:
         InputError: Inputs or labels that do not fit, runs that predict different things, or no draws.
     """
-    runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
+    runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if not runs:
         raise InputError("There are no runs to predict with.")
     if not 0 < interval < 1:
@@ -89,7 +89,7 @@ def source_of(
     return network, Draws(run, rung, burnin, thin)
 
 
-def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
+def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     """Inputs and labels of the test part of a run's data, read again."""
     dataset = dataset_of(run)
     if dataset.test_inputs is None:
@@ -151,7 +151,7 @@ def average(
         )
     names = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     maybe = ("noise_std", "log_density", "crps", "pit")
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     joined |= {
         name: None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
         for name in maybe

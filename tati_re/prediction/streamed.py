@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction
         raise InputError(f"The run {run.folder} kept no averages of predictions.", expected="stream_predictions")
     weight, mean, targets = float(kept["weight"]), kept["mean"], kept["targets"]
     std = np.sqrt(np.maximum(kept["m2"] / weight, 0.0))
-    shared = {
+    shared: dict[str, Any] = {
         "num_draws": int(kept["count"]),
         "effective_draws": float(weight**2 / kept["weight_squares"]),
         "level": interval,

@@ -128,7 +128,7 @@ def temperature_curve(
         `test_accuracy`; and what the posterior average reaches on the test part, `average_loss` (the loss of the
         averaged probabilities or densities) and `average_accuracy`. The losses are the network's.
     """
-    runs = list(runs) if isinstance(runs, (list, tuple)) else [runs]
+    runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
         inputs, labels = test_part(runs[0])
     if labels is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def run_ladder(
         limits=limits,
     )
     carry = loop.start(start, ())
-    rows, events, positions, step = [], [], [], 0
+    rows, events, positions, step = list[Any](), list[Any](), list[Any](), 0
     while step < num_steps:
         chunk = loop.run(carry, step + 1, min(loop.chunk_steps, num_steps - step))
         carry = chunk.carry
@@ -103,14 +103,13 @@ def run_ladder(
         events.append(chunk.events.numpy()[: int(chunk.num_events)])
         positions.append(chunk.positions.numpy()[: int(chunk.num_positions)])
     shape = (-1, method.num_rungs, method.num_ladders)
-    rows, positions = np.concatenate(rows), np.concatenate(positions)
-    events = np.concatenate(events).reshape(-1, max(1, events[0].shape[-1]))
-    events = events[events[:, 0] >= 0] if len(events) else events
+    table, stored = np.concatenate(rows), np.concatenate(positions)
+    swaps = np.concatenate(events).reshape(-1, max(1, events[0].shape[-1]))
     return LadderRun(
-        rows.reshape(*shape, rows.shape[-1]),
+        table.reshape(*shape, table.shape[-1]),
         loop.observables.columns,
-        events,
-        positions.reshape(*shape, positions.shape[-1]) if positions.size else positions,
+        swaps[swaps[:, 0] >= 0] if len(swaps) else swaps,
+        stored.reshape(*shape, stored.shape[-1]) if stored.size else stored,
         carry.state,
     )
 
@@ -139,7 +138,7 @@ class NoisyEvaluate(FunctionEvaluate):
     """A `NoisyPotential` bound to the walkers' rungs and to the step of its clock."""
 
     def __call__(self, position) -> Energy:
-        energy, potential = super().__call__(position), self.potential
+        energy, potential = super().__call__(position), cast(NoisyPotential, self.potential)
         seed = tf.stack([tf.constant(potential.seed, tf.int64), tf.cast(self.clock.step, tf.int64)])
         noise = tf.random.stateless_normal(position.shape, seed, dtype=position.dtype, alg="philox")
         return energy._replace(gradient=energy.gradient + tf.sqrt(potential.variance(position)) * noise)
