@@ -140,7 +140,7 @@ class Loop:
         self.labels, self.by_rung = list(method.label_names), method.by_rung
         self.event_rows = 0
         self.traces = 0
-        self._state_type: type | None = None
+        self._state_type: Any = None
         self.draws: list = []
         self.chunk_steps = self._capacity = 0
         self._num_steps, self._limits = num_steps, limits

@@ -123,7 +123,7 @@ class RowBuffers:
             buffers.num_events,
         )
 
-    def after(self, due: Moves, i, now: Callable[[], tuple], acceptance, alive, buffers: Buffers) -> Buffers:
+    def after(self, due: Moves, i, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
         """The buffers after move `i`.
 
         Args:
@@ -146,7 +146,7 @@ class RowBuffers:
                 return buffers.events.write(buffers.num_events, self.method.events(now()[0])), buffers.num_events + 1
 
             events = tf.cond(tf.logical_and(alive, due.event[i]), new_events, lambda: events)
-        return Buffers(*recorded, *events)
+        return Buffers(*(*recorded, *events))
 
     def _recorded(self, due: Moves, i, state, evaluate, acceptance, buffers: Buffers) -> tuple:
         """The first six buffers with a row, a position and the moments that are due."""

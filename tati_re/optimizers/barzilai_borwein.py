@@ -68,7 +68,8 @@ class BarzilaiBorwein(Optimizer):
 
     def init(self, position, evaluate, noise) -> BarzilaiBorweinState:
         energy = evaluate.full(position)
-        return BarzilaiBorweinState(position, *_fields(energy), evaluate.rung.step_size, evaluate.rung)
+        fields = (position, *_fields(energy), evaluate.rung.step_size, evaluate.rung)
+        return BarzilaiBorweinState(*fields)
 
     def step(self, state: BarzilaiBorweinState, evaluate, noise) -> tuple[BarzilaiBorweinState, Info]:
         rate = column(state.step_size, state.position) / evaluate.scale
@@ -85,7 +86,7 @@ class BarzilaiBorwein(Optimizer):
             where(finite[:, None] if len(value.shape) == 2 else finite, value, old)
             for value, old in zip((position, *_fields(energy)), state[:5], strict=True)
         ]
-        return BarzilaiBorweinState(*new, step_size=rate, rung=state.rung), Info()
+        return BarzilaiBorweinState(*(*new, rate, state.rung)), Info()
 
     def _rate(self, ss, sy, yy):
         """The step in units of 1/∇²U; 0 where there is none."""
