@@ -24,7 +24,7 @@ from tati_re.core.errors import InputError
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionPotential
-from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting
+from tati_re.samplers import SGHMC, SGLD, FirstOrderHMC, HamiltonianMonteCarlo, Splitting
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton, LowRank
 from tati_re.samplers.wrappers.mass import Massive
 from tests.scenarios import NumpyEvaluate, NumpyNoise, rung_of, splitting_law
@@ -304,6 +304,9 @@ def test_refusals():
         EnsembleQuasiNewton(scheme="turns")
     with pytest.raises(InputError, match="negative"):
         EnsembleQuasiNewton(covariance_blending=-1.0)
+    for inner in (FirstOrderHMC(), Splitting("mCCAdL"), SGHMC(1.0)):
+        with pytest.raises(InputError, match="parameter by parameter"):
+            EnsembleQuasiNewton(inner)
     sim = Simulation(data="digits", num_walkers=4, verbose=0)
     with pytest.raises(InputError, match="a multiple of 100"):
         sim.sample(covariance_blending=1.0, num_steps=150)

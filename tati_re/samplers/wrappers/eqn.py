@@ -27,6 +27,7 @@ from tati_re.core.ops import (
     with_rows,
 )
 from tati_re.core.protocol import fields_of
+from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.splitting import Splitting
@@ -165,7 +166,8 @@ class EnsembleQuasiNewton(Wrapper):
                 expected="no target_acceptance",
             )
         by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
-        if not by_word and not isinstance(self.inner, SGLD | HamiltonianMonteCarlo):
+        fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo) and not isinstance(self.inner, FirstOrderHMC)
+        if not by_word and not fits:
             raise InputError(
                 "covariance_blending: this sampler works parameter by parameter.",
                 received=self.inner.name,
