@@ -113,3 +113,14 @@ def test_reading_and_describing_runs_loads_no_tensorflow():
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_answers_are_declared_and_not_looked_for():
+    """Methods, potentials and evaluations answer by contract; what is left asks layers of Keras and options by name."""
+    calls = [
+        node
+        for tree in parsed().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
+    ]
+    assert len(calls) < 70

@@ -94,10 +94,8 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
     own = {*INTEGERS, *OTHERS, "run"}
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in own}
     options = options_from_flags(flags)
-    source: dict[str, Any] = {name: getattr(options, name) for name in flags}
-    source = {"dtype": "float64", **source, **({"run": os.path.abspath(typed["run"])} if "run" in typed else {})}
-    if "run" not in typed:
-        source["verbose"] = 0
+    source = {"dtype": "float64", **options.values_of(flags)}
+    source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
     system = system_of(source)
     sim, path = system.trajectories.sim, None
     if "parameters" in typed:

@@ -107,7 +107,7 @@ def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
     from tati_re.simulation.simulation import Simulation
 
     options = options_from_flags(flags)
-    values = {name: getattr(options, name) for name in flags}
+    values = options.values_of(flags)
     if "run" in typed:
         values.pop("batch_size", None)
         return simulation_of(typed["run"], **values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -64,20 +64,20 @@ class Dataset:
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
             raise InputError("The test part of the data needs both inputs and targets.")
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
         for part in ("", "test_"):
-            for kind in ("inputs", "targets"):
-                name = part + kind
-                values = getattr(self, name)
-                if values is not None:
-                    object.__setattr__(self, name, _numbers(name, values))
-            _check_part(part, getattr(self, part + "inputs"), getattr(self, part + "targets"))
-            weights = getattr(self, part + "weights")
+            for name in (part + "inputs", part + "targets"):
+                if own[name] is not None:
+                    own[name] = _numbers(name, own[name])
+            inputs, weights = own[part + "inputs"], own[part + "weights"]
+            _check_part(part, inputs, own[part + "targets"])
             if weights is not None:
-                weights = checked_weights(weights, len(getattr(self, part + "inputs")), f"{part}sample_weights")
-                object.__setattr__(self, part + "weights", weights)
+                own[part + "weights"] = checked_weights(weights, len(inputs), f"{part}sample_weights")
+        for name, values in own.items():
+            object.__setattr__(self, name, values)
         if self.test_inputs is not None:
             for kind in ("inputs", "targets"):
-                train, test = getattr(self, kind), getattr(self, "test_" + kind)
+                train, test = own[kind], own["test_" + kind]
                 if train.shape[1:] != test.shape[1:]:
                     expected = f"examples of shape {train.shape[1:]}"
                     raise InputError(f"test_{kind} do not fit {kind}.", test.shape[1:], expected)

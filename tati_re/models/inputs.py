@@ -11,10 +11,16 @@ from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError
 
 
+def tensors_of(model: Any, which: str) -> list[Any]:
+    """Returns the `inputs` or `outputs` of a model as symbolic tensors; none of a model that was not called yet."""
+    tensors = getattr(model, which, None)
+    return list(tensors) if isinstance(tensors, (list, tuple)) else []
+
+
 def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Returns name and shape of one example of each input of a model; empty where it has one input."""
-    inputs = getattr(model, "inputs", None)
-    if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
+    inputs = tensors_of(model, "inputs")
+    if len(inputs) < 2:
         return ()
     named = {id(tensor): name for name, tensor in model.input.items()} if isinstance(model.input, dict) else {}
     found = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.core.backend import keras, layers_of, origin_of, quiet, tf
 from tati_re.core.errors import InputError
-from tati_re.models.inputs import called, layout_of
+from tati_re.models.inputs import called, layout_of, tensors_of
 
 # Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and inputs per walker.
 _VECTORIZABLE = frozenset(
@@ -35,8 +35,8 @@ def refuse_unsupported(model: Any) -> None:
             "The model has no trainable parameters.", model.name, "a model with weights that are trainable"
         )
     layout_of(model)
-    if _count(model, "outputs") > 1:
-        raise InputError("The model has several outputs.", _count(model, "outputs"), "one")
+    if len(outputs := tensors_of(model, "outputs")) > 1:
+        raise InputError("The model has several outputs.", len(outputs), "one")
     for variable in variables:
         if variable.constraint is not None:
             received = f"{type(variable.constraint).__name__} on {variable.path}"
@@ -51,11 +51,6 @@ def refuse_unsupported(model: Any) -> None:
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
         raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")
-
-
-def _count(model: Any, what: str) -> int:
-    tensors = getattr(model, what, None)
-    return len(tensors) if isinstance(tensors, (list, tuple)) else 1
 
 
 def _refuse_added_losses(model: Any) -> None:
@@ -163,7 +158,7 @@ def training_layers(model: Any) -> list[str]:
 
 def input_dtype_of(model: Any) -> str | None:
     """Returns the integer type of the model's single input, or None if it is floating or several are packed."""
-    inputs = getattr(model, "inputs", None)
+    inputs = tensors_of(model, "inputs")
     dtype = inputs[0].dtype if inputs and len(inputs) == 1 else "float32"
     return dtype if "int" in dtype else None
 
@@ -172,7 +167,7 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
     """Returns the shape of the model's input, examples first as None; several inputs packed."""
     if layout := layout_of(model):
         return (None, sum(math.prod(shape) for _, shape in layout))
-    inputs = getattr(model, "inputs", None)
+    inputs = tensors_of(model, "inputs")
     shape = inputs[0].shape if inputs else (model.get_build_config() or {}).get("input_shape")
     if not isinstance(shape, (tuple, list)):
         raise InputError(
@@ -183,8 +178,7 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
 
 def output_shape_of(model: Any) -> tuple[int | None, ...]:
     """Returns the shape of the model's output, examples first as None."""
-    outputs = getattr(model, "outputs", None)
-    if outputs:
+    if outputs := tensors_of(model, "outputs"):
         return (None, *outputs[0].shape[1:])
     dtype = input_dtype_of(model) or model.compute_dtype
     return (None, *model.compute_output_spec(keras.KerasTensor(input_shape_of(model), dtype)).shape[1:])
@@ -221,8 +215,8 @@ def _last_layer(model: Any) -> Any:
     if isinstance(model, keras.Sequential):
         kept = [layer for layer in model.layers if type(layer).__name__ not in _KEEP_ACTIVATION]
         return kept[-1] if kept else None
-    outputs = getattr(model, "outputs", None)
-    if not outputs or len(outputs) != 1:
+    outputs = tensors_of(model, "outputs")
+    if len(outputs) != 1:
         return None
     tensor = outputs[0]
     while True:

@@ -126,7 +126,7 @@ def make_options(values: Mapping[str, Any] | Options | None = None, /, **overrid
         InputError: An unknown name (with the nearest one), a wrong type, a value out of range, or both temperatures.
     """
     if isinstance(values, Options):
-        given = {name: getattr(values, name) for name in OPTIONS if name in values.explicit - values.derived}
+        given = values.values_of(name for name in OPTIONS if name in values.explicit - values.derived)
         before = aliases.Translated(given, dict(values.tati), {})
     else:
         before = aliases.translated(values or {}, OPTIONS)
@@ -170,7 +170,7 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
     values = now.values
     unset = {n: None for n, v in values.items() if n in OPTIONS and optional(OPTIONS[n]) and str(v).lower() == "none"}
     typed = _checked({**values, **unset}, spell, strict=False, text=True)
-    merged = _merged(before.values, {name: getattr(typed, name) for name in values})
+    merged = _merged(before.values, typed.values_of(values))
     return _complete(merged, before.tati | now.tati, spell, text=True)
 
 
@@ -205,9 +205,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         options = _checked(said.values, lambda name: said.typed.get(name, name))
     except InputError as error:
         raise InputError(f"{os.fspath(path)}: {error}") from None
-    return {
-        name: getattr(options, name) if name in OPTIONS and name not in said.tati else values[name] for name in values
-    }
+    return values | options.values_of(name for name in values if name in OPTIONS and name not in said.tati)
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS) -> str:
@@ -226,8 +224,8 @@ def to_toml(options: Options, groups: Iterable[str] = GROUPS) -> str:
         lines = [
             "# num_steps is the sum of the stages"
             if name == "num_steps" and options.stages and name not in options.explicit
-            else toml_line(name, getattr(options, name))
-            for name in names
+            else toml_line(name, value)
+            for name, value in options.values_of(names).items()
         ]
         parts.append("\n".join([f"# {group}: {GROUPS[group]}", *lines]))
     return "\n\n".join(parts) + "\n"

@@ -471,6 +471,10 @@ class Options(BaseModel):
         """The values given under names of TATi, by those names (`tati_re.options.tati_names`)."""
         return self._tati
 
+    def values_of(self, names: Iterable[str]) -> dict[str, Any]:
+        """Returns the values of some options by name."""
+        return {name: getattr(self, name) for name in names}
+
     @property
     def derived(self) -> frozenset[str]:
         """The explicit options that nobody gave: they follow from names of TATi."""

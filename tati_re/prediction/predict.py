@@ -14,6 +14,7 @@ from tati_re.prediction.network import Network
 from tati_re.prediction.of_run import dataset_of, names_its_data
 from tati_re.prediction.results import ClassPrediction, Prediction, RegressionPrediction, labels_of_classes
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
+from tati_re.runs import files
 
 if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
@@ -144,20 +145,15 @@ def average(
         values = np.array([-1, 1]) if first.task == "signs" else np.arange(first.num_columns)
         return ClassPrediction(
             **shared,
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names},
+            **{name: _joined(parts, name) for name in names},
             labels=None if labels is None else class_labels,
             class_values=values,
             draw_accuracy=_over_examples(parts, "right", len(inputs)),
         )
     names = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
-    maybe = ("noise_std", "log_density", "crps", "pit")
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    joined |= {
-        name: None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
-        for name in maybe
-    }
+    names += ("noise_std", "log_density", "crps", "pit")
     targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
-    return RegressionPrediction(**shared, **joined, targets=targets)
+    return RegressionPrediction(**shared, **{name: _joined(parts, name) for name in names}, targets=targets)
 
 
 class _Part:
@@ -227,13 +223,19 @@ def _outputs(
     return found, np.concatenate(noise) if noise else None
 
 
+def _joined(parts: list[_Part], name: str) -> Any:
+    """The values of all parts, one after the other; None where they have none."""
+    values = [getattr(part, name) for part in parts]
+    return None if values[0] is None else np.concatenate(values)
+
+
 def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:
     values = [getattr(part, name) for part in parts]
     return None if values[0] is None else np.sum(values, axis=0) / count
 
 
 def _stored(run: RunFiles) -> bool:
-    return any((run.folder / f"trajectory.{end}").exists() for end in ("csv", "h5"))
+    return files.trajectory_in(run.folder) is not None
 
 
 __all__ = ["Prediction", "average", "predict", "source_of", "test_part"]

@@ -20,6 +20,7 @@ from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, burnin_of, check_thin, keep, spacing
 from tati_re.runs.storage import storing, write_whole
 
@@ -67,7 +68,7 @@ def write_report(
         InputError: No run there, several without a path, a path that cannot be written, a folder without figures, or
             no rows left.
     """
-    listed = [runs] if isinstance(runs, (str, os.PathLike)) or hasattr(runs, "folder") else list(runs)
+    listed = [runs] if isinstance(runs, str | os.PathLike | RunFiles) else list(runs)
     opened = [as_run(run) for run in listed]
     if not opened:
         raise InputError("A report needs a run.")

@@ -65,9 +65,8 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
         InputError: A pattern matches no tensor, there is nothing to scale, or walls that are none.
     """
     sizes = [math.prod(shape) for shape in shapes]
-    columns = {
-        name: by_tensor(name, getattr(options, name), OPTIONS[name].default, names) for name in (*_TABLES, *_WALLS)
-    }
+    given = options.values_of((*_TABLES, *_WALLS))
+    columns = {name: by_tensor(name, value, OPTIONS[name].default, names) for name, value in given.items()}
     chosen = [_TensorPrior(**{name: column[i] for name, column in columns.items()}) for i in range(len(names))]
     fans = None
     if options.prior_scaling == "fan_in":
