@@ -140,7 +140,7 @@ def test_positions_in_blocks(run):
     assert len(pieces) > 50
     np.testing.assert_array_equal(np.concatenate([piece.values for piece in pieces]), whole.values)
     assert set(whole.walker) == {1} and (np.diff(whole.step) == 70).all()
-    with pytest.raises(InputError, match="no such walker"):
+    with pytest.raises(InputError, match="The walker does not exist"):
         Positions(run, walker=9).read()
     with pytest.raises(InputError, match="No positions are left"):
         Positions(run, burnin=10**7).read()

@@ -131,7 +131,7 @@ PYTHON = {
         lambda: Simulation(model(1, 3), (X, Y)),
         r"inputs do not fit the model\. Received: inputs of shape \(2,\)\. Expected: shape \(3,\)\.",
     ),
-    "no model": (lambda: Simulation(3, (X, Y)), r"model is no Keras model\. Received: int"),
+    "no model": (lambda: Simulation(3, (X, Y)), r"model is not a Keras model\. Received: int"),
     "model and hidden": (lambda: Simulation(model(), (X, Y), hidden=[2]), "exclude each other"),
     "unknown option": (lambda: Simulation(data=(X, Y), stepsize=1.0), r"Did you mean 'step_size'\?"),
     "a step size of text": (lambda: Simulation(data=(X, Y), step_size="0.1"), r"^step_size has the wrong type"),
@@ -164,7 +164,7 @@ def test_a_potential_that_is_infinite_at_the_start_is_told(folder):
         sim.sample(num_steps=5)
     assert caught.value.step == 0
     sim = Simulation(data=(X, Y), prior="box", prior_bound=0.1, seed=1, **QUICK)
-    with pytest.raises(SamplingError, match=r"start outside of the prior, uniform between -0\.1 and 0\.1"):
+    with pytest.raises(SamplingError, match=r"start outside the prior, uniform between -0\.1 and 0\.1"):
         sim.sample(num_steps=5)
 
 
@@ -248,4 +248,4 @@ def test_damaged_checkpoints_are_told_by_the_command(folder, capsys):
     said = refused(capsys, "--resume", "both", "--step-size", "0.1")
     assert "--step-size cannot be changed by --resume" in said
     (folder / "good.csv").write_text("a,b,y\n1,2,3\n4,5,6\n7,8,10\n")
-    assert "the data are not those of the run" in refused(capsys, "--resume", "run")
+    assert "the data differ from the run" in refused(capsys, "--resume", "run")

@@ -98,7 +98,7 @@ def refused(capsys, main, *argv) -> str:
         (
             ["--resume", "runs/a", "--step-size", "1"],
             "--step-size cannot be changed by --resume. "
-            "Expected: only --num-steps, --max-time, --verbose or --quiet beside --resume.",
+            "Expected: only --num-steps, --max-time, --verbose or --quiet with --resume.",
         ),
     ],
 )

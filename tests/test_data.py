@@ -181,7 +181,7 @@ def test_csv_of_signs_and_of_values(tmp_path):
 
 def test_csv_columns(tmp_path):
     path = write(tmp_path / "a.csv", 'label2,id,"x",label1,z\n1,a,2,3,4\n5,b,6,7,8\n')
-    with pytest.raises(InputError, match=r"a\.csv, line 2, column 'id' is no finite number\. Received: a\."):
+    with pytest.raises(InputError, match=r"a\.csv, line 2, column 'id' is not a finite number\. Received: a\."):
         load_data(path)
     data = load_data(path, 0, label_columns=["z"], input_columns=["label1", "x"])
     assert data.inputs.tolist() == [[3, 2], [7, 6]]
@@ -205,9 +205,9 @@ def test_csv_columns(tmp_path):
         ("x\n1\n", "single column"),
         ("x;y\n1;2\n", "single column"),
         ("x,x\n1,2\n", "several columns of one name"),
-        ("x,y\n1,2\n\n3,nan\n", "line 4, column 'y' is no finite number. Received: nan."),
-        ("x,y\n1,2\n-inf,3\n", "line 3, column 'x' is no finite number. Received: -inf."),
-        ("x,y\n1,\n", "line 2, column 'y' is no finite number. Received: an empty cell."),
+        ("x,y\n1,2\n\n3,nan\n", "line 4, column 'y' is not a finite number. Received: nan."),
+        ("x,y\n1,2\n-inf,3\n", "line 3, column 'x' is not a finite number. Received: -inf."),
+        ("x,y\n1,\n", "line 2, column 'y' is not a finite number. Received: an empty cell."),
         ("x,y\n1,2\n3\n", "line 3 has the wrong number of cells. Received: 1. Expected: 2."),
         ("x,y\n1,2,3\n", "line 2 has the wrong number of cells. Received: 3. Expected: 2."),
         ("x,y\n1,two\n", "Received: two."),

@@ -76,5 +76,5 @@ def test_the_test_part_is_checked_too():
 def test_a_data_set_that_was_counted_already():
     data = load_data((X, [0, 1, 2]))
     assert load_data(data, num_classes=3).num_classes == 3
-    with pytest.raises(InputError, match=r"num_classes is not that of the data set\. Received: 4\. Expected: 3\."):
+    with pytest.raises(InputError, match=r"num_classes differs from the data set's\. Received: 4\. Expected: 3\."):
         load_data(data, num_classes=4)

@@ -112,7 +112,7 @@ def test_table_of_numbers_has_the_target_last(tmp_path):
     [
         ("", "empty"),
         ("1 2\n3\n", "line 2 has the wrong number of cells. Received: 1. Expected: 2."),
-        ("1 2\n3 nan\n", "line 2, column 'x2' is no finite number. Received: nan."),
+        ("1 2\n3 nan\n", "line 2, column 'x2' is not a finite number. Received: nan."),
         ("1\n2\n", "single column. Received: 1. Expected: at least two, separated by white space."),
         ("a b\n", "no examples"),
     ],
@@ -124,7 +124,7 @@ def test_bad_table_of_numbers(tmp_path, text, words):
 def test_classes_are_numbers(tmp_path):
     path = write(tmp_path / "a.csv", "size,kind\n1,setosa\n")
     assert said(load_data, path) == (
-        "a.csv, line 2, column 'kind' is no finite number. Received: setosa. "
+        "a.csv, line 2, column 'kind' is not a finite number. Received: setosa. "
         "Expected: a number; classes are counted from 0."
     )
 

@@ -246,7 +246,7 @@ def test_disagreement_is_said(energies):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"loss": "mean_squared_error"}, "is no likelihood"),
+        ({"loss": "mean_squared_error"}, "is not a likelihood"),
         ({"prior": "none"}, "proper"),
         ({"temperature": 2.0}, "temperature"),
         ({"batch_size": 5}, "batch_size"),

@@ -65,7 +65,7 @@ def test_models_side_by_side(models, capsys):
         (["--compare", "line.toml", "line.toml"], "named twice"),
         (["--compare", "line.toml", "nothing.toml"], "nothing.toml cannot be read"),
         (["--compare", "line.toml", "parabola.toml", "--config", "line.toml"], "--compare and --config"),
-        (["--config", "line.toml", "--loss", "mean_squared_error"], "no likelihood"),
+        (["--config", "line.toml", "--loss", "mean_squared_error"], "not a likelihood"),
         (["--config", "line.toml", "--prior", "none"], "proper"),
         (["--config", "line.toml", "--record-every", "5"], "not a known option"),
         (["--config", "line.toml", "--output", "points.csv"], "--output is not empty"),

@@ -145,7 +145,7 @@ def test_time_is_over(tmp_path, monkeypatch):
     monkeypatch.setattr("tati_re.exploration.descent.LANCZOS_STEPS", 10)
     said = []
     found = explore(system(many(310), step_size=0.01), np.eye(310)[0] * 0.5, max_time=10, say=said.append, **options)
-    assert found.reason == "the 10 seconds were over" and 1 <= len(found.legs) < 7
+    assert found.reason == "the 10 seconds were used up" and 1 <= len(found.legs) < 7
     assert "2 descents in 1 s, U " in said[0] and "at most 6 more legs, 6 s at this pace" in said[0]
     more = explore(system(many(310), step_size=0.01), np.eye(310)[0] * 0.5, **options)
     assert len(more.legs) == 7
@@ -290,7 +290,7 @@ def test_command(two_weights, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        ([], "tati-explore needs a run folder, or --data."),
+        ([], "tati-explore needs a run folder or --data."),
         (["--data", "two_clusters", "--leg-steps", "x"], "--leg-steps has the wrong type. Received: x."),
         (["--data", "two_clusters", "--leg-steps", "0"], "--leg-steps is out of range. Received: 0."),
         (["--data", "two_clusters", "--heats", "a"], "--heats has the wrong form. Received: a."),

@@ -59,7 +59,7 @@ def test_what_a_text_fixes(text, fixed):
         ("dense/kernel[2,0]", r"dense/kernel has no such entry\. Received: .* Expected: dense/kernel\[0,0\] to dense"),
         ("dense/bias[0,0]", "dense/bias has no such entry"),
         ("dense/bias=1,2", r"do not fit the tensor\. Received: 2 of them\. Expected: one finite number for all, or 3"),
-        ("dense/bias=a", r"the values are no numbers\. Received: dense/bias=a\. Expected: dense/bias=0, or 3 numbers"),
+        ("dense/bias=a", r"the values are not numbers\. Received: dense/bias=a\. Expected: dense/bias=0, or 3 numbers"),
         ("dense/bias=", "do not fit the tensor"),
         ("dense/bias=nan", "do not fit the tensor"),
     ],

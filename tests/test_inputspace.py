@@ -84,7 +84,7 @@ def test_command(runs, tmp_path, capsys, monkeypatch):
         (["RUN", "--which", "10", "x"], "--which has the wrong form."),
         (["RUN", "--range=1:0:3"], "--range has the wrong form."),
         (["RUN", "--range=0:1:3,0:1:3,0:1:3"], "--range: not one for each input. Received: 3."),
-        (["RUN", "--inputs", "no.csv"], "--inputs: there is no such file."),
+        (["RUN", "--inputs", "no.csv"], "--inputs: the file does not exist."),
         (["RUN", "--thin", "0"], "--thin is out of range."),
         (["RUN", "--parameters", "no.csv"], "--parameters: there is no no.csv"),
     ],

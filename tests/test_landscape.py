@@ -268,7 +268,7 @@ def test_figures(tmp_path):
         assert (tmp_path / name).stat().st_size > 10_000
     with pytest.raises(InputError, match="kind does not fit"):
         plot_landscape(plane, kind="sweep")
-    with pytest.raises(InputError, match="quantity is no column"):
+    with pytest.raises(InputError, match="quantity is not a column"):
         plot_landscape(plane, quantity="accuracy")
 
 

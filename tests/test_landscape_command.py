@@ -148,7 +148,7 @@ print("END", status, sorted({{module.partition(".")[0] for module in sys.modules
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        ([], "tati-landscape needs a run folder, or --data."),
+        ([], "tati-landscape needs a run folder or --data."),
         (["--data", "digits"], "There is no center."),
         (["nosuch"], "nosuch"),
         (["RUN", "--directions", "randm"], "--directions: randm is not known. Did you mean 'random'?"),

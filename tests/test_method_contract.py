@@ -169,7 +169,7 @@ def test_what_is_not_there_is_named():
     lame = type("Lame", (), {"name": "Lame", "init": None})()
     assert missing(lame) == [name for name in REQUIRED if name not in ("init", "name")]
     assert missing(Method()) == ["init", "step"]
-    with pytest.raises(tati_re.InputError, match=r"Half is no sampler, it has no step\."):
+    with pytest.raises(tati_re.InputError, match=r"Half is not a sampler: it lacks step\."):
         checked(type("Half", (Method,), {"init": lambda self, position, evaluate, noise: None})())
 
 

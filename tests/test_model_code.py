@@ -100,7 +100,10 @@ def test_the_command_samples_and_resumes_it(folder, name):
         ("nowhere:build", "there is no such module. Received: nowhere. Expected: one that is installed or lies in "),
         ("my_net.py:fails", "fails cannot be made (KeyError: 'nothing')."),
         ("my_net.py:needs", "needs needs widht, which is no option. Expected: a default for it in the function, or "),
-        ("my_net.py:plain", "my_net.py:plain gives no Keras model. Received: int. Expected: a function that returns"),
+        (
+            "my_net.py:plain",
+            "my_net.py:plain does not return a Keras model. Received: int. Expected: a function that returns",
+        ),
         ("my_net.py:", "the form is MODULE:FUNCTION. Received: 'my_net.py:'. Expected: my_net.py:build"),
     ],
 )

@@ -429,8 +429,8 @@ def test_its_step_size_can_be_tuned(folder):
         ("elsewhere.py:Own", "there is no such file. Received: elsewhere.py. Expected: such as my_module:MySampler"),
         ("own:Owm", "own has no class of this name. Did you mean 'Own'? Received: Owm. Expected: LeimkuhlerMatthews, "),
         ("own:", "the form is MODULE:CLASS. Received: 'own:'. Expected: my_module:MySampler or "),
-        ("own:number", "int is no class. Received: int. Expected: a class with init and step."),
-        ("own:Lame", "Lame is no sampler, it has no step and current. Expected: the attributes and methods of "),
+        ("own:number", "int is not a class. Received: int. Expected: a class with init and step."),
+        ("own:Lame", "Lame is not a sampler: it lacks step and current. Expected: the attributes and methods of "),
         ("own:NeedsMass", "NeedsMass needs heaviness, which is no option. Expected: a default for it in the "),
         ("own:Fails", "Fails cannot be made (KeyError: 'nothing')."),
         ("broken:Own", "broken cannot be imported (ModuleNotFoundError: No module named 'nowhere_at_all')."),
@@ -451,7 +451,7 @@ def test_the_constructors_own_refusal_is_kept(folder, capsys):
 
 def test_objects_and_classes_in_python(folder):
     sim = Simulation(data="two_clusters", loss="mean_squared_error", execution="graph", verbose=0)
-    with pytest.raises(InputError, match=r"sampler: SimpleNamespace is no sampler, it has no init, step, get_config"):
+    with pytest.raises(InputError, match=r"sampler: SimpleNamespace is not a sampler: it lacks init, step, get_config"):
         sim.sample(sampler=SimpleNamespace(name="nothing"))
     run = sim.sample(sampler=Splitting, friction=4.0, step_size=0.001, num_steps=10)
     assert run.manifest["method"] == {"sampler": "BAOAB", "friction": 4.0}
@@ -499,7 +499,7 @@ def test_code_that_has_changed_is_refused(folder, capsys):
     changes = {
         'name = "Own"': (
             'name = "Other"',
-            "resume: the sampler is not that of the run. Received: {'sampler': 'Other', ",
+            "resume: the sampler differs from the run's. Received: {'sampler': 'Other', ",
         ),
         "LeimkuhlerMatthews\n\n\nclass Own": (
             "LeimkuhlerMatthews\nfrom tati_re.samplers import LeimkuhlerMatthews as Base\n"

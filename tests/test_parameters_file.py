@@ -77,15 +77,15 @@ REFUSED = {
     "projections": ("projected.csv", None, "holds projections on directions"),
     "no parameters": ("run.csv", None, "has no columns of parameters"),
     "a ragged row": ("ragged.csv", None, r"ragged row\. Received: 12 cells\. Expected: 13 as in its header"),
-    "a word": ("word.csv", None, "a cell that is no number"),
+    "a word": ("word.csv", None, "a cell that is not a number"),
     "an array too short": ("short.npz", None, r"Received: 8 parameters\. Expected: 9 parameters\.$"),
     "an array without": ("none.npz", None, r"has no array 'dense/kernel'"),
     "a pickled array": ("pickled.npz", None, r"pickled\.npz cannot be read"),
     "a step of an array": ("whole.npz", 3, r"^parameters_step: whole\.npz has no steps\. Received: 3\."),
     "no rows": ("bare.csv", None, "has no rows"),
     "a folder that is no run": (".", None, "not the folder of a run"),
-    "an infinity": ("inf.npy", None, "no finite number"),
-    "no model": ("broken.keras", None, r"^parameters: model is no \.keras file"),
+    "an infinity": ("inf.npy", None, "values that are not finite"),
+    "no model": ("broken.keras", None, r"^parameters: model is not a \.keras file"),
 }
 
 

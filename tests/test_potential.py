@@ -303,7 +303,7 @@ def test_the_start_of_a_run_says_what_is_sampled(capsys):
     # U = sum over both outputs of d² / 2, so that the variance of the noise is 1.
     assert "stands for Gaussian noise of standard deviation 1;" in said
     Simulation(data=(X, VALUES), loss="mean_absolute_error", **options).sample(num_steps=1)
-    assert "The loss mean_absolute_error is no likelihood with its constant" in capsys.readouterr().out
+    assert "The loss mean_absolute_error is not a likelihood with its constant" in capsys.readouterr().out
 
 
 def test_weight_regularisers_become_part_of_the_prior(capsys):

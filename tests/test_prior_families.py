@@ -254,7 +254,7 @@ def test_what_is_not_used_is_said(capsys):
         ({"prior_std": {"biases": 2.0}}, "prior_std: no tensor of the model matches the pattern. Received: 'biases'."),
         ({"prior": {"dense_9/*": "box"}}, "prior: no tensor of the model matches the pattern."),
         ({"lower_wall": 1.0, "upper_wall": 1.0}, "lower_wall is not below upper_wall. Received: 1 and 1."),
-        ({"prior": "box", "lower_wall": 0.0}, "lower_wall, upper_wall: the prior has walls of its own."),
+        ({"prior": "box", "lower_wall": 0.0}, "lower_wall, upper_wall: the prior has its own walls."),
         ({"lower_wall": 0.0, "prior_lower_boundary": 0.0}, "hard and soft walls exclude each other."),
         (
             {"prior_lower_boundary": 2.0, "prior_upper_boundary": 1.0},

@@ -181,7 +181,7 @@ def test_figures_of_other_folders(folder, tmp_path, capsys):
     page = checked(tmp_path / "page.html")
     assert len(page.images) == 3 and "calibration (calibration.png)" in " ".join(page.text)
     assert report.main([*arguments, str(tmp_path)]) == 2
-    assert "there is no figure there" in capsys.readouterr().err
+    assert "the folder has no figure" in capsys.readouterr().err
 
 
 def test_another_burnin_and_thinning(tmp_path, capsys):

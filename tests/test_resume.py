@@ -235,7 +235,7 @@ def test_a_simulation_comes_back_from_the_folder_of_a_run(copy):
 
 def test_data_that_changed_are_refused(copy):
     changed = DATA[0], DATA[1] + 1e-12
-    with pytest.raises(InputError, match=r"^resume: the data are not those of the run\."):
+    with pytest.raises(InputError, match=r"^resume: the data differ from the run's\."):
         Simulation.resume(str(copy), data=changed)
 
 
@@ -250,7 +250,7 @@ def test_options_cannot_be_changed(copy):
 
 
 def test_other_observables_are_refused(copy):
-    with pytest.raises(InputError, match=r"^resume: other observables than the run has\."):
+    with pytest.raises(InputError, match=r"^resume: the observables differ from the run's\."):
         Simulation.resume(str(copy), data=DATA, observables={"first": lambda p: p[:, 0]})
 
 

@@ -188,7 +188,7 @@ def test_mean_parameters(tmp_path):
     mean, variance = moments.pooled()
     assert np.allclose(mean, values.mean(axis=(0, 1)), rtol=1e-12)
     assert np.allclose(variance, values.reshape(-1, PARAMETERS).var(axis=0, ddof=1), rtol=1e-12)
-    with pytest.raises(InputError, match="no such walker"):
+    with pytest.raises(InputError, match="The walker does not exist"):
         run.parameters("mean", walker=2)
 
 

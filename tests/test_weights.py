@@ -132,7 +132,10 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
     ("options", "sentence"),
     [
         ({"data": (X, Y, W[:-1])}, r"^sample_weights do not fit the examples\. Received: shape \(5,\)"),
-        ({"data": (X, Y), "sample_weights": -W}, r"^sample_weights hold a value that is no weight\. Received: -1 of"),
+        (
+            {"data": (X, Y), "sample_weights": -W},
+            r"^sample_weights hold a value that is not a weight\. Received: -1 of",
+        ),
         ({"data": (X, Y), "sample_weights": 0 * W}, "^sample_weights are all zero"),
         ({"data": (X, Y), "sample_weights": "w"}, "^sample_weights: only columns of files have names"),
         ({"data": (X, Y), "class_weights": [1, 2]}, "^class_weights: the labels are no classes"),

@@ -179,7 +179,7 @@ def parameter_averages(
     if burnin is None and thin is None:
         moments = run.moments
         if walker is not None and not 0 <= walker < len(moments.mean):
-            raise InputError("There is no such walker.", walker, f"0 to {len(moments.mean) - 1}")
+            raise InputError("The walker does not exist.", walker, f"0 to {len(moments.mean) - 1}")
         mean, variance = moments.pooled() if walker is None else (moments.mean[walker], moments.variance[walker])
     else:
         positions = Positions(run, burnin, thin or 1, walker)

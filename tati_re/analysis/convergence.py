@@ -88,7 +88,7 @@ def r_hat(chains: np.ndarray) -> float:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain (8 for a single chain).
 
     Returns:
-        Its value; infinity where each chain is stuck in a place of its own; nan where none ever changes or draws are
+        Its value; infinity where each chain is stuck at a different value; nan where none ever changes or draws are
         not finite.
 
     Raises:
@@ -125,7 +125,7 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
     """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations, averaged over the chains, in rows.
 
     Summed up to the first lag above five times the estimate (Sokal's window). Every chain is taken about its own mean,
-    so that chains which sit in different places pass unseen: read R-hat beside it.
+    so that chains stuck in different places pass unseen: read R-hat as well.
 
     Reference: J. Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in statistical
     mechanics (1997), section 3.

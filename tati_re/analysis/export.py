@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
 
 _NAMES = {"acceptance": "acceptance_rate", "potential": "energy"}
-"""ArviZ' own names of sample statistics, beside which ours stand too."""
+"""ArviZ' own names of sample statistics, in addition to ours."""
 
 
 def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "csv") -> Path:

@@ -51,7 +51,7 @@ def analyse_as_tati(argv: list[str]) -> None:
             raise InputError(f"{module} is done otherwise here.", expected=INSTEAD[module])
         if module not in (*READ, *_MODULES):
             known = (*READ, *_MODULES)
-            raise InputError(f"{module} is no module.{nearest(module, known)}", expected=", ".join(known))
+            raise InputError(f"{module} is not a module.{nearest(module, known)}", expected=", ".join(known))
     for module in typed["modules"]:
         if module in _MODULES:
             _MODULES[module](typed)

@@ -115,7 +115,7 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
         leave_out: Options of these groups it does not have. Default: none.
 
     Returns:
-        The parser, with `--config`, `--print-config`, `--quiet` and `--version` beside the options.
+        The parser, with `--config`, `--print-config`, `--quiet` and `--version` in addition to the options.
     """
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
@@ -209,7 +209,7 @@ def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None
     """Replaces a leading Python name in errors by its flag.
 
     Args:
-        names: Flags of a command beside the table of options, as in Python.
+        names: Flags of a command that are not in the table of options, as in Python.
         renamed: Flags of another name than in Python, by that of Python.
     """
     try:
@@ -255,7 +255,7 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
 
     Args:
         prog: The command's name.
-        body: What it does with its arguments; it returns nothing, or an exit status of its own.
+        body: Called with its arguments; it returns nothing, or an exit status.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
@@ -280,7 +280,7 @@ def command(body: Callable[[list[str]], int | None], argv: Sequence[str] | None)
         argv: The arguments. Default: those of the process.
 
     Returns:
-        The exit status: that of the body, 0 where it has none; 2 for bad input or a run that had to stop, 130 when
+        The exit status: the body's, 0 if it has none; 2 for bad input or a run that had to stop, 130 when
         interrupted.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

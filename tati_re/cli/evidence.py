@@ -140,7 +140,7 @@ def _body(argv: list[str]) -> int | None:
     parser = make_parser("tati-evidence", description, EVIDENCE, LEFT_OUT)
     text = "TOML files of options, a model each on the same data; flags go before all of them"
     parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
-    text = "folder of an earlier call to go on with; beside it only --verbose or --quiet"
+    text = "folder of an earlier call to resume; only --verbose or --quiet may be added"
     parser.add_argument("--resume", metavar="DIR", help=text)
     typed = parser.parse(argv)
     resumed = "resume" in typed

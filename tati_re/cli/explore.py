@@ -24,7 +24,7 @@ INTEGERS = {
     "num_processes": (0, "processes that run legs side by side; default 0: in this one"),
 }
 OTHERS: dict[str, tuple[Any, str]] = {
-    "heats": ("X,X,...", "temperatures of the legs over that of the target, in turn; default 1,4"),
+    "heats": ("X,X,...", "temperatures of the legs relative to the target's, in turn; default 1,4"),
     "directions": (
         "WORD",
         "coordinates in which new starts are far from old ones: covariance (default), diffusion_map",
@@ -151,7 +151,7 @@ def described(system: Any) -> str:
 def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
     if "run" not in typed and "data" not in typed:
-        raise InputError("tati-explore needs a run folder, or --data.", expected="tati-explore RUN [options]")
+        raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
     with (
         flags_named({*INTEGERS, *OTHERS, "num_steps"}, {"num_steps": "leg_steps"}),
         output_folder(typed.get("output"), "explore") as folder,

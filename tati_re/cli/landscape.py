@@ -27,7 +27,7 @@ OWN: dict[str, tuple[Any, str]] = {
         "random[:COUNT] (default), trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, FILE",
     ),
     "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
-    "to": (("FILE",), "between: one or two files of parameters beside the center"),
+    "to": (("FILE",), "between: one or two files of parameters in addition to the center"),
     "range": (
         "LOW:HIGH:POINTS",
         "of all axes, or one for each, joined by a comma; default -1:1:41; write --range=-1:1:41",
@@ -87,7 +87,7 @@ def _check(typed: dict[str, Any]) -> None:
             if name in typed:
                 raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
     if "run" not in typed and "data" not in typed:
-        raise InputError("tati-landscape needs a run folder, or --data.", expected="tati-landscape RUN [options]")
+        raise InputError("tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]")
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
         raise InputError(
             "There is no center.", expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero"
@@ -126,7 +126,7 @@ def _centre(typed: dict[str, Any], sim: Any, walker: int | None) -> tuple[Any, s
         found = read_parameters(typed["parameters"], step, names=sim.parameter_names())
         row = 0 if walker is None else walker
         if row >= len(found.positions):
-            raise InputError("--walker: there is no such walker.", row, f"0 to {len(found.positions) - 1}")
+            raise InputError("--walker: the walker does not exist.", row, f"0 to {len(found.positions) - 1}")
         return found.positions[row], found.source
     if typed.get("centre") == "zero":
         return np.zeros(sim.num_parameters()), "zero"

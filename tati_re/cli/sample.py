@@ -23,7 +23,7 @@ def _sample(options: Options) -> Any:
 def _resume(typed: dict[str, Any]) -> None:
     for name in typed:
         if name not in BESIDE_RESUME:
-            allowed = "only --num-steps, --max-time, --verbose or --quiet beside --resume"
+            allowed = "only --num-steps, --max-time, --verbose or --quiet with --resume"
             raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     options = with_config(typed)
     from tati_re.simulation.simulation import Simulation

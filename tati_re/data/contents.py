@@ -23,9 +23,9 @@ class Contents:
         name: What messages call it.
         names: One name for each column of the inputs, where known.
         input_scale: Factor of the inputs.
-        by_value: Floats that are whole numbers count as integers, since a text file does not tell them apart.
+        by_value: Integer-valued floats count as integers, since a text file does not tell them apart.
         weights: What each example counts, `(N,)`. Default: 1 for all.
-        test_weights: Likewise for the test part.
+        test_weights: The same for the test part.
         layout: Names and shapes of several inputs that stand side by side; empty for one input.
     """
 

@@ -121,7 +121,7 @@ class Dataset:
                 classes only if they are 0 and 1, or -1 and +1, or one-hot.
             num_classes: The number of classes, at least 2, or 0 for a regression. Default: None, by the values.
             weights: What each example counts in the loss, `(N,)`. Default: 1 for all.
-            test_weights: Likewise for the test part.
+            test_weights: The same for the test part.
             layout: Names and shapes of several inputs that were packed (`tati_re.data.packing`).
 
         Returns:

@@ -83,7 +83,7 @@ def load_data(
         source, fraction = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle), 0.0
     if isinstance(source, Dataset):
         if num_classes is not None and num_classes != (source.num_classes or 0):
-            raise InputError("num_classes is not that of the data set.", num_classes, source.num_classes or 0)
+            raise InputError("num_classes differs from the data set's.", num_classes, source.num_classes or 0)
         data, columns = _with_test(source, test_data), _columns(input_columns, source)
     else:
         contents, columns = read_source(source, reading)

@@ -19,8 +19,8 @@ class Standard:
     """Means and standard deviations for standardizing: (value - mean) / deviation.
 
     Args:
-        mean: Float64, of a shape that fits the end of that of the values.
-        deviation: Likewise, above 0.
+        mean: Float64, broadcastable to the values.
+        deviation: Same shape, above 0.
     """
 
     mean: np.ndarray

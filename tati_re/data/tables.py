@@ -176,7 +176,7 @@ def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Seq
             if name in used and not (_is_number(cell) and np.isfinite(float(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
                 expected = "a number; classes are counted from 0" if name in labels else "a number"
-                return InputError(f"{place} is no finite number.", cell or "an empty cell", expected)
+                return InputError(f"{place} is not a finite number.", cell or "an empty cell", expected)
     return InputError(f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas")
 
 

@@ -21,7 +21,7 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
         raise InputError(f"{what} do not fit the examples.", f"shape {values.shape}", f"({count},), one an example")
     if not np.isfinite(values).all() or (values < 0).any():
         i = int(np.flatnonzero(~np.isfinite(values) | (values < 0))[0])
-        raise InputError(f"{what} hold a value that is no weight.", f"{values[i]:g} of example {i}", "0 or more")
+        raise InputError(f"{what} hold a value that is not a weight.", f"{values[i]:g} of example {i}", "0 or more")
     if not values.any():
         raise InputError(f"{what} are all zero.", expected="some above 0")
     return values
@@ -41,7 +41,7 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
     if isinstance(class_weights, Mapping):
         wrong = [key for key in class_weights if key not in range(count)]
         if wrong:
-            raise InputError("class_weights: there is no such class.", wrong[0], f"0 to {count - 1}")
+            raise InputError("class_weights: unknown class.", wrong[0], f"0 to {count - 1}")
         class_weights = [class_weights.get(k, 1.0) for k in range(count)]
     if len(class_weights) != count:
         raise InputError("class_weights are not one a class.", f"{len(class_weights)} of them", f"{count} numbers")

@@ -62,7 +62,7 @@ class Driver:
     """One run in its folder.
 
     Args:
-        folder: The run folder, made and empty but for manifest and model, or that of the run to resume.
+        folder: The run folder, made and empty but for manifest and model, or the folder of the run to resume.
         loops: The compiled loops, one after the other, each from its `first_step` on; mostly there is one. They differ
             in step size and mini-batches.
         plan: Length and files.

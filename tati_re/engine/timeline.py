@@ -54,7 +54,7 @@ class Timeline:
         groups: How many groups of walkers take turns.
         group_steps: Steps of one turn.
         step_factor: Of the step numbers `(n,)`, gives what the step size is multiplied with. Default: 1.
-        temperature_factor: Likewise for the temperature.
+        temperature_factor: The same for the temperature.
         event_every: The method has something to tell each so many steps; 0: never.
     """
 

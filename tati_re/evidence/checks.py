@@ -13,22 +13,20 @@ def check(sim, options: Options, potential) -> None:
     """Refuses simulations without an evidence."""
     loss, prior = potential.loss, potential.prior
     if options.potential != "posterior":
-        raise InputError("potential: the mean loss is no log likelihood.", options.potential, "potential posterior")
+        raise InputError("potential: the mean loss is not a log likelihood.", options.potential, "potential posterior")
     if not loss.likelihood:
         advice = (
             "loss gaussian with noise_std" if "error" in loss.name else "a cross-entropy, or gaussian with noise_std"
         )
-        raise InputError(f"loss: {loss.name} is no likelihood with its constant.", loss.name, advice)
+        raise InputError(f"loss: {loss.name} is not a likelihood with its constant.", loss.name, advice)
     if len(output_shape_of(sim.system.model)) > 2:
         raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
     if sim.dataset.weights is not None:
         raise InputError(
-            "sample_weights: a loss with weights is no log likelihood.", "weights of examples or classes", "no weights"
+            "sample_weights: a loss with weights is not a log likelihood.", "weights of examples or classes", "none"
         )
     if not prior.proper:
-        raise InputError(
-            "prior: the evidence needs one that is proper.", f"{prior}", "gaussian, laplace, student_t or box"
-        )
+        raise InputError("prior: the evidence needs a proper prior.", f"{prior}", "gaussian, laplace, student_t or box")
     if sim.system.flat.regularizer is not None:
         raise InputError(
             "model: its weight regularizers are priors without a normalization.", expected="prior and prior_std instead"

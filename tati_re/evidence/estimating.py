@@ -16,7 +16,7 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
     Args:
         energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.
         method: "thermodynamic_integration", "stepping_stone" or "mbar".
-        grid: For thermodynamic integration, whose path is that of the energies. Default: the corrected trapezoid over
+        grid: For thermodynamic integration, with the path of the energies. Default: the corrected trapezoid over
             their points.
     """
     import pandas as pd

@@ -112,7 +112,7 @@ class Estimation:
         check_control_variate(request)
         if sampler.groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
             raise InputError(
-                "sampler: the points of a path need one that moves each walker by a fixed law.",
+                "sampler: the points of a path need a sampler whose distribution is fixed.",
                 sampler.name,
                 "HMC, MALA, GHMC or a splitting word such as BAOAB",
             )

@@ -4,7 +4,7 @@ Energies are E = -log(f/q) in nats, N times the mean loss where the reference q 
 walkers, draws)`: every walker is a repeat with one draw at each point of the path at the same time, so that
 neighboring points may be correlated.
 
-Each estimator gives its influence beside its value: what each draw adds to its error, to first order, a series
+Each estimator gives its value and its influence: what each draw adds to its error, to first order, a series
 `(walkers, draws)` of mean 0. The standard error of the mean of that one series counts correlations in time, between
 points of the path and between walkers at once.
 """

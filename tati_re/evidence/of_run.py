@@ -39,7 +39,8 @@ def energies_of_run(run: Run) -> Energies:
     if options.get("potential", "posterior") != "posterior" or not manifest["prior_proper"]:
         raise InputError("The run's potential has no normalization.", run.folder, "potential posterior, a proper prior")
     if loss["loss"] not in (*CLASSIFICATION, "gaussian"):
-        raise InputError("The run's loss is no likelihood with its constant.", loss["loss"], "gaussian with noise_std")
+        expected = "gaussian with noise_std"
+        raise InputError("The run's loss is not a likelihood with its constant.", loss["loss"], expected)
     count = manifest["dataset"]["num_examples"]
     if options.get("batch_size") not in (None, count) or manifest["temperature"] != 1.0:
         raise InputError("The run's energies are not those of all data at T = 1.", run.folder, "no batch_size, T = 1")

@@ -91,7 +91,7 @@ def opened(folder: str | os.PathLike[str], specification: Mapping[str, Any], ove
     parts = len(list(Path(folder).glob("*.npz")))
     messages = [f"{parts} parts are kept in {folder}: continuing behind them."] if parts else []
     if first_difference(then, now):
-        messages.append("Other versions than they were made with: not digit for digit.")
+        messages.append("The versions differ from those of the parts: results are not the same digit for digit.")
     return messages
 
 

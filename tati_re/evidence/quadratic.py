@@ -36,7 +36,7 @@ class Springs:
         if not (np.isfinite(self.std) & (self.std > 0)).all():
             raise InputError("springs: a standard deviation is not above 0.", self.std.min(), "finite numbers above 0")
         if self.bound is not None and (np.abs(self.centre) > self.bound).any():
-            raise InputError("springs: the minimum lies outside of the box.", expected="a minimum inside")
+            raise InputError("springs: the minimum lies outside the box.", expected="a minimum inside")
 
     @property
     def log_normalization(self) -> float:

@@ -55,7 +55,7 @@ def with_replicas(sampler, options, exact: bool, prior):
     if sampler.label_names:
         if options.num_replicas or options.temperatures or options.tempering != "posterior":
             raise InputError(
-                "num_replicas: the sampler has temperatures of its own.",
+                "num_replicas: the sampler has its own temperatures.",
                 received=sampler.name,
                 expected="another sampler, or no ladder",
             )

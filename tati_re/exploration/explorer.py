@@ -98,9 +98,9 @@ def explore(
         directions: "covariance" or "diffusion_map". Default: "covariance".
         num_connected: Bottoms, the lowest, between all pairs of which barriers are looked for. Default: 8.
         num_processes: Processes side by side; 0: in this one. Default: 0.
-        temperature: T. Default: that of the simulation, 1 for a function.
+        temperature: T. Default: the simulation's, 1 for a function.
         step_size: Of a function's legs; a simulation has its own. Default: 0.05.
-        friction: Likewise. Default: 1.
+        friction: The same. Default: 1.
         seed: Default: 0.
         output: A folder; an exploration that was stopped goes on there when it is called again. Default: none.
         max_time: Seconds, four fifths of which are for legs and the rest for barriers; what was begun is ended.
@@ -151,7 +151,7 @@ def explore(
         )
 
     legs: list[np.ndarray] = []
-    starts, quiet, number, rounds, reason = [start], 0, 0, 0, f"the {max_rounds} rounds were over"
+    starts, quiet, number, rounds, reason = [start], 0, 0, 0, f"the {max_rounds} rounds were done"
     try:
         for turn in range(1, max_rounds + 1):
             jobs = []
@@ -168,7 +168,7 @@ def explore(
             fresh = len(minima.found) - before
             say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.found)} in all")
             if time.monotonic() - began > 0.8 * limit:
-                reason = f"the {max_time:g} seconds were over"
+                reason = f"the {max_time:g} seconds were used up"
                 break
             quiet = 0 if fresh else quiet + 1
             if quiet >= patience:
@@ -277,7 +277,7 @@ def _connect(surface, points: list[StationaryPoint], until: float, say: Callable
     pairs = sorted(((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0]))
     for number, (i, j) in enumerate(pairs):
         if paths and time.monotonic() > until:
-            say(f"barriers: time was over after {number} of {len(pairs)} pairs")
+            say(f"barriers: time ran out after {number} of {len(pairs)} pairs")
             break
         began, curvature = time.monotonic(), max(points[i].largest, points[j].largest, 1e-300)
         paths[i + 1, j + 1] = connect(surface, points[i].position, points[j].position, curvature=curvature)

@@ -78,7 +78,7 @@ def input_space(
         parameters: Vectors `(draws, parameters)` or `(parameters,)` in place of the run's. Default: none.
         walker: Of the run's. Default: all.
         thin: Each so many of the sampled ones. Default: 1.
-        model: The Keras model, where the folder could not hold it. Default: that of the folder.
+        model: The Keras model, if the folder could not hold it. Default: the folder's.
 
     Returns:
         The predictions.
@@ -179,7 +179,7 @@ def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
 
     path = Path(path)
     if not path.is_file():
-        raise InputError("inputs: there is no such file.", path, "a .npy, .npz or .csv file of inputs")
+        raise InputError("inputs: the file does not exist.", path, "a .npy, .npz or .csv file of inputs")
     try:
         rows = np.asarray(_read_rows(path))
     except (OSError, ValueError, EOFError, IndexError, BadZipFile) as error:

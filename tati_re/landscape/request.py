@@ -73,7 +73,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
         found = read_parameters(folder, names=described_names(stored))
         row = 0 if walker is None else walker
         if not 0 <= row < len(found.positions):
-            raise InputError("There is no such walker.", walker, f"0 to {len(found.positions) - 1}")
+            raise InputError("The walker does not exist.", walker, f"0 to {len(found.positions) - 1}")
         return found.positions[row], found.source
     if which == "best":
         from tati_re.runs.positions import Positions

@@ -27,7 +27,7 @@ class Landscape(NamedTuple):
         table: One row a point: `scale` (where there are several), the coordinates, loss, potential, accuracy, those of
             the test part, and `ln_excess_loss` = ln(loss - lowest).
         trajectory: One row a stored position, or none: step, walker, coordinates on the plane, distance from it, and
-            the position's own loss, potential, ... beside `plane_loss`, that of its projection.
+            the position's own loss, potential, ... and `plane_loss`, the loss of its projection.
         lowest: L0, the lowest loss of both tables.
         centre: `(parameters,)`.
         directions: `(axes, parameters)`.
@@ -174,7 +174,7 @@ def load(folder: str | os.PathLike[str]) -> Landscape:
     folder = Path(folder)
     path = folder / tables.SPECIFICATION
     if not path.is_file():
-        raise InputError(f"{folder} is no folder of a landscape.")
+        raise InputError(f"{folder} is not the folder of a landscape.")
     said = tomllib.loads(path.read_text(encoding="utf-8"))
     table = tables.finished(folder / "landscape.csv")
     if table is None:

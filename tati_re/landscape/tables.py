@@ -61,7 +61,8 @@ def grown(
     """All rows of a table: those in its file, then the others, computed and appended block by block.
 
     Args:
-        path: CSV file of the finished table, or None for memory alone. While it grows it is `....partial` beside it.
+        path: CSV file of the finished table, or None for memory alone. The unfinished one is `....partial` in the same
+            folder.
         columns: Names.
         num_rows: Rows of the finished table.
         size: Rows of a block.

@@ -88,7 +88,7 @@ def load_model(path: str | Path) -> Any:
         others = [p.name for p in path.parent.glob("*.keras")] if path.parent.is_dir() else []
         raise InputError(f"model is a file that does not exist.{nearest(path.name, others)}", path, "a .keras file")
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):
-        raise InputError("model is no .keras file.", path, "a file written by model.save('name.keras')")
+        raise InputError("model is not a .keras file.", path, "a file written by model.save('name.keras')")
     try:
         return keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:

@@ -113,7 +113,7 @@ def _numbers(pattern: str, text: str, name: str, count: int) -> np.ndarray:
         numbers = np.array([float(part) for part in text.strip("[]").split(",") if part.strip()])
     except ValueError:
         raise InputError(
-            "fix_parameters: the values are no numbers.", f"{pattern}={text}", f"{pattern}=0, or {count} numbers"
+            "fix_parameters: the values are not numbers.", f"{pattern}={text}", f"{pattern}=0, or {count} numbers"
         ) from None
     if len(numbers) not in (1, count) or not np.isfinite(numbers).all():
         expected = f"one finite number for all, or {count} for {name}" if count > 1 else f"one finite number for {name}"

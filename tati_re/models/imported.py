@@ -47,6 +47,8 @@ def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_ou
         made = called("model", made, options, {"input_shape": tuple(input_shape), "num_outputs": int(num_outputs)})
     if not isinstance(made, keras.Model):
         raise InputError(
-            f"model: {name} gives no Keras model.", received=type(made).__name__, expected="a function that returns one"
+            f"model: {name} does not return a Keras model.",
+            received=type(made).__name__,
+            expected="a function that returns one",
         )
     return made

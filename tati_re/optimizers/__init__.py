@@ -69,7 +69,7 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
 def _check_momentum(name, momentum: float) -> None:
     if not isinstance(name, str):
         raise InputError(
-            "momentum: an optimizer object keeps its own.", received=momentum, expected="no momentum beside the object"
+            "momentum: an optimizer object keeps its own.", received=momentum, expected="no momentum with the object"
         )
     takers = [*with_momentum(), *_TAKE_MOMENTUM]
     if name.lower() not in takers:

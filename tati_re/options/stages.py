@@ -72,7 +72,7 @@ class PlannedStage(NamedTuple):
     Attributes:
         first_step: Steps taken before it.
         last_step: Its last step, as planned.
-        learning_rate: None where the stage says none: then that of the run.
+        learning_rate: None for the run's.
         batch_size: None for all examples.
     """
 
@@ -104,8 +104,8 @@ def check_num_steps(options) -> int:
     if "num_steps" in options.explicit and options.num_steps != total:
         raise InputError(
             "num_steps contradicts stages.",
-            received=f"num_steps = {options.num_steps} beside stages of {total} steps",
-            expected="no num_steps beside stages, or their sum",
+            received=f"num_steps = {options.num_steps} with stages of {total} steps",
+            expected="no num_steps with stages, or their sum",
         )
     return total
 

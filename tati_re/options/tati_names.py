@@ -327,7 +327,7 @@ def translated(values: Mapping[str, Any], known: Collection[str], spell: Callabl
 
 
 _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prior_scaling"}
-"""Options beside which a prior is meant; TATi's own walls need none."""
+"""Options that imply a prior; TATi's own walls need none."""
 
 
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def plot_landscape(
     if kind not in kinds:
         raise InputError("kind does not fit the landscape.", kind, " or ".join(kinds))
     if quantity is not None and quantity not in landscape.table:
-        raise InputError("quantity is no column of the table.", quantity, ", ".join(landscape.table.columns))
+        raise InputError("quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns))
     parts = [part for part in _scales(landscape) if scales is None or part[0] in scales]
     if not parts:
         raise InputError("scales: none of them is in the table.", list(scales or ()))

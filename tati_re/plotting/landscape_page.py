@@ -35,7 +35,7 @@ def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], qua
     if len(landscape.names) != 2:
         raise InputError("A page shows two coordinates.", len(landscape.names))
     if quantity not in landscape.table:
-        raise InputError("quantity is no column of the table.", quantity, ", ".join(landscape.table.columns))
+        raise InputError("quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns))
     if Path(path).suffix.lower() != ".html":
         raise InputError("The path of a page must end in .html.", received=path)
     figure, parts = go.Figure(), _scales(landscape)

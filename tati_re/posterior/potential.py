@@ -494,7 +494,7 @@ class ModelPotential(Potential):
             implied = self.loss.implied_noise(int(np.prod(self.dataset.targets.shape[1:], dtype=int)) or 1)
             said.append(
                 implied
-                or f"The loss {self.loss.name} is no likelihood with its constant: "
+                or f"The loss {self.loss.name} is not a likelihood with its constant: "
                 "exp(-N * mean loss) is sampled as it stands."
             )
         return said

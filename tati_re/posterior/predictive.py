@@ -164,7 +164,7 @@ class Predictive:
         Args:
             outputs: `(draws, n, outputs)`, of the network.
             targets: `(n,)` or `(n, outputs)`, in the units of the data.
-            noise_std: Of each draw, `(draws,)`, in the network's units. Default: that of the loss.
+            noise_std: Of each draw, `(draws,)`, in the network's units. Default: the loss's.
 
         Returns:
             `(draws, n)`, float64; None where the loss says nothing of the noise.

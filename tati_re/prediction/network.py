@@ -23,7 +23,7 @@ class Network:
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.
-        model: The Keras model, where the folder could not hold it. Default: that of the folder.
+        model: The Keras model, if the folder could not hold it. Default: the folder's.
 
     Attributes:
         predictive: What the outputs predict.
@@ -39,7 +39,7 @@ class Network:
         self.num_parameters = self.flat.num_parameters
         if self.num_parameters != manifest["parameters"]["num"]:
             expected = f"{manifest['parameters']['num']} parameters"
-            raise InputError("The model is not that of the run.", f"{self.num_parameters} parameters", expected)
+            raise InputError("The model differs from the run's.", f"{self.num_parameters} parameters", expected)
         self._outputs = Outputs(self.flat)
         data = manifest["dataset"]
         self._scale = float(data.get("input_scale", 1.0))

@@ -31,7 +31,7 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
 
     Args:
         run: The run.
-        model: The Keras model. Default: that of the folder.
+        model: The Keras model. Default: the folder's.
     """
     from tati_re.models.flat import FlatModel
     from tati_re.models.precision import in_precision

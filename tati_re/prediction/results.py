@@ -167,7 +167,7 @@ class RegressionPrediction(Prediction):
         noise_std: Standard deviation of the noise, likewise; None where the loss says nothing of it.
         mean_lower: Lower end of the central interval of the network's values over the draws, likewise.
         mean_upper: Its upper end.
-        lower: Lower end of the central interval of a new observation; that of the values where no noise is known.
+        lower: Lower end of the central interval of a new observation, or of the values if no noise is known.
         upper: Its upper end.
         targets: What came true, `(n, outputs)`, or None.
         log_density: Log density of the targets of an example, all outputs together, `(n,)`; None without targets or
@@ -192,7 +192,7 @@ class RegressionPrediction(Prediction):
 
     @property
     def std(self) -> np.ndarray:
-        """Standard deviation of a new observation: noise and parameters together, `(n, outputs)`."""
+        """Standard deviation of a new observation, from noise and parameters, `(n, outputs)`."""
         return self.parameter_std if self.noise_std is None else np.hypot(self.parameter_std, self.noise_std)
 
     @property

@@ -118,7 +118,7 @@ def mixture_interval(
     reach = -ndtri((1 - level) / 2)
     ends = []
     for sign, goal in ((-1, (1 - level) / 2), (1, (1 + level) / 2)):
-        # Each normal has its own quantile; that of the mixture lies between the least and the greatest of them.
+        # The mixture's quantile lies between the least and the greatest of the normals' quantiles.
         each = means + sign * reach * stds
         low, high = each.min(axis=0), each.max(axis=0)
         middle = np.tensordot(share, means, 1)

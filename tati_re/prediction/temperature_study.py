@@ -67,7 +67,7 @@ def temperature_study(
     cold posterior is one of T below 1.
 
     Reference: R. Baldock, N. Marzari, Bayesian Neural Networks at Finite Temperature (2019), section 2. The part of the
-    test data that chooses the temperature takes no part in the test loss beside it.
+    test data that chooses the temperature takes no part in the test loss.
 
     Args:
         sim: A `Simulation` with a test part.
@@ -75,7 +75,7 @@ def temperature_study(
         early_stopping: Whether to stop once the validation loss is more than two standard errors above its lowest
             value. Default: True.
         validation_fraction: Part of the test data that validates, in 0..1. Default: 0.5.
-        output: Folder in which each run has a folder of its own. Default: temporary ones.
+        output: Folder with one folder per run. Default: temporary ones.
         **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`.
 
     Returns:

@@ -231,7 +231,7 @@ def modules_of(run: Run) -> list[str]:
 def result_of(run: Run, name: str, choices: Choices | None = None) -> Result:
     """Runs a module."""
     if name not in MODULES:
-        raise InputError("There is no such module.", name, ", ".join(MODULES))
+        raise InputError("Unknown module.", name, ", ".join(MODULES))
     from tati_re.runs.kinds import is_optimization
 
     descends = is_optimization(run.manifest, run.run_info)
@@ -240,5 +240,5 @@ def result_of(run: Run, name: str, choices: Choices | None = None) -> Result:
         raise InputError(what, expected="a run of sample")
     result = MODULES[name][0](run, choices or Choices())
     if descends:
-        result.sentences.append("The run is a fit: its rows are a way down, no draws, and errors mean nothing.")
+        result.sentences.append("The run is a fit: its rows are a descent, not draws, and errors mean nothing.")
     return result

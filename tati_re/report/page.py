@@ -101,7 +101,7 @@ def page_of(
     for number, folder in enumerate(map(Path, figures)):
         paths = sorted(folder.glob("*.png"))
         if not paths:
-            raise InputError("figures: there is no figure there.", folder, "a folder with .png files")
+            raise InputError("figures: the folder has no figure.", folder, "a folder with .png files")
         drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
     return html.document(title, "\n".join(body))

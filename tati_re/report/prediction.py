@@ -50,7 +50,7 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
         groups[ENSEMBLE] = [load(name) for name in typed["ensemble"]]
     for run in [run for group in groups.values() for run in group]:
         if run.manifest.get("kind") != "fit":
-            raise InputError(f"{run.folder} is no run of an optimizer.", expected="a folder of tati-optimize")
+            raise InputError(f"{run.folder} is not a run of an optimizer.", expected="a folder of tati-optimize")
     if not groups and not {"data", "ood"} & set(typed):
         # Also of a run that kept averages of its test part in place of draws.
         return _written(folder, {AVERAGE: predict(runs, interval=level, **chosen)}, {}, _test_inputs(runs[0]))

@@ -97,9 +97,9 @@ def temperature_note(temperature: Temperature) -> str | None:
     above = temperature.mean > temperature.target
     if temperature.kind == "kinetic":
         advice = (
-            "the noise of mini-batch gradients heats; smaller steps, larger batches or more friction make it less"
+            "the noise of mini-batch gradients heats; reduce it by smaller steps, larger batches or more friction"
             if above
-            else "the steps are large for the stiffest direction; make step_size smaller"
+            else "the steps are large for the stiffest direction; reduce step_size"
         )
     else:
         advice = (
@@ -162,7 +162,7 @@ def _sampling_lines(
     kept = rows[rows["step"] > burnin]
     kept = kept if kept.empty else keep(kept, burnin, thin)
     if kept.empty or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
-        return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: nothing can be said yet."], lines
+        return [f"Fewer than {MINIMUM_DRAWS} rows of each walker after burn-in: too few for statistics."], lines
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
             weights = chains_of(kept, "weight") if "weight" in kept.columns else None
@@ -170,7 +170,7 @@ def _sampling_lines(
             lines.append((f"{name} (mean)", with_error(found["mean"], found["error"])))
     potential = chains_of(kept, "potential")
     if np.ptp(potential) == 0:
-        notes.append("The potential never changed: no step moved a walker; make step_size smaller.")
+        notes.append("The potential never changed: no step moved a walker; reduce step_size.")
     elif len(potential[0]) >= 2 * MINIMUM_DRAWS or len(potential) > 1:
         hat, size = r_hat(potential), effective_sample_size(potential)
         lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]

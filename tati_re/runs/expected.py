@@ -48,5 +48,5 @@ class ExpectedParameters(NamedTuple):
             found = f"{values.shape[-1]} parameters" if values.ndim == 2 else f"an array of shape {values.shape}"
             raise InputError(f"parameters: {path} does not fit the model.", found, f"{len(self.names)} parameters")
         if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-            raise InputError(f"parameters: {path} holds what is no finite number.", expected="finite numbers")
+            raise InputError(f"parameters: {path} holds values that are not finite.", expected="finite numbers")
         return values.astype(np.float64)

@@ -83,7 +83,7 @@ def check_data(content: Mapping[str, Any], dataset: Any, who: str | os.PathLike[
     """
     if dataset.fingerprint() != content["dataset"]["fingerprint"]:
         raise InputError(
-            f"{os.fspath(who)}: the data are not those of the run.",
+            f"{os.fspath(who)}: the data differ from the run's.",
             received=dataset.name,
             expected=f"{content['dataset']['name']}, unchanged",
         )

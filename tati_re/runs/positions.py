@@ -129,7 +129,7 @@ class Positions:
                 empty = False
                 yield block.at(chosen)
         if empty and self.walker is not None and self.walker not in walkers:
-            raise InputError("There is no such walker in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
+            raise InputError("The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         if empty:
             raise InputError(
                 f"No positions are left after the burn-in of {self.burnin:,} steps.", f"last step {last:,}"

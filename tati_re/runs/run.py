@@ -219,5 +219,5 @@ class RunFiles:
 
 def _checked(walker: int, num_walkers: int) -> int:
     if not 0 <= walker < num_walkers:
-        raise InputError("There is no such walker.", f"walker={walker}", f"a walker from 0 to {num_walkers - 1}")
+        raise InputError("The walker does not exist.", f"walker={walker}", f"a walker from 0 to {num_walkers - 1}")
     return walker

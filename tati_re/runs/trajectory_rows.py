@@ -55,7 +55,7 @@ def _numbers(path: Path, line: str, chosen: list[int]) -> list[float]:
     try:
         return [float(cells[k]) for k in chosen]
     except ValueError as error:
-        raise InputError(f"parameters: {path} has a cell that is no number.", str(error).split(": ")[-1]) from None
+        raise InputError(f"parameters: {path} has a cell that is not a number.", str(error).split(": ")[-1]) from None
 
 
 def _h5(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:

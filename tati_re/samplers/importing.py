@@ -39,7 +39,7 @@ def made(factory: Any, options):
     name = getattr(factory, "__name__", type(factory).__name__)
     if not callable(factory):
         raise InputError(
-            f"sampler: {name} is no class.", received=type(factory).__name__, expected="a class with init and step"
+            f"sampler: {name} is not a class.", received=type(factory).__name__, expected="a class with init and step"
         )
     return checked(called("sampler", factory, options))
 
@@ -52,7 +52,7 @@ def checked(sampler) -> Method:
     """
     if lacking := missing(sampler):
         raise InputError(
-            f"sampler: {type(sampler).__name__} is no sampler, it has no {_listed(lacking)}.",
+            f"sampler: {type(sampler).__name__} is not a sampler: it lacks {_listed(lacking)}.",
             expected="the attributes and methods of tati_re.samplers.Sampler",
         )
     return as_method(sampler)

@@ -69,7 +69,7 @@ def check_model(system: System, said: dict[str, Any], who: str) -> None:
     """Refuses a model whose parameters have other names than those of the run."""
     if system.flat.tensor_names != said["parameters"]["names"]:
         raise InputError(
-            f"{who}: the model is not that of the run.",
+            f"{who}: the model differs from the run's.",
             received=", ".join(system.flat.tensor_names),
             expected=", ".join(said["parameters"]["names"]),
         )

@@ -54,13 +54,14 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any]) -> R
     run = Launch(request, starting_walkers(start, system.flat), folder, said["execution"])
     if sorted(run.loops.observables.extra) != sorted(said["observables"]):
         raise InputError(
-            "resume: other observables than the run has.",
+            "resume: the observables differ from the run's.",
             received=sorted(run.loops.observables.extra),
             expected=said["observables"],
         )
     if said["versions"] != versions():
         run.progress.message(
-            "Other versions than the run was started with: it goes on with the same law, not byte for byte."
+            "The versions differ from those at the start of the run: it continues with the same distribution, not byte "
+            "for byte."
         )
     try:
         carry = run.go_on()
@@ -81,4 +82,4 @@ def _check_own_sampler(config: dict[str, Any], then: dict[str, Any]) -> None:
     """Code that was imported or given may have changed since; what it says of itself must not."""
     config = {name: value for name, value in config.items() if value is not None}
     if json.loads(json.dumps(config)) != then:
-        raise InputError("resume: the sampler is not that of the run.", received=config, expected=then)
+        raise InputError("resume: the sampler differs from the run's.", received=config, expected=then)

@@ -45,7 +45,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
         path = Path(source)
         if not path.exists():
             raise InputError(
-                "directions: there is no such file.",
+                "directions: the file does not exist.",
                 received=source,
                 expected="a .npy, .npz or .csv file of row vectors",
             )

@@ -79,7 +79,7 @@ def divergence_advice(
     walker = error.walker
     if error.step == 0:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
-        outside = f"The parameters start outside of the prior, {potential.prior}: set them, or widen it."
+        outside = f"The parameters start outside the prior, {potential.prior}: set them, or widen it."
         return _LOOK if inside else outside
     if not request.samples:
         return "Try a smaller learning_rate."

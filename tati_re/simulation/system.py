@@ -264,7 +264,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     dataset = read.prepared()
     if model is not None and not isinstance(model, keras.Model):
         raise InputError(
-            "model is no Keras model.",
+            "model is not a Keras model.",
             received=type(model).__name__,
             expected="a keras.Model, a path to a .keras file, or my_net.py:build",
         )

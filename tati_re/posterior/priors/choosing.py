@@ -115,7 +115,7 @@ def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) 
         if soft:
             raise InputError(
                 "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other.",
-                received="lower_wall or upper_wall beside them",
+                received="lower_wall or upper_wall as well",
                 expected="one kind of walls for a parameter",
             )
         prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))

@@ -1,4 +1,4 @@
-"""Soft walls and tethers: forces that TATi adds beside the gradient, here as what they are the slope of."""
+"""Soft walls and tethers: forces that TATi adds to the gradient, here with their potential."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class HardWalls(Prior):
         upper: Likewise, inf where there is none. Default: none.
 
     Raises:
-        InputError: A lower wall is not below the upper one, or the prior has walls of its own.
+        InputError: A lower wall is not below the upper one, or the prior has its own walls.
 
     Examples:
         >>> str(tati_re.priors.HardWalls(tati_re.priors.Gaussian(1.0), lower=0.0))
@@ -137,7 +137,7 @@ class HardWalls(Prior):
         self.inner, self._interval, self.hottest = inside, Interval(lower, upper), inside.hottest
         lower, upper = self._interval.lower, self._interval.upper
         if inside.walled or not (inside.name == "none" or isinstance(inside, ScaleFamily)):
-            raise InputError("lower_wall, upper_wall: the prior has walls of its own.", str(inside), "another prior")
+            raise InputError("lower_wall, upper_wall: the prior has its own walls.", str(inside), "another prior")
         if not (lower < upper).all():
             first = np.flatnonzero(~(lower < upper))[0]
             received = f"{lower.flat[first]:g} and {upper.flat[first]:g}"

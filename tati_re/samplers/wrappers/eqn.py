@@ -74,7 +74,7 @@ class LowRank:
 
     def part(self, first, count: int):
         raise InputError(
-            "covariance_blending: the sampler inside moves a part of the walkers.", expected="such as BAOAB or HMC"
+            "covariance_blending: the inner sampler moves a part of the walkers.", expected="such as BAOAB or HMC"
         )
 
     def _apply(self, vectors, factor):

@@ -101,7 +101,7 @@ class SimulatedTempering(Wrapper):
             )
         if self.label_names:
             raise InputError(
-                "simulated tempering: the sampler inside has temperatures of its own.",
+                "simulated tempering: the inner sampler has its own temperatures.",
                 received=self.inner.name,
                 expected="such as BAOAB or HMC",
             )
