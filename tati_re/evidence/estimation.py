@@ -50,7 +50,7 @@ class Estimation:
 
     def __init__(self, sim, options: Options, objects: dict[str, Any]) -> None:
         self.sim, self.options, self.objects = sim, options, objects
-        self.system = sim._system
+        self.system = sim.system
         self.progress = make_progress(options.verbose)
         self.walkers = options.num_walkers if "num_walkers" in options.explicit else _WALKERS
         self.execution = self.system.execution(options)
@@ -82,7 +82,7 @@ class Estimation:
         said = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
         potential, flat = self.potential(1), self.system.flat
         # Not the position of the walker: the minimum that a descent from it reaches is kept.
-        statistics = b"|".join(np.ascontiguousarray(each[:1]).tobytes() for each in sim._auxiliary)
+        statistics = b"|".join(np.ascontiguousarray(each[:1]).tobytes() for each in sim.walkers.auxiliary)
         names = [f"{name}{list(shape)}" for name, shape in zip(flat.tensor_names, flat.shapes, strict=True)]
         said |= {"prior and loss": f"{potential.prior}, {potential.loss.name}", "execution": self.execution}
         said |= {
@@ -95,7 +95,7 @@ class Estimation:
     def potential(self, copies: int):
         """The posterior for a number of copies, with the simulation's moving statistics."""
         potential = self.system.potential(self.options, self.objects, copies=copies)
-        potential.auxiliary = tuple(np.repeat(value[:1], copies, axis=0) for value in self.sim._auxiliary)
+        potential.auxiliary = tuple(np.repeat(value[:1], copies, axis=0) for value in self.sim.walkers.auxiliary)
         return potential
 
     def _sampler(self):
