@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tati_re.posterior.potential as potentials
 from tati_re import Simulation
 from tati_re.core.backend import keras, tf
+from tati_re.core.potential import Batch
 from tests.scenarios import rung_of
 
 N = 37
@@ -32,7 +32,7 @@ def evaluated(walker_evaluation: str = "auto", batch_size: int = 10, regularizer
     rung = rung_of(np.full(WALKERS, 0.1))
     position = tf.constant(GENERATOR.normal(size=(WALKERS, sim.num_parameters())))
     indices, sizes = potential.batches.indices(0, 1)
-    batch = potentials.Batch(tf.constant(indices[0], tf.int32), tf.constant(sizes[0], tf.int32))
+    batch = Batch(tf.constant(indices[0], tf.int32), tf.constant(sizes[0], tf.int32))
     return potential.bind(rung, batch), position
 
 

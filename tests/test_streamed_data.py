@@ -91,7 +91,7 @@ def test_sums_over_all_data_go_piece_by_piece(images):
     data = str(images / "images.npz")
     kept, streamed = (simulation(data, limit, batch_size=None, dtype="float64") for limit in (100.0, LOW))
     potential = streamed.system.potential(streamed.options)
-    assert potential.streamed and potential._piece == 3
+    assert potential.streamed and potential.train.piece(potential.most_at_once) == 3
     np.testing.assert_allclose(streamed.potential(), kept.potential(), rtol=1e-12)
     np.testing.assert_allclose(streamed.gradients(), kept.gradients(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(streamed.score(), kept.score(), rtol=1e-12)

@@ -9,10 +9,9 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.posterior.examples import taken
+from tati_re.posterior.compiled import Compiled
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
-from tati_re.posterior.walkers import loss_and_gradient, map_walkers
 
 _BLOCK = 64
 _NUMBERS = 1 << 21
@@ -158,12 +157,12 @@ class _OfModel:
         self.columns = ("loss", "potential", *accuracy)
         if test:
             self.columns += ("test_loss", *(f"test_{name}" for name in accuracy))
-            self._test = self.potential._test
+            self._test = self.potential.test.x, self.potential.test.y
         potential = self.potential
-        x, y = potential._x, potential._y
-        self._data = (x, y) if self._indices is None else (taken(x, self._indices), tf.gather(y, self._indices))
+        train = potential.train
+        self._data = (train.x, train.y) if self._indices is None else train.taken(self._indices)
         self._piece = int(np.clip(_NUMBERS // (points * _width(potential.flat.model)), 64, _MOST_EXAMPLES))
-        self._compiled: dict[Any, Callable] = {}
+        self._compiled: dict[str, Compiled] = {}
 
     @property
     def identity(self) -> str:
@@ -178,12 +177,6 @@ class _OfModel:
         if points == 1:
             return "unrolled"
         return "vectorized" if self.potential.flat.vectorizable else "looped"
-
-    def _pieces(self, data: tuple, points: int):
-        x, y = data
-        size = self._piece if points > 1 else _MOST_EXAMPLES
-        for start in range(0, x.shape[0], size):
-            yield x[start : start + size], y[start : start + size]
 
     def _extra(self, points: int) -> tuple:
         return tuple(tf.repeat(tf.constant(value)[None], points, axis=0) for value in self._auxiliary)
@@ -202,51 +195,26 @@ class _OfModel:
         sums = sum(part.numpy() for part in parts)
         return sums[:, 0] / data[0].shape[0], sums[:, 1] / data[0].shape[0]
 
-    def _over_pieces(self, function: Callable, data: tuple, positions: np.ndarray, *others: np.ndarray):
-        """`function(position, *others, x, y, *extra)` of each piece of the examples, compiled once for each shape."""
-        points = len(positions)
-        given, extra = [tf.constant(value) for value in (positions, *others)], self._extra(points)
-        for x, y in self._pieces(data, points):
-            arguments = (*given, x, y, *extra)
-            key = (function.__name__, points, x.shape[0])
-            if key not in self._compiled:
-                specs = [tf.TensorSpec(value.shape, value.dtype) for value in arguments]
-                self._compiled[key] = tf.function(function, autograph=False).get_concrete_function(*specs)
-            yield self._compiled[key](*arguments)
+    def _over_pieces(self, function: Callable, data: tuple, *positions: np.ndarray) -> list:
+        """`function(x, y, *positions, *extra)` of each piece of the examples."""
+        points = len(positions[0])
+        compiled = self._compiled.setdefault(function.__name__, Compiled(function))
+        size = self._piece if points > 1 else _MOST_EXAMPLES
+        return compiled.over_pieces(size, data, *positions, *self._extra(points))
 
-    def _sums_of_piece(self, position, x, y, *extra):
-        potential = self.potential
-        inputs = potential.prepared(x)
-
-        def one(weights, own, inputs, labels):
-            outputs, _ = potential.flat.call(weights, own, inputs)
-            loss = tf.reduce_sum(potential.losses_of(weights, labels, outputs))
-            if potential.metric_name is None:
-                return tf.stack([loss, tf.zeros_like(loss)])
-            right = tf.reduce_sum(tf.cast(potential.counted.accuracy(labels, outputs, potential.signs), tf.float64))
-            return tf.stack([loss, right])
-
-        how = self._how(position.shape[0])
-        return map_walkers(how, one, potential.flat.split(position), extra, inputs, y, True)
+    def _sums_of_piece(self, x, y, position, *extra):
+        return self.potential.sums(position, x, y, extra, self._how(position.shape[0]))
 
     def _loss_and_gradient(self, position, extra, x, y):
         """Sum of the losses of some examples, and its gradient, for each point."""
-        potential = self.potential
+        how, x = self._how(position.shape[0]), self.potential.prepared(x)
+        return self.potential.summed_loss_and_gradient(position, x, y, 1.0, extra, True, how)[:2]
 
-        def total(weights, own, inputs, labels):
-            outputs, new = potential.flat.call(weights, own, inputs)
-            return tf.reduce_sum(potential.losses_of(weights, labels, outputs)), new
-
-        how, inputs = self._how(position.shape[0]), potential.prepared(x)
-        weights = potential.flat.split(position)
-        loss, gradient, _ = loss_and_gradient(how, total, weights, extra, inputs, y, True)
-        return loss, potential.flat.free(gradient)
-
-    def _gradient_of_piece(self, position, x, y, *extra):
+    def _gradient_of_piece(self, x, y, position, *extra):
         loss, gradient = self._loss_and_gradient(position, extra, x, y)
         return loss, tf.cast(gradient, tf.float64)
 
-    def _products_of_piece(self, position, vectors, x, y, *extra):
+    def _products_of_piece(self, x, y, position, vectors, *extra):
         with tf.GradientTape() as tape:
             tape.watch(position)
             along = tf.reduce_sum(self._loss_and_gradient(position, extra, x, y)[1] * vectors)
@@ -259,12 +227,12 @@ class _OfModel:
         gradient = tf.zeros_like(position) if gradient is None else gradient
         value = -prior.log_prob(position)
         if regularizer is not None:
-            more, force = self.potential._regularizer(position)
+            more, force = self.potential.regularizer(position)
             value, gradient = value + more, gradient + force
         return value, gradient
 
     def gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        parts = list(self._over_pieces(self._gradient_of_piece, self._data, positions))
+        parts = self._over_pieces(self._gradient_of_piece, self._data, positions)
         value, gradient = self._of_prior(tf.constant(positions))
         scale = self.potential.scale / self._data[0].shape[0]
         loss = scale * sum(part[0].numpy() for part in parts)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tati_re.core.backend import tf
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.ops import rows, with_rows
 from tati_re.core.potential import Batch
 from tati_re.posterior.function import no_clock
-
-if TYPE_CHECKING:
-    from tati_re.posterior.potential import ModelPotential
+from tati_re.posterior.passes import ModelPasses
 
 
 class ModelEvaluate(Evaluate):
@@ -23,7 +21,7 @@ class ModelEvaluate(Evaluate):
 
     def __init__(
         self,
-        potential: ModelPotential,
+        potential: ModelPasses,
         rung: Rung,
         batch: Batch | None,
         auxiliary: tuple,

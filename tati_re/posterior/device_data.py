@@ -2,10 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.posterior.examples import StreamedInputs, device_inputs, rows_at_once, taken
 from tati_re.posterior.losses import Loss
+
+
+class StoredExamples:
+    """The examples of one part of a data set, as they are stored.
+
+    Args:
+        inputs: `(N, ...)`.
+        labels: `(N, ...)`, as the loss takes them.
+        scale: Factor of the inputs.
+        dtype: The type in which the model takes them.
+        limit: Bytes of a tensor of inputs at most; what is larger is streamed. Default: no limit.
+
+    Attributes:
+        x: Inputs, a tensor or streamed.
+        y: Labels.
+        count: N.
+        streamed: The inputs stay with the host.
+    """
+
+    def __init__(
+        self, inputs: np.ndarray, labels: np.ndarray, scale: float, dtype: str, limit: float | None = None
+    ) -> None:
+        self.x, self.y = device_inputs(inputs, scale, dtype, limit), tf.constant(labels)
+        self.count, self.limit, self.streamed = len(labels), limit, isinstance(self.x, StreamedInputs)
+
+    def taken(self, indices) -> tuple:
+        """Inputs and labels of some examples, `(*indices.shape, ...)`."""
+        return taken(self.x, indices), tf.gather(self.y, indices)
+
+    def piece(self, most: int) -> int:
+        """How many examples a pass takes at a time: fewer than `most` where they are streamed and large."""
+        return rows_at_once(self.x, most, self.limit)
+
+    def summed(self, most: int, part: Callable, zeros: tuple) -> tuple:
+        """The sums of what `part(x, y)` gives for each piece of the examples.
+
+        Args:
+            most: Examples of a piece at most.
+            part: From inputs and labels, as stored, to a tuple of tensors.
+            zeros: Of their shapes and types.
+        """
+        piece = self.piece(most)
+        whole = self.count - self.count % piece
+
+        def body(start, *sums):
+            found = part(*self.taken(start + tf.range(piece)))
+            return start + piece, *map(tf.add, sums, found)
+
+        _, *sums = tf.while_loop(lambda start, *_: start < whole, body, (tf.constant(0), *zeros))
+        return tuple(sums if whole == self.count else map(tf.add, sums, part(self.x[whole:], self.y[whole:])))
 
 
 def is_signs(dataset) -> bool:

@@ -10,6 +10,7 @@ from tati_re.core.backend import tf
 from tati_re.core.lanczos import lanczos
 from tati_re.core.potential import Batch
 from tati_re.core.protocol import Energy, Rung
+from tati_re.posterior.compiled import Compiled
 from tati_re.posterior.potential import ModelPotential
 
 
@@ -23,10 +24,10 @@ class Evaluator:
 
     def __init__(self, potential: ModelPotential, compile_with_xla: bool) -> None:
         self.potential = potential
-        self._xla = {"jit_compile": True} if compile_with_xla else {}
+        self._xla = compile_with_xla
         ones = tf.ones((potential.num_walkers,), tf.float64)
         self._rung = Rung(ones, ones, ones)
-        self._functions: dict[str, Callable] = {}
+        self._functions: dict[str, Compiled] = {}
 
     def batch(self, number: int) -> tuple:
         """Indices and size of one mini-batch; nothing for the full batch."""
@@ -49,7 +50,6 @@ class Evaluator:
 
     def _call(self, name: str, function: Callable, positions: tuple, batch: tuple, auxiliary: tuple):
         """Calls `function(evaluate, *positions)` compiled, with as few arguments as it can: each costs 0.1 ms."""
-        given = [tf.constant(value) for value in (*positions, *batch, *auxiliary)]
         if name not in self._functions:
             first, second = len(positions), len(positions) + len(batch)
 
@@ -59,10 +59,8 @@ class Evaluator:
                 return function(evaluate, *arguments[:first])
 
             # One product at a time: compiling second derivatives takes longer than it saves.
-            xla = {} if name == "hessian_product" else self._xla
-            specs = [tf.TensorSpec(value.shape, value.dtype) for value in given]
-            self._functions[name] = tf.function(flat, autograph=False, **xla).get_concrete_function(*specs)
-        return self._functions[name](*given)
+            self._functions[name] = Compiled(flat, jit_compile=self._xla and name != "hessian_product")
+        return self._functions[name](*positions, *batch, *auxiliary)
 
     def hessian_product(self, position: np.ndarray, vector: np.ndarray, batch: tuple, auxiliary: tuple) -> np.ndarray:
         """∇²U times a vector, for all walkers, `(walkers, parameters)`."""

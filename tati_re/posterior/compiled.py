@@ -1,0 +1,42 @@
+"""Functions of tensors that are compiled once and called from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tati_re.core.backend import tf
+
+
+class Compiled:
+    """A function of tensors, traced once for each set of their shapes and types.
+
+    Args:
+        function: Takes tensors, returns tensors.
+        free: Positions of the arguments whose number of rows may be another in each call. Default: none.
+        jit_compile: Whether XLA compiles it. Default: False.
+    """
+
+    def __init__(self, function: Callable, free: Sequence[int] = (), jit_compile: bool = False) -> None:
+        # A concrete function: TensorFlow takes functions that are made anew for one that it traces again and again.
+        self._function = tf.function(function, autograph=False, jit_compile=jit_compile or None)
+        self._free, self._traced = free, {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        given = [tf.convert_to_tensor(value) for value in arguments]
+        shapes = [(None, *value.shape[1:]) if i in self._free else tuple(value.shape) for i, value in enumerate(given)]
+        key = tuple(zip(shapes, (value.dtype for value in given), strict=True))
+        if key not in self._traced:
+            self._traced[key] = self._function.get_concrete_function(*(tf.TensorSpec(*spec) for spec in key))
+        return self._traced[key](*given)
+
+    def over_pieces(self, size: int, rows: Sequence[Any], *others: Any) -> list:
+        """What it gives for `(*pieces of rows, *others)`, piece by piece.
+
+        Args:
+            size: Rows of a piece at most.
+            rows: Arrays or tensors of the same number of rows.
+            *others: Further arguments, the same for every piece.
+        """
+        starts = range(0, len(rows[0]), size)
+        return [self(*(values[start : start + size] for values in rows), *others) for start in starts]

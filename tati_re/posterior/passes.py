@@ -1,0 +1,411 @@
+"""The passes of a model over its examples: energies, gradients, their variances and accuracies of all walkers."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.evaluate import Energy, Rung
+from tati_re.core.potential import Batch, Prior
+from tati_re.models.chain import chain_of
+from tati_re.models.inspect import vectorizes
+from tati_re.posterior.device_data import StoredExamples, device_targets, has_accuracy, is_signs
+from tati_re.posterior.example_variance import (
+    Spread,
+    refuse_single_examples,
+    spread_in_chain,
+    variance_of_gradients,
+)
+from tati_re.posterior.function import combine
+from tati_re.posterior.losses import Loss
+from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
+from tati_re.posterior.weighted import WeightedLoss
+
+_MOVES_DATA = 16
+
+
+class ModelPasses:
+    """Everything that a `ModelPotential` computes: passes of the model over a batch, or over all examples in pieces."""
+
+    full_chunk = 65_536
+    """Examples times walkers that are evaluated at once where all data are."""
+
+    def __init__(
+        self,
+        flat,
+        loss: Loss,
+        prior: Prior,
+        dataset,
+        batches,
+        num_walkers: int,
+        convention: str = "posterior",
+        walker_evaluation: str = "auto",
+        training: bool = False,
+        under_xla: bool = False,
+        fitting: bool = False,
+        memory_limit: float | None = None,
+    ) -> None:
+        self.flat, self.loss, self.prior, self.dataset = flat, loss, prior, dataset
+        self.num_walkers = int(num_walkers)
+        self.convention = convention
+        self.under_xla = under_xla
+        self.num_parameters = flat.num_parameters
+        self.dtype = tf.as_dtype(flat.dtype)
+        self.num_examples = dataset.num_examples
+        self.scale = float(self.num_examples) if convention == "posterior" else 1.0
+        self.training = training and flat.has_training_state
+        self.fitting = self.training and fitting
+        # What cannot be vectorized is told in notices().
+        self._loops = walker_evaluation == "vectorized" and not flat.vectorizable and not vectorizes(flat.model)
+        walker_evaluation = "auto" if self._loops else walker_evaluation
+        self._asked_evaluation = walker_evaluation
+        self.take_batches(batches)
+        self._full_evaluation = choose(walker_evaluation, flat.vectorizable, self.num_walkers, True, False)
+        self.metric_name = "accuracy" if has_accuracy(dataset, loss) else None
+        self.auxiliary = tuple(np.repeat(value[None], self.num_walkers, axis=0) for value in flat.auxiliary)
+        self.signs, self._limit = is_signs(dataset), memory_limit
+        labels = device_targets(dataset.targets, loss, self.dtype)
+        self.counted = loss if dataset.weights is None else WeightedLoss(loss, labels)
+        self.train = self._stored(dataset.inputs, labels, dataset.weights)
+        self.streamed = self.train.streamed
+        if self.streamed and self.training and batches.full:
+            raise InputError(
+                "batch_size: layers that act otherwise while training need their examples at once, which are streamed.",
+                received="all examples",
+                expected="a batch_size, or a larger memory_limit",
+            )
+        # Batch statistics, and dropped units, tie the examples of a batch together.
+        chain = None if self.training or loss.samples_noise else chain_of(flat.model, flat.variables, flat.others)
+        self.chain = chain if chain is not None and chain.fits(self.train.x.shape[1:]) else None
+
+    def _stored(self, inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> StoredExamples:
+        """Examples with labels as `counted` takes them; where some have weights, those without count once."""
+        if self.dataset.weights is not None:
+            labels = WeightedLoss.packed(labels, np.ones(len(labels)) if weights is None else weights, self.dtype)
+        return StoredExamples(inputs, labels, self.dataset.input_scale, self.flat.input_dtype, self._limit)
+
+    @property
+    def most_at_once(self) -> int:
+        """Examples that a pass over all of them takes at a time."""
+        return max(1, self.full_chunk // self.num_walkers)
+
+    @cached_property
+    def test(self) -> StoredExamples:
+        """The test part."""
+        dataset = self.dataset
+        if dataset.test_inputs is None:
+            raise InputError(
+                "data: there is no test part to validate on.",
+                received=dataset.name,
+                expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
+            )
+        labels = device_targets(dataset.test_targets, self.loss, self.dtype)
+        with tf.init_scope():
+            return self._stored(dataset.test_inputs, labels, dataset.test_weights)
+
+    def take_batches(self, batches) -> None:
+        """What depends on the mini-batches."""
+        self.batches = batches
+        self.shared = batches.full or batches.shared
+        batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
+        moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
+        self.walker_evaluation = choose(
+            self._asked_evaluation,
+            self.flat.vectorizable,
+            self.num_walkers,
+            self.shared,
+            self.training,
+            moves_data,
+        )
+        self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
+
+    def gather(self, batch: Batch | None):
+        """Inputs and labels of a batch: ready for the model where walkers share them, else as stored, walkers first."""
+        if batch is None:
+            return self.prepared(self.train.x), self.train.y
+        indices = batch.indices
+        if self.training and self._may_be_short:
+            # What fills up a short batch enters its statistics: its own examples do, not one that is not in it.
+            indices = tf.gather(indices, tf.range(indices.shape[1]) % batch.size, axis=1)
+        if self.shared:
+            x, y = self.train.taken(indices[0])
+            return self.prepared(x), y
+        return self.train.taken(indices)
+
+    def prepared(self, x):
+        """Stored inputs in the type and scale that the model takes."""
+        x = tf.cast(x, self.flat.input_dtype)
+        scale = self.dataset.input_scale
+        return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
+
+    def energy(
+        self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None
+    ) -> tuple[Energy, tuple]:
+        """U and its gradient on one batch (or on all data at once), and the updated auxiliary.
+
+        Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction.
+        """
+        if batch is None and self.streamed:
+            return self.full(position, rung, auxiliary), auxiliary
+        x, y = self.gather(batch)
+        size, shared = None if batch is None else batch.size, self.shared or batch is None
+        training, how = self.training and how is None, how or self.walker_evaluation
+        mean_loss, gradient, auxiliary = self._mean_loss(position, x, y, size, auxiliary, shared, how, training)
+        return self._with_prior(position, rung, mean_loss, gradient), auxiliary
+
+    def _with_prior(self, position, rung: Rung, mean_loss, gradient) -> Energy:
+        energy = combine(mean_loss, gradient, self.prior, position, rung, self.scale)
+        if self.flat.regularizer is None:
+            return energy
+        value, gradient = self.regularizer(position)
+        return energy._replace(
+            potential=energy.potential + value, gradient=energy.gradient + gradient, log_prior=energy.log_prior - value
+        )
+
+    def losses_of(self, weights, labels, outputs):
+        """The loss of each example, float64; noise that is sampled is the last of the weights."""
+        noise = (weights[-1],) if self.loss.samples_noise else ()
+        return tf.cast(self.counted.per_example(labels, outputs, *noise), tf.float64)
+
+    def _example_weights(self, size, capacity: int):
+        """What an example counts in the mean over a batch, float64: a number, or `(n,)` where a batch may be short."""
+        if size is None or not self._may_be_short:
+            return tf.constant(1.0 / capacity, tf.float64)
+        return tf.cast(tf.range(capacity) < size, tf.float64) / tf.cast(size, tf.float64)
+
+    def summed_loss_and_gradient(
+        self, position, x, y, weight, auxiliary: tuple, shared: bool, how: str, factor=1.0, training: bool = False
+    ) -> tuple:
+        """Factor times the sum of weight times loss of some examples, for each walker.
+
+        Args:
+            position: `(walkers, parameters)`.
+            x: Inputs, `(n, ...)`, prepared, where the walkers share them, else as stored, `(walkers, n, ...)`.
+            y: Labels, likewise.
+            weight: A number, or `(n,)`, float64.
+            auxiliary: The variables that are not trained.
+            shared: Whether the walkers share the examples.
+            how: "vectorized", "unrolled" or "looped".
+            factor: Default: 1.
+            training: Layers act as in training.
+
+        Returns:
+            The sums, float64; their gradients; and the new auxiliary.
+        """
+
+        def total(weights, extra, inputs, labels):
+            # Converting one walker's bytes at a time keeps them in the cache.
+            inputs = inputs if shared else self.prepared(inputs)
+            outputs, new = self.flat.call(weights, extra, inputs, training=training)
+            return factor * tf.reduce_sum(self.losses_of(weights, labels, outputs) * weight), new
+
+        sums, gradient, new = loss_and_gradient(how, total, self.flat.split(position), auxiliary, x, y, shared)
+        return sums, self.flat.free(gradient), new
+
+    def _mean_loss(self, position, x, y, size, auxiliary: tuple, shared: bool, how: str, training: bool = False):
+        """Mean loss of each walker, float64, and the gradient of scale times it."""
+
+        def evaluated(*inputs):
+            return self.summed_loss_and_gradient(*inputs, auxiliary, shared, how, self.scale, training)
+
+        inputs = position, x, y, self._example_weights(size, y.shape[0] if shared else y.shape[1])
+        if how == "vectorized" and self.under_xla:
+            losses, gradient = once(lambda *inputs: evaluated(*inputs)[:2], *inputs)
+        else:
+            losses, gradient, auxiliary = evaluated(*inputs)
+        return losses / self.scale, gradient, auxiliary
+
+    def full(self, position, rung: Rung, auxiliary: tuple) -> Energy:
+        """U and its gradient on all data, in pieces where they are many, losses summed in float64."""
+        if self.num_examples <= self.most_at_once and not self.streamed:
+            return self.energy(position, rung, None, auxiliary, self._full_evaluation)[0]
+
+        def part(x, y):
+            x, how = self.prepared(x), self._full_evaluation
+            loss, gradient, _ = self._mean_loss(position, x, y, None, auxiliary, True, how)
+            share = y.shape[0] / self.num_examples
+            return loss * share, gradient * tf.constant(share, gradient.dtype)
+
+        zeros = tf.zeros((position.shape[0],), tf.float64), tf.zeros_like(position)
+        return self._with_prior(position, rung, *self.train.summed(self.most_at_once, part, zeros))
+
+    def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
+        """Variance of each entry of a mini-batch's estimate of ∇U, from the gradients of its examples.
+
+        A batch of n examples drawn without replacement from N has the variance (scale²/n) (1 - n/N) Var(∇ loss of an
+        example); drawn with replacement the factor (1 - n/N) is absent. Costs a gradient and a half where the model is
+        a `DenseChain`, else n gradients of single examples.
+
+        Returns:
+            `(walkers, parameters)`, in the type of the parameters.
+
+        Raises:
+            InputError: A batch, or the last one of an epoch, has one example, which has no variance.
+        """
+        if batch is None:
+            return tf.zeros_like(position)
+        if self.chain is not None:
+            return self.energy_and_variance(position, rung, batch, auxiliary)[1]
+        refuse_single_examples(self.batches, self.num_examples)
+        indices = tf.broadcast_to(batch.indices, (position.shape[0], batch.indices.shape[1]))
+
+        def one(args):
+            theta, own, extra = args
+            return self._example_variance(theta, own, batch.size, extra)
+
+        spread = tf.map_fn(one, (position, indices, tuple(auxiliary)), fn_output_signature=position.dtype)
+        return self._of_a_batch(spread, rung, batch)
+
+    def _of_a_batch(self, spread, rung: Rung, batch: Batch):
+        """The variance of a mini-batch's estimate of ∇U from that of scale times the gradient of one example."""
+        count = tf.cast(batch.size, tf.float64)
+        rest = 1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
+        factor = tf.square(tf.cast(rung.likelihood_weight, tf.float64)) * rest / count
+        return tf.cast(factor, spread.dtype)[:, None] * spread
+
+    def _example_variance(self, theta, indices, size, extra: tuple):
+        """Variance over the examples of a batch of scale times the gradient of one, `(parameters,)`."""
+        how = "vectorized" if self.flat.vectorizable else "looped"
+
+        def gradients(indices):
+            count = indices.shape[0]
+            x, y = self.train.taken(indices[:, None])
+            weights, own = (
+                tf.nest.map_structure(lambda v: tf.repeat(v[None], count, axis=0), v) for v in (theta, extra)
+            )
+            return self._mean_loss(weights, x, y, None, own, False, how)[1]
+
+        return variance_of_gradients(gradients, theta, indices, size)
+
+    def energy_and_variance(self, position, rung: Rung, batch: Batch, auxiliary: tuple) -> tuple[Energy, Any]:
+        """U, its gradient and the variance of that on one batch, for a model that is a chain."""
+        refuse_single_examples(self.batches, self.num_examples)
+        x, y = self.gather(batch)
+        capacity = batch.indices.shape[1]
+        counted = tf.cast(tf.range(capacity) < batch.size, tf.float64)
+        shared, how = self.shared, self.walker_evaluation
+        if how == "vectorized" and not auxiliary:
+            inputs = x if shared else self.prepared(x)
+            weights = self.flat.split(position)
+            spread = spread_in_chain(self.chain, self.counted, weights, (), inputs, y, shared, counted)
+        else:
+
+            def one(weights, extra, inputs, labels):
+                inputs, labels = (inputs, labels) if shared else (self.prepared(inputs)[None], labels[None])
+                weights = [weight[None] for weight in weights]
+                found = spread_in_chain(self.chain, self.counted, weights, extra, inputs, labels, shared, counted)
+                return tf.nest.map_structure(lambda value: value[0], found)
+
+            types = [position.dtype] * len(self.flat.shapes)
+            how = "looped" if how == "vectorized" else how
+            signature = Spread(tf.float64, types, types)
+            spread = map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared, signature)
+        gradient = self.scale * self.flat.join(spread.gradients)
+        energy = self._with_prior(position, rung, spread.loss, gradient)
+        return energy, self._of_a_batch(self.scale**2 * self.flat.join(spread.variances), rung, batch)
+
+    def regularizer(self, position) -> tuple:
+        """The part of V that the model's weight regularizers are, `(walkers,)`, and its gradient."""
+        with tf.GradientTape() as tape:
+            tape.watch(position)
+            values = tf.stack(
+                [
+                    self.scale * tf.cast(self.flat.regularizer(self.flat.split_one(theta)), tf.float64)
+                    for theta in tf.unstack(position)
+                ]
+            )
+        return values, tape.gradient(values, position, unconnected_gradients="zero")
+
+    def metric(self, position, batch: Batch | None, auxiliary: tuple):
+        """Accuracy of each walker on a batch, `(walkers,)`, float64."""
+        if batch is None and self.streamed:
+            return self._accuracy_of_all(position, auxiliary)
+        x, y = self.gather(batch)
+        shared = self.shared or batch is None
+
+        def evaluated(position, x, y, weight):
+            def accuracy(weights, extra, inputs, labels):
+                outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
+                return tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64) * counts)
+
+            counts = tf.cast(weight > 0, tf.float64)
+            return map_walkers(self.walker_evaluation, accuracy, self.flat.split(position), auxiliary, x, y, shared)
+
+        size, capacity = None if batch is None else batch.size, y.shape[0] if shared else y.shape[1]
+        inputs = position, x, y, self._example_weights(size, capacity)
+        if self.walker_evaluation != "vectorized" or not self.under_xla:
+            right = evaluated(*inputs)
+        else:
+            right = once(lambda *inputs: (evaluated(*inputs), tf.zeros_like(position)), *inputs)[0]
+        # A sum of n times 1/n can be a little above 1. TensorFlow turns x / constant into x times 1/constant, this not.
+        count = capacity if size is None or not self._may_be_short else size
+        return tf.math.divide_no_nan(right, tf.cast(count, tf.float64))
+
+    def _accuracy_of_all(self, position, auxiliary: tuple):
+        """Accuracy on all examples, piece by piece."""
+        how = "looped" if self._full_evaluation == "vectorized" else self._full_evaluation
+
+        def part(x, y):
+            return (self.sums(position, x, y, auxiliary, how),)
+
+        (sums,) = self.train.summed(self.most_at_once, part, (tf.zeros((position.shape[0], 2), tf.float64),))
+        return tf.math.divide_no_nan(sums[:, 1], tf.constant(self.num_examples, tf.float64))
+
+    def sums(self, position, x, y, auxiliary: tuple, how: str):
+        """Of examples that all walkers share, as stored: the sum of their losses and, for classifiers, how many of them
+        are right, `(walkers, 2)`, float64."""
+
+        def one(weights, extra, inputs, labels):
+            outputs, _ = self.flat.call(weights, extra, inputs)
+            loss = tf.reduce_sum(self.losses_of(weights, labels, outputs))
+            if self.metric_name is None:
+                return tf.stack([loss, tf.zeros_like(loss)])
+            right = tf.reduce_sum(tf.cast(self.counted.accuracy(labels, outputs, self.signs), tf.float64))
+            return tf.stack([loss, right])
+
+        return map_walkers(how, one, self.flat.split(position), auxiliary, self.prepared(x), y, True)
+
+    def validation(self, position, auxiliary: tuple):
+        """Mean loss of each walker on the test part of the data, layers as in prediction, `(walkers,)`, float64."""
+        return self._mean_over(self.test, position, auxiliary)
+
+    def mean_loss(self, position, auxiliary: tuple):
+        """Mean loss of each walker on all data, `(walkers,)`, float64; no gradient."""
+        return self._mean_over(self.train, position, auxiliary)
+
+    def _mean_over(self, examples: StoredExamples, position, auxiliary: tuple):
+        def part(x, y):
+            return (tf.reduce_sum(self._losses(position, x, y, auxiliary), axis=1),)
+
+        (total,) = examples.summed(self.most_at_once, part, (tf.zeros(position.shape[:1], tf.float64),))
+        return total / examples.count
+
+    def examples(self, position, indices, auxiliary: tuple):
+        """Loss of the examples `(n,)` for each walker, `(walkers, n)`, float64."""
+        return self._losses(position, *self.train.taken(indices), auxiliary)
+
+    def _losses(self, position, x, y, auxiliary: tuple):
+        """Loss of each of the examples that all walkers share, as stored: `(walkers, n)`, float64."""
+        x = self.prepared(x)
+
+        def one(weights, extra, inputs, labels):
+            outputs, _ = self.flat.call(weights, extra, inputs)
+            return self.losses_of(weights, labels, outputs)
+
+        def evaluated(position, x, y):
+            return map_walkers(self._full_evaluation, one, self.flat.split(position), auxiliary, x, y, True)
+
+        shape = (position.shape[0], y.shape[0])
+        if self._full_evaluation != "vectorized" or not self.under_xla:
+            return tf.ensure_shape(evaluated(position, x, y), shape)
+        return once(lambda *inputs: (evaluated(*inputs), inputs[0]), position, x, y, shape=shape)[0]
+
+    def log_prior(self, position):
+        """-V of each walker, the model's regularizers included, `(walkers,)`, float64."""
+        log_prior = self.prior.log_prob(position)
+        return log_prior if self.flat.regularizer is None else log_prior - self.regularizer(position)[0]
