@@ -38,5 +38,5 @@ class Compiled:
             rows: Arrays or tensors of the same number of rows.
             *others: Further arguments, the same for every piece.
         """
-        starts = range(0, len(rows[0]), size)
+        starts = range(0, max(1, rows[0].shape[0]), size)
         return [self(*(values[start : start + size] for values in rows), *others) for start in starts]

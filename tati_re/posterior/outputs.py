@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,23 @@ _ROWS = 8192
 
 
 class Outputs:
-    """A model without a state: compiled once, for any number of vectors and inputs; layers act as in prediction.
+    """A model as a function of vectors of parameters and inputs; layers act as in prediction.
 
     Args:
         flat: The model (`FlatModel`).
+        prepared: Makes what the model takes of the inputs. Default: they are that.
     """
 
-    def __init__(self, flat: Any) -> None:
+    def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
         from tati_re.models.inspect import input_shape_of, output_shape_of
+        from tati_re.posterior.compiled import Compiled
 
-        self.flat = flat
+        self.flat, self._prepared = flat, prepared
         self.input_shape = tuple(input_shape_of(flat.model)[1:])
         self.num_outputs = int(np.prod([n or 1 for n in output_shape_of(flat.model)[1:]], dtype=int))
         self._together = flat.vectorizable and not flat.auxiliary
         self._width = max([self.num_outputs, *(shape[-1] for shape in flat.shapes if shape)])
-        self._compiled: Any = None
+        self._one, self._several = Compiled(self._of_one, free=(0,)), Compiled(self._of_several, free=(0, 1))
 
     def __call__(self, parameters: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
         """Computes outputs.
@@ -37,46 +39,32 @@ class Outputs:
         Args:
             parameters: `(draws, P)`.
             auxiliary: The non-trainable variables of each draw, `(draws, *shape)` each.
-            inputs: `(n, ...)`, as the model takes them.
+            inputs: `(n, ...)`, before they are prepared.
 
         Returns:
             `(draws, n, ...)`, in the model's number type.
         """
-        call, parts = self._call(), []
-        rows = max(1, min(len(inputs), _ROWS))
-        most = max(1, _BLOCK_VALUES // (rows * self._width)) if self._together else 1
-        for start in range(0, len(inputs), rows):
-            pieces = []
-            for first in range(0, len(parameters), most):
-                vectors = np.asarray(parameters[first : first + most], self.flat.dtype)
-                pieces.append(call(vectors, [values[first] for values in auxiliary], inputs[start : start + rows]))
-            parts.append(np.concatenate(pieces))
-        return np.concatenate(parts, axis=1)
+        parameters = np.asarray(parameters, self.flat.dtype)
+        if not self._together:
+            return np.stack([self.of_one(v, [a[i] for a in auxiliary], inputs) for i, v in enumerate(parameters)])
+        most = max(1, _BLOCK_VALUES // (max(1, min(len(inputs), _ROWS)) * self._width))
+        blocks = [parameters[first : first + most] for first in range(0, len(parameters), most)]
+        found = [self._several.over_pieces(_ROWS, [inputs], vectors) for vectors in blocks]
+        return np.concatenate([np.concatenate([piece.numpy() for piece in pieces], axis=1) for pieces in found])
 
-    def _call(self) -> Any:
-        if self._compiled is None:
-            from tati_re.core.backend import tf
-            from tati_re.posterior.walkers import map_walkers
+    def of_one(self, vector: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
+        """The outputs of one vector `(P,)` with its variables that are not trained, `(n, ...)`."""
+        pieces = self._one.over_pieces(_ROWS, [inputs], vector, *auxiliary)
+        return np.concatenate([piece.numpy() for piece in pieces])
 
-            flat, together = self.flat, self._together
+    def _of_one(self, x: Any, vector: Any, *auxiliary: Any) -> Any:
+        return self.flat.call(self.flat.split_one(vector), auxiliary, self._prepared(x))[0]
 
-            def outputs(vectors, extra, x):
-                def one(weights, auxiliary, inputs, _):
-                    return flat.call(weights, auxiliary, inputs)[0]
+    def _of_several(self, x: Any, vectors: Any) -> Any:
+        from tati_re.posterior.walkers import map_walkers
 
-                if not together:
-                    return one(flat.split_one(vectors[0]), extra, x, x)[None]
-                return map_walkers("vectorized", one, flat.split(vectors), (), x, x, True)
+        def one(weights, auxiliary, inputs, _):
+            return self.flat.call(weights, auxiliary, inputs)[0]
 
-            auxiliary = [tf.TensorSpec(np.shape(value), tf.as_dtype(value.dtype)) for value in flat.auxiliary]
-            x = tf.TensorSpec((None, *self.input_shape), tf.as_dtype(flat.input_dtype))
-            vectors = tf.TensorSpec((None, flat.num_parameters), tf.as_dtype(flat.dtype))
-            concrete = tf.function(outputs, (vectors, auxiliary, x), autograph=False).get_concrete_function()
-
-            def call(vectors, auxiliary, x):
-                return concrete(
-                    tf.constant(vectors), [tf.constant(value) for value in auxiliary], tf.constant(x)
-                ).numpy()
-
-            self._compiled = call
-        return self._compiled
+        x = self._prepared(x)
+        return map_walkers("vectorized", one, self.flat.split(vectors), (), x, x, True)

@@ -305,7 +305,7 @@ class ModelPasses:
             how = "looped" if how == "vectorized" else how
             signature = Spread(tf.float64, types, types)
             spread = map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared, signature)
-        gradient = self.scale * self.flat.join(spread.gradients)
+        gradient = self.scale * self.flat.join(spread.slopes)
         energy = self._with_prior(position, rung, spread.loss, gradient)
         return energy, self._of_a_batch(self.scale**2 * self.flat.join(spread.variances), rung, batch)
 

@@ -20,6 +20,7 @@ from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
+from tati_re.posterior.outputs import Outputs
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.from_folder import from_folder
@@ -122,7 +123,7 @@ class Simulation(Evaluations):
         self._system = assemble(options, objects)
         self.walkers = starting_walkers(options, self.system.flat)
         self._evaluator: Evaluator | None = None
-        self._predictors: dict = {}
+        self._outputs: Outputs | None = None
         self._forget()
         self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
 
@@ -222,7 +223,7 @@ class Simulation(Evaluations):
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._system = self.system.with_data(options, found.get("data"))
         self.options, self.objects = options, objects | found
-        self._predictors = {}
+        self._outputs = None
         self._forget()
         self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
 
@@ -248,19 +249,10 @@ class Simulation(Evaluations):
         inputs = fit_inputs(
             self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self.system.model)[1:]
         )
-        if "outputs" not in self._predictors:
-            system, potential = self.system, self._engine().potential
-
-            def outputs(vector, auxiliary, x):
-                return system.flat.call(system.flat.split_one(vector), auxiliary, potential.prepared(x))[0]
-
-            self._predictors["outputs"] = tf.function(outputs, autograph=False, reduce_retracing=True)
-        auxiliary = [tf.constant(value[walker_index]) for value in self.walkers.auxiliary]
-        pieces = np.array_split(inputs, max(1, -(-len(inputs) // 8192)))
-        predicted = np.concatenate(
-            [self._predictors["outputs"](tf.constant(parameters), auxiliary, tf.constant(x)).numpy() for x in pieces]
-        )
-        return self.dataset.restore(predicted)
+        if self._outputs is None:
+            self._outputs = Outputs(self.system.flat, self._engine().potential.prepared)
+        auxiliary = [value[walker_index] for value in self.walkers.auxiliary]
+        return self.dataset.restore(self._outputs.of_one(parameters, auxiliary, inputs))
 
     def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
