@@ -109,7 +109,7 @@ class ModelPasses:
             return self._stored(dataset.test_inputs, labels, dataset.test_weights)
 
     def take_batches(self, batches) -> None:
-        """What depends on the mini-batches."""
+        """Sets up everything that depends on the mini-batches."""
         self.batches = batches
         self.shared = batches.full or batches.shared
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
@@ -173,7 +173,7 @@ class ModelPasses:
         return tf.cast(self.counted.per_example(labels, outputs, *noise), tf.float64)
 
     def _example_weights(self, size, capacity: int):
-        """What an example counts in the mean over a batch, float64: a number, or `(n,)` where a batch may be short."""
+        """Weight of an example in the mean over a batch, float64: a number, or `(n,)` if a batch may be short."""
         if size is None or not self._may_be_short:
             return tf.constant(1.0 / capacity, tf.float64)
         return tf.cast(tf.range(capacity) < size, tf.float64) / tf.cast(size, tf.float64)

@@ -63,7 +63,7 @@ class ModelPotential(ModelPasses, Potential):
         return {"noise_std": lambda position: tf.exp(position[:, -1])} if self.loss.samples_noise else {}
 
     def describe(self, batch: str | None = None) -> str:
-        """What U means, in words, for the start of a run; `batch`: which examples a step sees, where that changes."""
+        """Describes U at the start of a run; `batch`: the examples of a step, if they change."""
         count = f"{self.num_examples} * the mean loss"
         if self.convention == "mean_loss":
             count = f"the mean loss, without the factor N = {self.num_examples}"
