@@ -51,7 +51,11 @@ def stopping(monkeypatch, after: int, error: type[BaseException]) -> None:
 
 @pytest.mark.parametrize(
     ("method", "sampling", "after"),
-    [("stepping_stone", "ladder", 4), ("frenkel_ladd", "sequential", 4), ("smc", "ladder", 3)],
+    [
+        ("stepping_stone", "ladder", 4),
+        pytest.param("frenkel_ladd", "sequential", 4, marks=pytest.mark.slow),
+        ("smc", "ladder", 3),
+    ],
 )
 def test_a_stopped_estimate_goes_on_to_the_same_digits(tmp_path, steps, method, sampling, after):
     sim, options = regression(1), {**TINY, "evidence_sampling": sampling}

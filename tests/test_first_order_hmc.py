@@ -61,7 +61,7 @@ def mean_square(well: str, before: float | None) -> tuple[float, float]:
     return mean_and_error((found[1] - found[0])[0] / 20)
 
 
-@pytest.mark.parametrize(("well", "law"), [("harmonic", 1.0), ("quartic", QUARTIC)])
+@pytest.mark.parametrize(("well", "law"), [pytest.param("harmonic", 1.0, marks=pytest.mark.slow), ("quartic", QUARTIC)])
 def test_the_random_order_is_exact(well, law):
     """100,000 walkers: 5.5 standard errors resolve 1.6 % of <x²>."""
     mean, error = mean_square(well, None)
@@ -72,7 +72,7 @@ def test_the_random_order_is_exact(well, law):
 @pytest.mark.parametrize(
     ("well", "before", "published"),
     [
-        ("harmonic", 0.0, 0.283),
+        pytest.param("harmonic", 0.0, 0.283, marks=pytest.mark.slow),
         pytest.param("harmonic", 1.0, 9.579, marks=pytest.mark.slow),
         pytest.param("quartic", 0.0, 0.620, marks=pytest.mark.slow),
         ("quartic", 1.0, 0.786),

@@ -339,7 +339,7 @@ def looped(optimizer, execution: str):
 
     potential = FunctionPotential(quartic, 3, validation=distance)
     rung = rung_of(np.linspace(0.05, 0.2, 4), np.inf)
-    loop = Loop(potential, optimizer, Observables(optimizer, None), rung, 3, execution, record_every=5)
+    loop = Loop(potential, optimizer, Observables(optimizer, None), rung, 3, execution, record_every=5, num_steps=25)
     chunk = loop.run(loop.start(np.linspace(-1, 1, 12).reshape(4, 3), ()), 1, 25)
     flat = [np.asarray(value, np.float64) for value in tf.nest.flatten(chunk.carry.state)]
     return chunk.carry.state, flat, chunk.rows.numpy()[: int(chunk.num_rows)], loop
@@ -462,8 +462,8 @@ RESUMED = {
 @pytest.mark.parametrize("case", RESUMED)
 @pytest.mark.parametrize("half", [pytest.param(3, marks=pytest.mark.slow), 13])
 def test_resume_byte_for_byte(tmp_path, case, half):
-    # Compiling is most of the time of so short a run: one method under XLA stands for all.
-    execution = "xla" if case == "annealing" else "graph"
+    # Compiling is most of the time of so short a run: one method under XLA, and one as a graph, stand for all.
+    execution = {"annealing": "xla", "sgd with momentum": "graph"}.get(case, "eager")
     options = {"record_every": 3, "trajectory_every": 4, "execution": execution, **RESUMED[case]}
     for folder, steps in (("whole", 26), ("halves", half)):
         sim = opposite() if "stopped" in case else simulation()

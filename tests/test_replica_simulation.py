@@ -268,15 +268,16 @@ def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, whole):
 def test_unused_options_are_said(monkeypatch):
     said = []
     monkeypatch.setattr("tati_re.engine.progress.NullProgress.message", lambda self, text: said.append(text))
-    sample(num_steps=51, exchange_batch_size=5)
+    few = {"num_steps": 2, "num_burnin_steps": 0, "execution": "eager"}
+    sample(**few, exchange_batch_size=5)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert line.endswith(": exchange_batch_size.")
     said.clear()
-    sample(num_steps=51, exchange="none", swap_rule="penalty", swap_variance=0.5, swap_schedule="all_pairs")
+    sample(**few, exchange="none", swap_rule="penalty", swap_variance=0.5, swap_schedule="all_pairs")
     [line] = [text for text in said if text.startswith("Not used by")]
     assert all(name in line for name in ("swap_rule", "swap_variance", "swap_schedule", "exchange_every"))
     said.clear()
-    Simulation(data=(X, Y), execution="graph", **SYSTEM).sample(num_steps=2, swap_rule="metropolis", adapt_ladder=True)
+    Simulation(data=(X, Y), execution="eager", **SYSTEM).sample(num_steps=2, swap_rule="metropolis", adapt_ladder=True)
     [line] = [text for text in said if text.startswith("Not used by")]
     assert "swap_rule" in line and "adapt_ladder" in line
 

@@ -96,6 +96,8 @@ def start(folder: Path, num_steps: int = STEPS, limits: Limits = LIMITS, **optio
 
 
 STATE_LIKE_OTHERS = (
+    "BAOAB, own batches",
+    "RWMH, all examples",
     "OBABO, xla",
     "GHMC, all examples",
     "MALA, tuned by a window",

@@ -41,7 +41,8 @@ def run(sampler, rung, num_burnin_steps: int = BURNIN, num_steps: int = STEPS):
     """The rows of every step, `(steps, walkers)` for each column, and the final state."""
     potential = FunctionPotential(lambda q: 0.5 * tf.reduce_sum(q * q, axis=-1), DIMENSIONS)
     observables = Observables(sampler, None)
-    loop = Loop(potential, sampler, observables, rung, 3, "xla", record_every=1, num_burnin_steps=num_burnin_steps)
+    length = {"num_burnin_steps": num_burnin_steps, "num_steps": num_steps}
+    loop = Loop(potential, sampler, observables, rung, 3, "xla", record_every=1, **length)
     walkers = rung.step_size.shape[0]
     start = np.sqrt(rung.temperature.numpy())[:, None] * np.random.default_rng(1).normal(size=(walkers, DIMENSIONS))
     carry, step, rows = loop.start(start, ()), 1, []
@@ -65,7 +66,7 @@ def exact(sampler, step_size: float) -> float:
 CASES = [
     (HamiltonianMonteCarlo(4, 0.5), 0.8, 0.05),
     (HamiltonianMonteCarlo(1, 0.0), 0.65, 1.9),
-    (GeneralizedHMC(1.0, 3), 0.9, 0.1),
+    pytest.param(GeneralizedHMC(1.0, 3), 0.9, 0.1, marks=pytest.mark.slow),
     (MALA(), 0.574, 0.01),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import shlex
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tati_re.options.make import OPTIONS
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *sorted(f"userguide/{page.name}" for page in (ROOT / "userguide").glob("*.md"))]
@@ -26,7 +29,14 @@ def run_command(line: str) -> None:
     assert command.main(arguments) == 0, line
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
+LONG = {f"userguide/{name}.md" for name in ("ensemble", "evidence", "replicas", "resgld")}
+"""Pages that sample for long; what they call is sampled in the tests of its own."""
+WITH_CODE = [page for page in PAGES if blocks(page)]
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page in LONG else page for page in WITH_CODE]
+)
 def test_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -40,6 +50,21 @@ def test_page_runs(page, tmp_path, monkeypatch, capsys):
         else:
             for line in text.splitlines():
                 run_command(line.removeprefix("$ "))
+
+
+@pytest.mark.parametrize("page", sorted(LONG))
+def test_long_pages_name_options_that_exist(page):
+    """Their code compiles, and each keyword of a simulation or run, each flag, is an option or an argument there."""
+    for kind, _, text in blocks(page):
+        if kind == "console":
+            for line in text.splitlines():
+                program, *arguments = shlex.split(line.removeprefix("$ "))
+                flags = {word.lstrip("-").replace("-", "_") for word in arguments if word.startswith("--")}
+                assert program != "tati-sample" or flags - {"quiet", "print_config"} <= set(OPTIONS), line
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith((".sample", ".Simulation")):
+                assert {word.arg for word in node.keywords if word.arg} <= {"data", *OPTIONS}, ast.unparse(node)
 
 
 def test_links_between_pages_lead_somewhere():

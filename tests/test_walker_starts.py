@@ -12,7 +12,7 @@ from tati_re.models.fan_in import fan_in_plus_one
 
 X = np.random.default_rng(4).normal(size=(12, 2))
 Y = X @ [1.0, -0.5] + 0.3
-QUICK = {"data": (X, Y), "verbose": 0, "execution": "graph", "dtype": "float64", "noise_std": 0.5}
+QUICK = {"data": (X, Y), "verbose": 0, "execution": "eager", "dtype": "float64", "noise_std": 0.5}
 
 
 def linear(**options) -> Simulation:

@@ -105,7 +105,9 @@ def test_masses_from_gradients_are_frozen_after_the_burn_in():
 
     sampler = Massive(Splitting("BAOAB"), "gradient_rms")
     rung = rung_of(np.full(50, 0.1))
-    loop = Loop(gaussian(), sampler, Observables(sampler, None), rung, 0, "xla", 100, num_burnin_steps=1000)
+    loop = Loop(
+        gaussian(), sampler, Observables(sampler, None), rung, 0, "xla", 100, num_burnin_steps=1000, num_steps=1400
+    )
     start = np.random.default_rng(0).standard_normal((50, 2)) / np.sqrt(STIFFNESS)
     carry, move, masses = loop.start(start, ()), 1, {}
     while move <= 1400:
