@@ -125,11 +125,11 @@ def with_momentum(reset: bool) -> np.ndarray:
 
 def test_momenta_go_on_from_stage_to_stage():
     """Starting the second stage at rest moves the end by more than 0.01; Keras' float32 rates by less than 1e-6."""
-    found, _ = fitted(optimizer="sgd", momentum=0.9, stages=TWO)
+    found, _ = fitted(optimizer="sgd", momentum=0.9, stages=TWO, execution="graph")
     np.testing.assert_allclose(found, with_momentum(reset=False), atol=1e-6)
     assert np.abs(found - with_momentum(reset=True)).max() > 1e-2
-    first, _ = fitted(optimizer="sgd", momentum=0.9, stages=TWO[:1])
-    second, _ = fitted(first, optimizer="sgd", momentum=0.9, stages=TWO[1:])
+    first, _ = fitted(optimizer="sgd", momentum=0.9, stages=TWO[:1], execution="graph")
+    second, _ = fitted(first, optimizer="sgd", momentum=0.9, stages=TWO[1:], execution="graph")
     np.testing.assert_allclose(second, with_momentum(reset=True), atol=1e-6)
 
 
@@ -141,7 +141,7 @@ def test_adam_counts_its_steps_through_all_stages():
             adam.learning_rate = 0.1 if step < 8 else 0.05
             adam.apply([slope(variable.numpy())], [variable])
         expected.append(variable.numpy())
-    found, _ = fitted(optimizer="adam", stages=TWO)
+    found, _ = fitted(optimizer="adam", stages=TWO, execution="graph")
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 

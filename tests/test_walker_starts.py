@@ -262,7 +262,7 @@ def test_the_limit_of_stability_is_where_it_is_said_to_be():
     1,500 steps, in which a growth of 1 % in a step would be a factor of 10^6."""
     largest = {}
     for factor in (0.97, 1.03):
-        sim = linear(seed=1, friction=1e-6, temperature=1e-6)
+        sim = linear(seed=1, friction=1e-6, temperature=1e-6, execution="graph")
         limit = sim.step_size_advice().with_momentum
         run = (
             sim.sample(num_steps=1500, step_size=factor * limit, record_every=10, trajectory_every=0)

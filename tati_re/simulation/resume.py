@@ -10,6 +10,7 @@ import numpy as np
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import InputError
 from tati_re.engine.environment import versions
+from tati_re.engine.limits import LIMITS, Limits
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.runs import files, manifest
@@ -22,7 +23,7 @@ from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, assemble
 
 
-def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any]) -> Run:
+def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limits: Limits = LIMITS) -> Run:
     """Does the work of `Simulation.resume`."""
     files_of_run = RunFiles(folder)
     folder, said = files_of_run.folder, files_of_run.manifest
@@ -48,7 +49,7 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any]) -> R
     manifest.check_data(said, system.dataset, "resume")
     if files_of_run.has(files.DIRECTIONS):
         objects = {**objects, "directions": np.load(folder / files.DIRECTIONS, allow_pickle=False)}
-    request = make_request(said["kind"], options, objects, system)
+    request = make_request(said["kind"], options, objects, system, limits)
     if request.samples and (":" in options.sampler or "sampler" in objects):
         _check_own_sampler(request.method.get_config(), said["method"])
     run = Launch(request, starting_walkers(start, system.flat), folder, said["execution"])

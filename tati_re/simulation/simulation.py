@@ -114,7 +114,7 @@ class Simulation(Evaluations):
         Raises:
             InputError: No run there, data that are not the same, or both checkpoints damaged.
         """
-        return resume_run(folder, num_steps, objects)
+        return resume_run(folder, num_steps, objects, cls.limits)
 
     def _start(self, options: Options, objects: dict[str, Any]) -> None:
         set_threads(options.threads)
