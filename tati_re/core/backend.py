@@ -79,9 +79,6 @@ def set_threads(number: int | None) -> None:
 
     Args:
         number: At least 1, or `None` to leave the number as it is (all cores).
-
-    Raises:
-        InputError: TensorFlow is already computing with another number.
     """
     if number is None or number == threads():
         return

@@ -202,11 +202,7 @@ class Wrapper(Method):
 
 
 class _Adapted(Method):
-    """A sampler that has no base class, with the defaults for what it leaves out.
-
-    Args:
-        sampler: Has at least what `Sampler` asks for.
-    """
+    """A sampler that has no base class, with the defaults for what it leaves out."""
 
     def __init__(self, sampler: Sampler) -> None:
         answers = [name for name in dir(Method) if not name.startswith("_")]

@@ -157,12 +157,7 @@ def draw_numbers(draws: Sequence[Draw], seed: int, purpose: str, first_step, num
 
 
 class StepNoise:
-    """One step's numbers, of those that were made for many steps.
-
-    Args:
-        draws: What the step asks for, in order.
-        numbers: For each draw, an array of its shape.
-    """
+    """One step's numbers, of those that were made for many steps."""
 
     def __init__(self, draws: Sequence[Draw], numbers: Sequence[tf.Tensor]) -> None:
         self._waiting = list(zip(draws, numbers, strict=True))

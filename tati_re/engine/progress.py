@@ -55,13 +55,7 @@ class NullProgress:
 
 
 class PlainProgress:
-    """One line at most every five seconds, and the last state at the end; messages come at once.
-
-    Args:
-        stream: Where lines go. Default: standard output.
-        seconds: Least time between two lines. Default: 5.
-        clock: Returns seconds. Default: `time.monotonic`.
-    """
+    """One line at most every five seconds, and the last state at the end; messages come at once."""
 
     def __init__(
         self,
@@ -99,13 +93,7 @@ class PlainProgress:
 
 
 class NotebookProgress(PlainProgress):
-    """One line below the cell that is written over twice a second; sentences stay above it.
-
-    Args:
-        stream: The cell's output. Default: standard output.
-        seconds: Least time between two states. Default: 0.5.
-        clock: Returns seconds. Default: `time.monotonic`.
-    """
+    """One line below the cell that is written over twice a second; sentences stay above it."""
 
     def __init__(
         self,
@@ -138,12 +126,7 @@ class NotebookProgress(PlainProgress):
 
 
 class RichProgress:
-    """A bar on a terminal: title, bar, step, walkers, potential, temperature, steps a second, time left.
-
-    Args:
-        stream: The terminal. Default: standard output.
-        console: A rich console to use instead. Default: one on `stream`.
-    """
+    """A bar on a terminal: title, bar, step, walkers, potential, temperature, steps a second, time left."""
 
     def __init__(self, stream: TextIO | None = None, console: Console | None = None) -> None:
         from rich.console import Console

@@ -132,7 +132,7 @@ class RowBuffers:
             now: Gives the state of all walkers and the potential that the move saw.
             acceptance: Of the move, `(walkers,)`.
             alive: The potential is finite; else nothing is stored.
-            stored: The buffers before.
+            buffers: Before the move.
         """
         recorded = tf.cond(
             tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])),

@@ -17,15 +17,7 @@ _MOST_WAITING = 16 * 2**20
 
 
 class RunTables:
-    """run.csv, averages.csv, timing.csv, and what else the loop records.
-
-    Args:
-        folder: The run folder.
-        loop: A loop of the run; all of them record the same columns.
-        trajectory: "csv" or "h5".
-        parameters: Columns of the trajectory.
-        averages: What the rows of averages.csv follow from.
-    """
+    """run.csv, averages.csv, timing.csv, and what else the loop records."""
 
     def __init__(
         self, folder: Path, loop: Loop, trajectory: str, parameters: Sequence[str], averages: RunningAverages

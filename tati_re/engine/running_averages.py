@@ -8,12 +8,7 @@ from tati_re.engine.loop import Loop
 
 
 class RunningAverages:
-    """Sums and counts of each walker, and the rows of averages.csv that follow from them.
-
-    Args:
-        loop: A loop of the run.
-        expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
-    """
+    """Sums and counts of each walker, and the rows of averages.csv that follow from them."""
 
     def __init__(self, loop: Loop, expected: tuple[float, float]) -> None:
         self._columns, self._expected = loop.observables.columns, np.array(expected)

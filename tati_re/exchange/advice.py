@@ -21,12 +21,7 @@ HOPELESS = 0.05
 
 
 def heat_capacity(inverse_temperature, energy_variance):
-    """C_V = β² var(U), one number a rung; P/2 for a harmonic well of P dimensions.
-
-    Args:
-        inverse_temperature: β, `(rungs,)`.
-        energy_variance: var(U), measured on each rung.
-    """
+    """C_V = β² var(U), one number a rung; P/2 for a harmonic well of P dimensions."""
     return np.square(inverse_temperature) * energy_variance
 
 

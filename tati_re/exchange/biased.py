@@ -11,13 +11,7 @@ from tati_re.exchange.well_tempered import Bias, bias_value, force_factor
 
 
 class Biased(Delegating):
-    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay those of U.
-
-    Args:
-        evaluate: U, at the walkers' rungs.
-        bias: A of all rungs.
-        index: The rung of each walker, `(walkers,)`, int32.
-    """
+    """U + A_r(U) in place of U, and the gradient (1 + A_r'(U)) ∇U; mean loss and log prior stay those of U."""
 
     def __init__(self, evaluate, bias: Bias, index) -> None:
         super().__init__(evaluate)

@@ -17,11 +17,7 @@ _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "
 
 
 def ladder_of(options) -> Ladder | None:
-    """The ladder of the options, or `None`.
-
-    Raises:
-        InputError: They contradict each other, or something is missing.
-    """
+    """The ladder of the options, or `None`."""
     asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
     if not any(getattr(options, name) for name in asked) and options.tempering == "posterior":
         return None
@@ -48,9 +44,6 @@ def with_replicas(sampler, options, exact: bool, prior):
         options: The options.
         exact: The sampler sees all data at every step.
         prior: Of the parameters.
-
-    Raises:
-        InputError: The ladder, the rule or the sampler do not fit each other.
     """
     if sampler.label_names:
         if options.num_replicas or options.temperatures or options.tempering != "posterior":

@@ -70,15 +70,7 @@ def coefficients(table: RungTargets, pairs: Pairs):
 
 
 def exact_difference(table: RungTargets, pairs: Pairs, loss, penalty, num_examples: int) -> LogRatioEstimate:
-    """D from exact energies.
-
-    Args:
-        table: β and λ of the rungs.
-        pairs: Which rungs.
-        loss: L of the replica at each rung, `(ladders, rungs)`, float64.
-        penalty: V likewise.
-        num_examples: N.
-    """
+    """D from exact energies."""
     on_loss, on_penalty = coefficients(table, pairs)
     log_ratio = on_loss * gap(pairs, loss) + on_penalty * gap(pairs, penalty)
     zeros = tf.zeros_like(log_ratio)

@@ -23,15 +23,6 @@ def noise_table(
 
     `energy`: means over mini-batches of the differences of the losses of neighboring replicas, `rung` the lower one of
     a pair. `gradient`: mini-batch gradients at the target's first walker, less their mean, on random unit vectors.
-
-    Args:
-        potential: That of the run.
-        method: The `ReplicaExchange`.
-        state: At the end.
-        auxiliary: Keras' non-trainable variables there.
-        rung: Of the run, as its loop has it.
-        seed: Of the run.
-        first_batch: Mini-batches from this one on give the gradients.
     """
     batches, count = potential.batches, potential.num_examples
     if not isinstance(method, ReplicaExchange) or method.batch_size is None or batches.full:

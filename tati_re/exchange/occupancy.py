@@ -11,10 +11,6 @@ class Occupancy:
     """The rungs of the walkers of several ladders; walker w is replica w // ladders of ladder w % ladders.
 
     `index` is the rung of each walker, `(walkers,)`, int32, as many walkers as rungs times ladders.
-
-    Args:
-        num_rungs: Rungs of each ladder.
-        num_ladders: Ladders.
     """
 
     def __init__(self, num_rungs: int, num_ladders: int) -> None:

@@ -41,13 +41,7 @@ class Rungs(NamedTuple):
 
 
 def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
-    """The rungs moved after 16, 32, 64, ... rounds of the burn-in to where all pairs would reject alike.
-
-    Args:
-        rungs: After a round; rejections are counted from the last move.
-        clock: Tells the burn-in.
-        coordinate: What moves: "inverse_temperature" or "likelihood_weight".
-    """
+    """The rungs moved after 16, 32, 64, ... rounds of the burn-in to where all pairs would reject alike."""
     number = tf.cast(rungs.rounds, tf.float64)
     power = tf.math.log(number / _FIRST_ADAPTATION) / np.log(2.0)
     due = tf.logical_and(tf.abs(power - tf.round(power)) < 1e-9, number >= _FIRST_ADAPTATION)

@@ -59,11 +59,7 @@ def family(name: str) -> str | None:
 
 
 def factory(where: str) -> Callable[..., Any]:
-    """Returns the class of samplers, or the function that makes one, that `module:name` means.
-
-    Raises:
-        InputError: There is none, or its module cannot be imported.
-    """
+    """Returns the class of samplers, or the function that makes one, that `module:name` means."""
     form, kind = "my_module:MySampler or my_file.py:MySampler", "a class with init and step"
     return found("sampler", where, form, lambda value: inspect.isclass(value) and hasattr(value, "step"), kind)
 

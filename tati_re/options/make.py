@@ -148,18 +148,7 @@ def _complete(
 
 
 def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> Options:
-    """Makes checked options from flags as they were typed, on top of the values of a TOML file.
-
-    Args:
-        flags: Text (lists of text, or a bool) by option name; the text `none` unsets an option that may be none.
-        config: Checked values from `read_toml`. Default: none.
-
-    Returns:
-        The options.
-
-    Raises:
-        InputError: As `make_options`, with the flag as it was typed (`--step-size`).
-    """
+    """Makes checked options from flags as they were typed, on top of the values of a TOML file."""
     now = aliases.translated(flags, OPTIONS, lambda name: "--" + name if name in aliases.ALIASES else flag(name))
     before = aliases.translated(config or {}, OPTIONS)
     spelled = {name: "--" + typed for name, typed in now.typed.items()}
@@ -177,14 +166,8 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads options from a TOML file and checks them; keys are option names, without tables.
 
-    Args:
-        path: The file.
-
     Returns:
         The checked values by option name; those under names of TATi as they stand in the file.
-
-    Raises:
-        InputError: No such file, not TOML, an unknown key (with the nearest name) or a bad value; names the file.
     """
     import tomllib
 
@@ -209,15 +192,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def to_toml(options: Options, groups: Iterable[str] = GROUPS) -> str:
-    """Writes options as TOML that `read_toml` reads back; options without a value stand as comments.
-
-    Args:
-        options: The options.
-        groups: The groups to write. Default: all.
-
-    Returns:
-        The text, one heading comment a group.
-    """
+    """Writes options as TOML that `read_toml` reads back; options without a value stand as comments."""
     parts = []
     for group in groups:
         names = [name for name in options_of([group]) if name not in COMMANDS_ONLY]
@@ -262,13 +237,7 @@ def describe(name: str | None = None) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser, groups: Iterable[str], leave_out: Collection[str] = ()) -> None:
-    """Adds the flags of some groups to a parser; what is typed arrives as text, and defaults do not arrive.
-
-    Args:
-        parser: The parser.
-        groups: Names of groups, such as `SAMPLE`.
-        leave_out: Options of these groups that the command does not have. Default: none.
-    """
+    """Adds the flags of some groups to a parser; what is typed arrives as text, and defaults do not arrive."""
     for group in groups:
         section = parser.add_argument_group(f"{group}: {GROUPS[group]}")
         for name, field in options_of([group]).items():

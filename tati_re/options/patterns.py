@@ -56,9 +56,6 @@ def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> li
     Returns:
         One value for each tensor.
 
-    Raises:
-        InputError: A pattern matches no tensor.
-
     Examples:
         >>> by_tensor("prior_std", {"bias": 10.0}, 1.0, ["dense/kernel", "dense/bias"])
         [1.0, 10.0]

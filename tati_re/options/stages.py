@@ -28,9 +28,6 @@ class Stage(BaseModel):
         batch_size: Examples in a mini-batch, at least 1; "all" (in Python also `None`) takes all of them. Default: the
             `batch_size` of the run.
 
-    Raises:
-        pydantic.ValidationError: A value out of its range, or another key.
-
     Examples:
         >>> Stage.model_validate("3000:0.5:550").batch_size
         550
@@ -95,11 +92,7 @@ def planned(options) -> list[PlannedStage]:
 
 
 def check_num_steps(options) -> int:
-    """Steps of a fit: the sum of its stages.
-
-    Raises:
-        InputError: `num_steps` says something else.
-    """
+    """Steps of a fit: the sum of its stages."""
     total = sum(stage.num_steps for stage in options.stages) or options.num_steps
     if "num_steps" in options.explicit and options.num_steps != total:
         raise InputError(

@@ -292,9 +292,6 @@ def translated(values: Mapping[str, Any], known: Collection[str], spell: Callabl
         values: Options by name.
         known: The names of the options here.
         spell: Writes a name as the user typed it.
-
-    Raises:
-        InputError: An option of TATi that has no place here, or one given under both names.
     """
     result: dict[str, Any] = {}
     tati: dict[str, Any] = {}
@@ -384,11 +381,7 @@ def sentences(options: Any) -> list[str]:
 
 
 def check_dimensions(tati: Mapping[str, Any], num_inputs: int, num_outputs: int) -> None:
-    """Compares TATi's `input_dimension` and `output_dimension` with what the data have.
-
-    Raises:
-        InputError: They differ.
-    """
+    """Compares TATi's `input_dimension` and `output_dimension` with what the data have."""
     for name, found in (("input_dimension", num_inputs), ("output_dimension", num_outputs)):
         if name in tati and int(tati[name]) != found:
             raise InputError(f"{name}: not that of data and network.", tati[name], f"{found}, or to leave it out")

@@ -62,9 +62,6 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
         factory: What is called.
         options: Attributes by the name of the option.
         others: Values by further names that the signature may have. Default: none.
-
-    Raises:
-        InputError: A parameter without a default is no option, or the call fails.
     """
     name = getattr(factory, "__name__", type(factory).__name__)
     others, arguments = others or {}, {}

@@ -15,12 +15,7 @@ from tati_re.posterior.potential import ModelPotential
 
 
 class Evaluator:
-    """Energies, accuracies and Hessian products of a potential at given positions.
-
-    Args:
-        potential: What is evaluated.
-        compile_with_xla: Whether single evaluations run under XLA.
-    """
+    """Energies, accuracies and Hessian products of a potential at given positions."""
 
     def __init__(self, potential: ModelPotential, compile_with_xla: bool) -> None:
         self.potential = potential

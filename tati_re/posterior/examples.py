@@ -37,14 +37,7 @@ class StreamedInputs:
 
 
 def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
-    """Inputs on the device: bytes that are scaled later stay bytes, everything else is in the model's type.
-
-    Args:
-        inputs: `(N, ...)`.
-        scale: Their factor.
-        dtype: The type in which the model takes them.
-        limit: Bytes of a tensor at most; what is larger is streamed. Default: no limit.
-    """
+    """Inputs on the device: bytes that are scaled later stay bytes, everything else is in the model's type."""
     kind = _device_type(inputs, scale, dtype)
     if limit is not None and device_bytes(inputs, scale, dtype) > limit:
         return StreamedInputs(inputs, kind)

@@ -158,9 +158,6 @@ def make_loss(
         from_logits: `True`, `False`, or "auto": probabilities where the model ends in a softmax (binary: sigmoid), else
             logits.
         activation: What the model ends in, `None` where unknown.
-
-    Raises:
-        InputError: There is no such loss.
     """
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):
@@ -199,14 +196,7 @@ def make_loss(
 
 
 def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None) -> None:
-    """Raises InputError where the model's outputs cannot be compared with the labels under this loss.
-
-    Args:
-        loss: The loss.
-        output_shape: Of one example's output.
-        target_shape: Of one example's label.
-        num_classes: `None` for regression.
-    """
+    """Raises InputError where the model's outputs cannot be compared with the labels under this loss."""
     last = output_shape[-1] if output_shape else 1
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:

@@ -166,15 +166,7 @@ class NoisePrior(Prior):
 
 
 def noise_scale(options, targets: np.ndarray) -> float:
-    """The scale of the prior of the noise, and where it starts: as given, else the deviation of the targets.
-
-    Args:
-        options: `noise_prior_scale`.
-        targets: Of the training part, as the network sees them.
-
-    Raises:
-        InputError: The targets are all the same, so that they have no scale.
-    """
+    """The scale of the prior of the noise, and where it starts: as given, else the deviation of the targets."""
     if options.noise_prior_scale is not None:
         return options.noise_prior_scale
     scale = float(np.std(np.asarray(targets, np.float64), axis=0).max())
@@ -186,13 +178,7 @@ def noise_scale(options, targets: np.ndarray) -> float:
 
 
 def with_noise(flat, options, targets=None):
-    """The model with the noise behind its parameters where `noise_std` is sampled, else as it is.
-
-    Args:
-        flat: The model.
-        options: `noise_std`, `noise_prior_scale`: options, or those of a manifest.
-        targets: Of the training part, which say where the noise starts. Default: it starts at 1.
-    """
+    """The model with the noise behind its parameters where `noise_std` is sampled, else as it is."""
     given = options.get("noise_std") if isinstance(options, dict) else options.noise_std
     if given != SAMPLED:
         return flat
@@ -217,11 +203,7 @@ def with_noise_prior(prior: Prior, options, flat, targets: np.ndarray) -> Prior:
 
 
 def check_noise(options, loss, flat) -> None:
-    """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters were counted.
-
-    Raises:
-        InputError: Another loss, or a `Simulation` made otherwise.
-    """
+    """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters were counted."""
     sampled, has = options.noise_std == SAMPLED, flat.samples_noise
     if sampled != has:
         raise InputError(

@@ -40,9 +40,6 @@ class Predictive:
         num_columns: Columns of a prediction: classes, or outputs.
         has_noise: Whether the loss says something of the noise of predicted values.
         samples_noise: Whether the noise is a parameter: then each draw brings its own.
-
-    Raises:
-        InputError: A loss without a name and without a function.
     """
 
     def __init__(
@@ -96,14 +93,7 @@ class Predictive:
         return np.asarray(outputs, np.float64) * self.deviation + self.mean
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """Log probabilities of the classes.
-
-        Args:
-            outputs: `(..., outputs)`.
-
-        Returns:
-            `(..., classes)`, float64.
-        """
+        """Log probabilities of the classes."""
         f = np.asarray(outputs, np.float64)
         if self.name in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
             if self.from_logits:

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def model_of(run: RunFiles) -> Any:
-    """The Keras model that the folder of a run holds.
-
-    Raises:
-        InputError: It holds none, or one that cannot be read.
-    """
+    """The Keras model that the folder of a run holds."""
     from tati_re.models.build import load_model
 
     if not run.has(files.MODEL):
@@ -48,11 +44,7 @@ def names_its_data(run: RunFiles) -> bool:
 
 
 def dataset_of(run: RunFiles) -> Dataset:
-    """The data of a run, read again.
-
-    Raises:
-        InputError: They were given in Python, or changed since.
-    """
+    """The data of a run, read again."""
     from tati_re.data import dataset_from_options
     from tati_re.options.make import make_options
 

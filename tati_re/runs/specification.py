@@ -40,10 +40,6 @@ def open_folder(
 
     Returns:
         The specification found, or None in a new folder.
-
-    Raises:
-        InputError: The folder is a file, or holds other files or another calculation.
-        StorageError: It cannot be made.
     """
     import tomli_w
 

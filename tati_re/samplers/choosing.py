@@ -17,18 +17,7 @@ from tati_re.samplers.wrappers.mass import Massive
 
 
 def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, ...]], mass=None):
-    """The sampler with the mass, the ensemble preconditioner and the control variate that the options ask for.
-
-    Args:
-        sampler: A sampler of any family.
-        options: `mass`, `covariance_blending` and `control_variate`, and what belongs to them.
-        names: Of the model's tensors, such as `dense/kernel`.
-        shapes: Of the model's tensors, in the order of the flat vector.
-        mass: Numbers in place of `options.mass`, one a parameter.
-
-    Raises:
-        InputError: The sampler has no momenta for a mass, cannot be preconditioned, or two of these exclude each other.
-    """
+    """The sampler with the mass, the ensemble preconditioner and the control variate that the options ask for."""
     if mass is not None or options.mass != "unit":
         if options.covariance_blending:
             raise InputError(

@@ -79,11 +79,7 @@ class HamiltonianMonteCarlo(Method):
 
 
 def trajectory_lengths(num_leapfrog_steps: int, leapfrog_jitter: float) -> tuple[int, int]:
-    """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1.
-
-    Raises:
-        InputError: L₀ is below 1, or j not in [0, 1].
-    """
+    """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1."""
     if num_leapfrog_steps < 1:
         raise InputError("num_leapfrog_steps: too few.", received=num_leapfrog_steps, expected="at least 1")
     if not 0 <= leapfrog_jitter <= 1:

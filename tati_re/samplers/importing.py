@@ -27,15 +27,7 @@ def imported(name: str, options):
 
 
 def made(factory: Any, options):
-    """Calls a class of samplers, or a function that makes one, with those options that its signature names.
-
-    Args:
-        factory: The class or function; `called` says what its parameters get.
-        options: Attributes by the name of the option.
-
-    Raises:
-        InputError: A parameter without a default is no option, the constructor fails, or what it makes is no sampler.
-    """
+    """Calls a class of samplers, or a function that makes one, with those options that its signature names."""
     name = getattr(factory, "__name__", type(factory).__name__)
     if not callable(factory):
         raise InputError(

@@ -39,12 +39,7 @@ def cyclical(length: int) -> Factor:
 
 
 def exploring(length: int, fraction: float) -> Factor:
-    """Temperature 0 in the first part of each cycle, where a cyclical method descends, and 1 in the rest.
-
-    Args:
-        length: n, steps of a cycle.
-        fraction: β of Zhang et al., the part that explores, from 0 to below 1.
-    """
+    """Temperature 0 in the first part of each cycle, where a cyclical method descends, and 1 in the rest."""
     return lambda steps: np.where(((steps - 1) % length) < fraction * length, 0.0, 1.0)
 
 
@@ -74,11 +69,7 @@ def table(pairs: Sequence[tuple[int, float]], unit: float, name: str) -> Factor:
 
 
 def read_table(path: str, name: str) -> list[tuple[int, float]]:
-    """Reads pairs from a CSV file with the header `step,value`.
-
-    Raises:
-        InputError: No such file, or not such a file.
-    """
+    """Reads pairs from a CSV file with the header `step,value`."""
     try:
         with open(path, newline="") as file:
             rows = list(csv.DictReader(file))
@@ -101,15 +92,7 @@ def keras_schedule(schedule, unit: float) -> Factor:
 
 
 def step_factor(options, given=None) -> Factor | None:
-    """The factor of the step size, or `None` if it is constant.
-
-    Args:
-        options: `step_schedule` and what belongs to it.
-        given: A Keras schedule, or pairs (step, value), in place of `options.step_schedule`.
-
-    Raises:
-        InputError: There is no such schedule, or its table is bad.
-    """
+    """The factor of the step size, or `None` if it is constant."""
     if given is None and options.step_schedule == "polynomial":
         return polynomial(options.schedule_delay, options.schedule_power)
     if given is None and options.step_schedule == "cyclical":
@@ -118,16 +101,7 @@ def step_factor(options, given=None) -> Factor | None:
 
 
 def temperature_factor(options, given=None) -> Factor | None:
-    """The factor of the temperature, or `None` if it is constant.
-
-    Args:
-        options: `temperature_schedule` and what belongs to it.
-        given: A Keras schedule, or pairs (step, value), in place of `options.temperature_schedule`.
-
-    Raises:
-        InputError: There is no such schedule, its table is bad, annealing has no burn-in to cool in, or exploration
-            has no cycles.
-    """
+    """The factor of the temperature, or `None` if it is constant."""
     explores = options.exploration_fraction > 0
     if explores and options.step_schedule != "cyclical":
         raise InputError(

@@ -41,9 +41,6 @@ class Skeleton(Method):
     Args:
         mobility: μ above 0, multiplies the step size. Default: 1.
 
-    Raises:
-        InputError: The mobility is not above 0.
-
     Examples:
         >>> Skeleton(mobility=0.5).get_config()
         {'sampler': 'Skeleton', 'mobility': 0.5}

@@ -18,11 +18,7 @@ from tati_re.core.ops import as_float64, column, exp, expm1, sqrt, sum_of_produc
 
 
 def checked_mass(thermal_mass: float | None) -> float | None:
-    """The thermal mass as a float; `None` stands for the number of parameters.
-
-    Raises:
-        InputError: It is not above 0.
-    """
+    """The thermal mass as a float; `None` stands for the number of parameters."""
     if thermal_mass is None:
         return None
     if not thermal_mass > 0:

@@ -25,9 +25,6 @@ def check_model(flat) -> None:
 
     Args:
         flat: The model as a function of a flat vector.
-
-    Raises:
-        InputError: No layer of batch normalization, or other layers that act differently while training.
     """
     if LAYER not in flat.training_layers:
         raise InputError(

@@ -16,11 +16,7 @@ from tati_re.simulation.request import Request
 
 
 def check_request(request: Request) -> None:
-    """Refuses a request that cannot be met, before any work starts.
-
-    Raises:
-        InputError: What is wrong, by the name of the option.
-    """
+    """Refuses a request that cannot be met, before any work starts."""
     for check in CHECKS:
         check(request)
 

@@ -51,12 +51,7 @@ class CurrentBatch:
         return iter((self._dataset.inputs[rows], self._dataset.targets[rows]))
 
     def follow(self, name: str, position: np.ndarray) -> None:
-        """TATi's rule: moves on where an answer was given before, or where the parameters changed since.
-
-        Args:
-            name: The answer that is asked for.
-            position: Of the walkers.
-        """
+        """TATi's rule: moves on where an answer was given before, or where the parameters changed since."""
         first, moved = self._position is None, not np.array_equal(self._position, position)
         if self.tensors and not first and (moved or name in self._answered):
             self.next()
@@ -69,12 +64,7 @@ class CurrentDataset(Dataset):
 
     @classmethod
     def of(cls, dataset: Dataset, batch: Callable[[], CurrentBatch]) -> CurrentDataset:
-        """A view of a data set; nothing is copied.
-
-        Args:
-            dataset: The data.
-            batch: Returns the current batch.
-        """
+        """A view of a data set; nothing is copied."""
         view = object.__new__(cls)
         view.__dict__.update(dataset.__dict__)
         view.__dict__["_batch"] = batch

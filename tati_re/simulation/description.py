@@ -20,12 +20,7 @@ from tati_re.simulation.system import OBJECTS
 
 
 def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
-    """Says what is run: method, data, U, ladder, and options that are not used.
-
-    Args:
-        run: The loops of the run.
-        start: Where the walkers start, if there is something to say of it.
-    """
+    """Says what is run: method, data, U, ladder, and options that are not used."""
     request, potential = run.request, run.potential
     options, method, flat = request.options, request.method, request.system.flat
     fixed = f" ({flat.num_fixed} more are fixed)" if flat.num_fixed else ""

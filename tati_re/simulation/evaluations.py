@@ -50,11 +50,7 @@ class Evaluations:
         return self._of_walker(self._energy("gradients").gradient, walker_index)
 
     def score(self, walker_index: int | None = None):
-        """Accuracy on the current batch: a number, or `(walkers,)`.
-
-        Raises:
-            InputError: The model is no classifier.
-        """
+        """Accuracy on the current batch: a number, or `(walkers,)`."""
         if self._engine().potential.metric_name is None:
             raise InputError(
                 "score is the accuracy of a classifier.", received="regression", expected="loss() or predict()"
@@ -88,9 +84,6 @@ class Evaluations:
         """The largest eigenvalue of ∇²U at a walker, and the step sizes at which samplers are stable there.
 
         Costs some twenty Hessian-vector products on all data, or on 10,000 examples where there are more.
-
-        Args:
-            walker_index: Which walker. Default: the first.
         """
         examples = self.dataset.num_examples
         options = make_options(self.options, batch_size=_MOST_EXAMPLES if examples > _MOST_EXAMPLES else None)
@@ -104,9 +97,6 @@ class Evaluations:
 
         Args:
             walker_index: Which walker. Default: the first.
-
-        Raises:
-            InputError: U has no positive curvature there, so that nothing limits the step.
         """
         found = self.step_size_advice(walker_index)
         size = found.suggested(own_sampler(self.options, self.objects).has_momentum)

@@ -38,17 +38,7 @@ def from_folder(kind: type[Simulation], folder: str | os.PathLike[str], given: d
 
 
 def objects_of(run: RunFiles, given: dict[str, Any], who: str, needed: Iterable[str] = OBJECTS) -> dict[str, Any]:
-    """The objects of a run: those given again, and the model of its folder.
-
-    Args:
-        run: The run.
-        given: By name.
-        who: The first word of what is said where one is missing.
-        needed: What must be there where the run had it.
-
-    Raises:
-        InputError: One is missing.
-    """
+    """The objects of a run: those given again, and the model of its folder."""
     missing = (set(run.manifest["objects"]) & set(needed)) - {*given, "directions"}
     for name in sorted(missing):
         if name != "model" or not run.has(files.MODEL):

@@ -30,12 +30,7 @@ from tati_re.simulation.streaming import prediction_averages
 
 
 def launch(request: Request, walkers: Walkers) -> Run:
-    """Starts a run and takes it to its end; the walkers stay where they arrive.
-
-    Raises:
-        InputError: The request cannot be met; nothing was done.
-        SamplingError: The potential stopped being finite; what came before is on the disk.
-    """
+    """Starts a run and takes it to its end; the walkers stay where they arrive."""
     check_request(request)
     options, system = request.options, request.system
     temporary = TemporaryFolder() if options.output is None else None
@@ -122,12 +117,7 @@ class Launch:
         return self._starts or on_all_rungs(self.request, self.walkers)
 
     def finish(self, carry, temporary: TemporaryFolder | None = None) -> Run:
-        """Runs to the end and leaves the walkers where they arrived.
-
-        Args:
-            carry: From `begin` or `go_on`.
-            temporary: The run folder, where it goes with the run.
-        """
+        """Runs to the end and leaves the walkers where they arrived."""
         driver, options = self.driver, self.request.options
         self._tensorboard.begin(driver.step)
         try:

@@ -23,13 +23,7 @@ _FIRST_TIME_STEP = 0.1
 
 
 def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np.ndarray, tuple]:
-    """Position and non-trainable variables of every copy before the first step, rung by rung.
-
-    Args:
-        request: The run; its object `starts`, or `replica_start`, says where replicas start.
-        walkers: Where the walkers are.
-        execution: "xla", "graph" or "eager".
-    """
+    """Position and non-trainable variables of every copy before the first step, rung by rung."""
     position, auxiliary = on_all_rungs(request, walkers)
     if not request.samples:
         return position, auxiliary
@@ -74,12 +68,6 @@ def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution:
 
     The descent is `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first
     time step, for each replica from its own initialization.
-
-    Args:
-        request: `replica_start`, `descent_steps`, `seed`, and what the potential is made of.
-        like: Positions of all replicas, for shape and type.
-        auxiliary: Keras' non-trainable variables of all replicas.
-        execution: "xla", "graph" or "eager".
     """
     system, options = request.system, request.options
     fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.seed).astype(like.dtype)

@@ -86,18 +86,7 @@ def sees_all(options: Options, system: System) -> bool:
 def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
-    """The request with the method that options and objects name.
-
-    Args:
-        kind: "sample": the sampler, on a ladder where the options have one; "fit": the optimizer.
-        options: Of the call.
-        objects: Of the call.
-        system: The model and its data.
-        limits: On the chunks of steps.
-
-    Raises:
-        InputError: There is no such method, or what is wrapped around it does not fit.
-    """
+    """The request with the method that options and objects name."""
     if kind == "sample":
         sampler, prior = sampler_of(options, objects, system), system.prior(options, objects)
         method = with_replicas(sampler, options, sees_all(options, system), prior)

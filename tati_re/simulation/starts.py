@@ -34,11 +34,7 @@ class Walkers:
     momentum: np.ndarray | None = None
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
-        """An array in the shape of the positions, or of one of them.
-
-        Raises:
-            InputError: Another shape.
-        """
+        """An array in the shape of the positions, or of one of them."""
         value = np.asarray(value)
         if value.shape not in (self.position.shape, self.position.shape[1:]):
             raise InputError(
@@ -50,15 +46,7 @@ class Walkers:
 
 
 def starting_walkers(options: Options, flat: Any) -> Walkers:
-    """The walkers before their first step.
-
-    Args:
-        options: `parameters`, `parameters_step`, `walker_start`, `walker_jitter`, `num_walkers`, `seed`.
-        flat: The model as a function of its parameters (`FlatModel`).
-
-    Raises:
-        InputError: The file does not fit, or options contradict each other.
-    """
+    """The walkers before their first step."""
     walkers, start = options.num_walkers, options.walker_start
     _check(options)
     position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], walkers, axis=0)

@@ -67,15 +67,7 @@ def advice(curvature: float) -> StepSizeAdvice:
 def divergence_advice(
     error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
 ) -> str:
-    """Advice on a potential that is no longer finite: compares the step size with the limit of stability.
-
-    Args:
-        error: The step and the walker.
-        request: What was run.
-        potential: Of the run.
-        position: Where all copies started.
-        auxiliary: Keras' non-trainable variables there.
-    """
+    """Advice on a potential that is no longer finite: compares the step size with the limit of stability."""
     walker = error.walker
     if error.step == 0:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]

@@ -83,11 +83,7 @@ def is_named(value: Any) -> bool:
 
 
 def refuse_fixed(names: Iterable[str]) -> None:
-    """Refuses options that shape the system, by their names here or in TATi, and names that are no options.
-
-    Raises:
-        InputError: One of them.
-    """
+    """Refuses options that shape the system, by their names here or in TATi, and names that are no options."""
     for name in names:
         if any(new in FIXED for new in names_here(name, OPTIONS)):
             raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
@@ -255,9 +251,6 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         options: The options.
         objects: `model`, a Keras model, else `options.model` (a file, or a function in one) or `options.hidden` says
             which; `data`, arrays or a Dataset, `test_data` and `sample_weights`, else those of the options.
-
-    Raises:
-        InputError: There are no data, or model and data do not fit.
     """
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights"))
     read = dataset_from_options(options, *given)

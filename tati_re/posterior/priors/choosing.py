@@ -133,13 +133,7 @@ def unused_prior_options(options) -> list[str]:
 
 
 def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -> str | None:
-    """A sentence about parameters that neither the prior nor a weight regularizer of the model confines.
-
-    Args:
-        prior: The prior of all tensors.
-        names: Of the tensors.
-        regularized: Names of those with a regularizer.
-    """
+    """A sentence about parameters that neither the prior nor a weight regularizer of the model confines."""
     loose = names if prior.unconfined is None else prior.unconfined
     free = [] if prior.proper else [n for n in loose if n not in regularized]
     if not free:
@@ -150,12 +144,7 @@ def unconfined(prior: Prior, names: Sequence[str], regularized: Sequence[str]) -
 
 
 def too_hot(prior: Prior, temperature: float) -> str | None:
-    """A sentence where exp(-V/T) of a Student-t prior cannot be normalized, which needs T < ν + 1.
-
-    Args:
-        prior: Of all parameters.
-        temperature: The highest T of the run.
-    """
+    """A sentence where exp(-V/T) of a Student-t prior cannot be normalized, which needs T < ν + 1."""
     if temperature < prior.hottest:
         return None
     degrees, limit = f"{prior.hottest - 1:g}", f"{prior.hottest:g}"

@@ -79,12 +79,7 @@ def _centre(energy: Energy, position) -> tuple:
 
 
 class ControlVariateEvaluate(Delegating):
-    """The potential with the control variate of a center.
-
-    Args:
-        evaluate: The potential on this step's mini-batch.
-        centre: The fields of the state that belong to the center.
-    """
+    """The potential with the control variate of a center."""
 
     def __init__(self, evaluate, centre: dict) -> None:
         super().__init__(evaluate)

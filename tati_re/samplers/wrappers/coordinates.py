@@ -21,12 +21,7 @@ def _extended(base: Any, names: tuple[str, ...]) -> Any:
 
 
 def extend(state, **fields):
-    """The state with further fields, the rung last; a type of its own, the same for the same names.
-
-    Args:
-        state: A NamedTuple with a field `rung`.
-        **fields: What the wrapper carries, arrays.
-    """
+    """The state with further fields, the rung last; a type of its own, the same for the same names."""
     return _extended(type(state), tuple(fields))(**state._asdict(), **fields)
 
 
@@ -62,13 +57,7 @@ class Coordinates(Protocol):
 
 
 class InCoordinates(Delegating):
-    """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U.
-
-    Args:
-        evaluate: The potential of θ.
-        origin: θ₀, `(walkers, parameters)`.
-        coordinates: B.
-    """
+    """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U."""
 
     def __init__(self, evaluate, origin, coordinates: Coordinates) -> None:
         super().__init__(evaluate)

@@ -18,11 +18,7 @@ DECAY = 0.99
 
 
 class Diagonal:
-    """Coordinates x = θ / s, entry by entry.
-
-    Args:
-        scale: s, `(parameters,)` or `(walkers, parameters)`.
-    """
+    """Coordinates x = θ / s, entry by entry."""
 
     def __init__(self, scale) -> None:
         self.scale = scale
