@@ -98,7 +98,7 @@ def default_text(field: FieldInfo) -> str:
 
 
 def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
-    """Adds the flag of an option to a group of an argparse parser; values stay text, and only typed flags are stored."""
+    """Adds the flag of an option to a group of an argparse parser; values stay text, only typed flags are stored."""
     text = f"{meaning(field)} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
     if field.annotation is bool:
         group.add_argument(
