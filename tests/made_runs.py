@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.runs import manifest
-from tati_re.runs.tables import CsvTable, H5Table
+from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.h5_table import H5Table
 from tati_re.simulation.run import Run, load
 
 

@@ -15,8 +15,9 @@ from tati_re.cli import analyse
 from tati_re.core.errors import InputError
 from tati_re.plotting.autocorrelation import plot_autocorrelation
 from tati_re.report.modules import MODULES
+from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.h5_table import H5Table
 from tati_re.runs.positions import Positions
-from tati_re.runs.tables import CsvTable, H5Table
 from tests.made_runs import made_run
 
 PHI, TAU = 0.9, 19.0

@@ -124,3 +124,12 @@ def test_answers_are_declared_and_not_looked_for():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")
     ]
     assert len(calls) < 70
+
+
+def test_files_are_short():
+    """The option table alone is longer: one line an option, and one place for all."""
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("tati_re/**/*.py")
+    }
+    del lengths["tati_re/options/table.py"]
+    assert {name: length for name, length in lengths.items() if length > 400} == {}

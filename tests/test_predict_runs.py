@@ -17,7 +17,8 @@ from tati_re.core.errors import InputError
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.predict import predict
 from tati_re.prediction.streamed import streamed_prediction
-from tati_re.runs.tables import CsvTable, H5Table
+from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.h5_table import H5Table
 
 SHORT = {"verbose": 0, "execution": "graph", "record_every": 5}
 

@@ -5,8 +5,9 @@ import pytest
 
 from tati_re.analysis import posterior_average, stored_positions
 from tati_re.core.errors import InputError
+from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.h5_table import H5Table
 from tati_re.runs.run import RunFiles
-from tati_re.runs.tables import CsvTable, H5Table
 
 COLUMNS = ["step", "walker", "potential", "loss", "w[0]", "w[1]", "w[2]"]
 

@@ -16,7 +16,9 @@ import pytest
 
 from tati_re.core.errors import InputError
 from tati_re.runs import reading
-from tati_re.runs.tables import CsvTable, H5Table, StorageError
+from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.h5_table import H5Table
+from tati_re.runs.storage import StorageError
 
 COLUMNS = ["step", "walker", "loss", "dense/kernel[0,3]"]
 
@@ -233,7 +235,7 @@ def test_wrong_rows_are_refused(tmp_path):
 WRITER = """
 import sys
 import numpy as np
-from tati_re.runs.tables import H5Table
+from tati_re.runs.h5_table import H5Table
 columns = ["step", "walker"] + [f"p{i}" for i in range(500)]
 table = H5Table(sys.argv[1], columns, dtype="float32")
 print("ready", flush=True)

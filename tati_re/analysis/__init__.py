@@ -27,8 +27,7 @@ from tati_re.analysis.temperature import (
     target_temperature,
     temperatures,
 )
-from tati_re.runs.positions import Positions
-from tati_re.runs.trajectory import Position, stored_positions
+from tati_re.runs.positions import Position, Positions, stored_positions
 
 __all__ = [
     "DiffusionMap",

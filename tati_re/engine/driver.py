@@ -21,8 +21,8 @@ from tati_re.engine.recording import RunningMoments
 from tati_re.engine.run_tables import RunTables
 from tati_re.engine.running_averages import RunningAverages
 from tati_re.runs import checkpoint, files
+from tati_re.runs.csv_table import csv_text
 from tati_re.runs.storage import write_whole
-from tati_re.runs.tables import csv_text
 
 _GIGABYTE = 1e9
 

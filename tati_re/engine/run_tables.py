@@ -11,7 +11,8 @@ from tati_re.core.backend import tf
 from tati_re.engine.loop import Chunk, Loop
 from tati_re.engine.running_averages import RunningAverages
 from tati_re.runs import files
-from tati_re.runs.tables import CsvTable, H5Table
+from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.h5_table import H5Table
 
 _MOST_WAITING = 16 * 2**20
 

@@ -92,7 +92,7 @@ class ModelTrajectories:
         except SamplingError:
             # Too hot for the step size: the leg says nothing, and its start is a candidate all the same.
             return np.asarray(start, np.float64)[None]
-        from tati_re.runs.trajectory import stored_positions
+        from tati_re.runs.positions import stored_positions
 
         rows = [np.asarray(one.parameters, np.float64) for one in stored_positions(run)]
         return np.stack([np.asarray(start, np.float64), *rows])

@@ -200,7 +200,7 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     Raises:
         InputError: The run stored no positions, or has no such walker.
     """
-    from tati_re.runs.trajectory import stored_positions
+    from tati_re.runs.positions import stored_positions
 
     def chosen():
         found = stored_positions(run)

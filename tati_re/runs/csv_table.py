@@ -108,10 +108,6 @@ class CsvTable(Rows):
             self._write(b"".join(self._text(rows) for rows in self.pending))
             self.pending.clear()
 
-    def close(self) -> None:
-        """Flushes; the file is closed between flushes anyway."""
-        self.flush()
-
     def _write(self, text: bytes) -> None:
         """Writes at the position, truncates the file there, and returns when all is on disk."""
         with storing(self.path), open(self.path, "r+b", buffering=0) as file:

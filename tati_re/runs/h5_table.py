@@ -129,10 +129,6 @@ class H5Table(Rows):
             self.on_disk += len(new)
             self.pending.clear()
 
-    def close(self) -> None:
-        """Flushes; the file is closed between flushes anyway."""
-        self.flush()
-
     def _copy(self, source: Any, num_rows: int) -> None:
         """Replaces the file by a copy of the first `num_rows` rows of the open file `source`, itself."""
         aside = self.path.with_name(self.path.name + PARTIAL)

@@ -1,4 +1,4 @@
-"""Stored positions of a run in blocks, for any number of passes in bounded memory."""
+"""Stored positions of a run, in blocks or one by one, for any number of passes in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,6 +19,20 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 27
 """Bytes of the float64 values of a block."""
+
+
+class Position(NamedTuple):
+    """A stored position.
+
+    Attributes:
+        step: Its step.
+        walker: Its walker, counted from 0.
+        parameters: The vector, shape (P,).
+    """
+
+    step: int
+    walker: int
+    parameters: np.ndarray
 
 
 class Block(NamedTuple):
@@ -211,6 +225,31 @@ def stores_projections(run: RunFiles) -> bool:
     """Whether a run stores projections on directions instead of parameters."""
     options = run.manifest.get("options", {})
     return bool(options.get("directions")) or "directions" in run.manifest.get("objects", [])
+
+
+def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[Position]:
+    """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
+
+    That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
+
+    Args:
+        run: The run, as `tati_re.load(folder)` returns it.
+        block_bytes: Of the rows in memory at a time.
+
+    Yields:
+        A Position per row; rows of the burn-in are not in the trajectory.
+
+    Raises:
+        InputError: The run stored no trajectory, or projections instead of parameters.
+    """
+    if stores_projections(run):
+        raise InputError(f"The run {run.folder} stored projections, not parameters.")
+    positions = Positions(run, burnin=0, rung=None, keep_type=True, block_bytes=block_bytes)
+    return (
+        Position(int(step), int(walker), vector)
+        for block in positions.all_blocks()
+        for step, walker, vector in zip(block.step, block.walker, block.values, strict=True)
+    )
 
 
 def _header(line: bytes) -> list[str]:

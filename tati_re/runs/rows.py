@@ -58,6 +58,14 @@ class Rows:
         if len(rows):
             self.pending.append(rows)
 
+    def flush(self) -> None:
+        """Writes the waiting rows and returns when they are on disk."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Flushes; the file is closed between flushes anyway."""
+        self.flush()
+
     def position(self) -> int:
         """Returns the size on disk: bytes of a CSV file, rows of an HDF5 file."""
         return self.on_disk

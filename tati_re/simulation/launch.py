@@ -13,9 +13,9 @@ from tati_re.engine.progress import make_progress
 from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.noise_tests import noise_table
 from tati_re.runs import files, manifest, run_folder
+from tati_re.runs.csv_table import csv_text
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import storing, write_whole
-from tati_re.runs.tables import csv_text
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
