@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
+import tati_re
 from tati_re.analysis.averages import average, averages, parameter_averages, trajectory_averages
 from tati_re.analysis.convergence import autocorrelation_function
 from tati_re.cli import analyse
@@ -234,6 +235,23 @@ def test_the_command(run, tmp_path, capsys):
     assert analyse.main([*arguments, "--output", str(tmp_path / "more")]) == 0
     assert capsys.readouterr().out == ""
     assert len(pd.read_csv(tmp_path / "more" / "parameters.csv")) == 8
+
+
+def test_analyse_is_the_command_in_python(run, tmp_path):
+    found = tati_re.analyse(run.folder, ["averages", "covariance"], tmp_path / "python", burnin=2000, num_eigenpairs=2)
+    given = ["--what", "averages", "covariance", "--burnin", "2000", "--num-eigenpairs", "2", "--quiet"]
+    assert analyse.main([str(run.folder), *given, "--output", str(tmp_path / "command")]) == 0
+    names = sorted(path.name for path in (tmp_path / "python").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "command").iterdir())
+    assert {"averages.csv", "autocorrelation.png", "covariance.csv", "covariance.npz", "spectrum.png"} <= set(names)
+    for name in ("averages.csv", "covariance.csv"):
+        assert (tmp_path / "python" / name).read_bytes() == (tmp_path / "command" / name).read_bytes()
+    assert found["averages"].table["rows"].iloc[0] == 4 * 19_800, "the choice of the burn-in counts"
+    assert list(tati_re.analyse(run)) == ["averages", "covariance"], "a first look is at what the run has data for"
+    with pytest.raises(InputError, match=r"no choice burn_in\. Did you mean 'burnin'"):
+        tati_re.analyse(run, burn_in=1)
+    with pytest.raises(InputError, match="Unknown module"):
+        tati_re.analyse(run, ["average"])
 
 
 @pytest.mark.parametrize(

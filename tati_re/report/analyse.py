@@ -13,11 +13,12 @@ import numpy as np
 from tati_re.analysis.export import write_table
 from tati_re.core.errors import InputError, nearest
 from tati_re.report.modules import Choices, Result, modules_of, result_of
-from tati_re.simulation.run import Run, load
+from tati_re.runs.run import RunFiles
+from tati_re.simulation.run import load
 
 
 def analyse(
-    run: Run | str | os.PathLike[str],
+    run: RunFiles | str | os.PathLike[str],
     what: Sequence[str] | None = None,
     output: str | os.PathLike[str] | None = None,
     **choices: Any,
@@ -49,7 +50,7 @@ def analyse(
     for name in choices:
         if name not in names:
             raise InputError(f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
-    run = run if isinstance(run, Run) else load(run)
+    run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
     results = {name: result_of(run, name, chosen) for name in what or modules_of(run)}
     if output is not None:
