@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -184,7 +183,7 @@ def _moves(chains: np.ndarray) -> bool:
     return bool(np.isfinite(chains).all() and np.ptp(chains) > 0)
 
 
-def _array_stats() -> ModuleType:
+def _array_stats() -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="arviz_stats")
         from arviz_stats.base import array_stats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def group_temperatures(
         if len(groups) > 1:
             groups["all"] = tensors
         for group, members in groups.items():
-            energies = sum(rows[f"{column}({tensor})"] for tensor in members)
+            energies: Any = sum(rows[f"{column}({tensor})"] for tensor in members)
             if energies.isna().all():
                 continue
             number = sum(sizes[tensor] for tensor in members)
@@ -140,7 +140,7 @@ def group_sentences(table: pd.DataFrame) -> list[str]:
             ("configurational", "above"): "not in equilibrium yet, or heated by gradient noise: more burn-in, "
             "larger batches",
             ("configurational", "below"): "not in equilibrium yet: more burn-in",
-        }[kind, verdict]
+        }[str(kind), str(verdict)]
         sentences.append(f"The {kind} temperature is {verdict} its band in {names}{more}; {advice}.")
     return sentences
 

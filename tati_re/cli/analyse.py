@@ -96,7 +96,7 @@ def _choices(typed: dict[str, Any]) -> Choices:
         numbers["bandwidth"] = rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
     if "temperatures" in typed:
         numbers["temperatures"] = tuple(number_typed("temperatures", text, float) for text in typed["temperatures"])
-    words = {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
+    words: dict[str, Any] = {name: _one_of(name, typed[name], known) for name, known in WORDS.items() if name in typed}
     return Choices(observables=observables, **words, **numbers)
 
 

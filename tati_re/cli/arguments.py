@@ -199,7 +199,7 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
     return value
 
 
-def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> int | None:
+def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> Any:
     """A typed integer, or the default."""
     return number_typed(name, typed[name], least=least) if name in typed else default
 

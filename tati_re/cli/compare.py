@@ -67,7 +67,7 @@ def _body(argv: list[str]) -> int:
 
     columns = {words[k]: _tolerance("--column-tolerance", words[k + 1 : k + 3]) for k in range(0, len(words), 3)}
     tolerance = _tolerance("--tolerance", typed.get("tolerance", ["1e-8"]))
-    found = compare(*paths, tolerance, columns, typed.get("drop", ()), typed.get("ignore_sign", ()))
+    found = compare(paths[0], paths[1], tolerance, columns, typed.get("drop", ()), typed.get("ignore_sign", ()))
     if not typed.get("quiet"):
         for each in found[:_MOST_LINES]:
             print(": ".join(part for part in each if part))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tati_re.core.errors import InputError
@@ -103,7 +105,7 @@ def _covariance(matrix: object) -> np.ndarray:
     return matrix
 
 
-GENERATORS = {
+GENERATORS: dict[str, Callable[..., Dataset]] = {
     "digits": digits,
     "two_clusters": two_clusters,
     "two_circles": two_circles,

@@ -32,7 +32,7 @@ def load_data(
     standardize: str = "none",
     shuffle: bool = True,
     sample_weights: object = None,
-    class_weights: object = None,
+    class_weights: Any = None,
     memory_limit: float | None = None,
 ) -> Dataset:
     """Loads a data set.

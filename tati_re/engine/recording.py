@@ -136,7 +136,7 @@ class RowBuffers:
         """
         recorded = tf.cond(
             tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])),
-            lambda: self._recorded(due, i, *now(), acceptance, buffers),
+            lambda: self._recorded(due, i, now(), acceptance, buffers),
             lambda: tuple(buffers[:6]),
         )
         events = buffers.events, buffers.num_events
@@ -148,10 +148,11 @@ class RowBuffers:
             events = tf.cond(tf.logical_and(alive, due.event[i]), new_events, lambda: events)
         return Buffers(*(*recorded, *events))
 
-    def _recorded(self, due: Moves, i, state, evaluate, acceptance, buffers: Buffers) -> tuple:
+    def _recorded(self, due: Moves, i, now, acceptance, buffers: Buffers) -> tuple:
         """The first six buffers with a row, a position and the moments that are due."""
         moments, rows, num_rows, positions, energies, num_positions = buffers[:6]
         line, order, labels = self.timeline, None, []
+        state, evaluate = now
         evaluate = self.method.bound(state, evaluate)
         if not self.method.current:
             state = with_energy(state, evaluate(state.position))

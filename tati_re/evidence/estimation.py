@@ -197,7 +197,7 @@ class Estimation:
             self.progress.message,
             parts,
         )
-        settings = {
+        settings: dict[str, Any] = {
             "populations": options.num_populations,
             "particles": options.num_particles,
             "stages": len(found.curve["path"]),

@@ -176,7 +176,7 @@ class Pool:
         if self._executor is not None:
             list(self._executor.map(_do, left))
             left = []
-        fresh = {}
+        fresh: dict[int, Any] = {}
         for job in left:
             if fresh and time.monotonic() > until:
                 break

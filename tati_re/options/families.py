@@ -58,6 +58,12 @@ def family(name: str) -> str | None:
     return next((where for known, where in families().items() if known.upper() == name.upper()), None)
 
 
+def is_foreign(name: str) -> bool:
+    """Returns whether the code of a sampler is a user's, or of another package."""
+    where = name if ":" in name else family(name)
+    return where is not None and where not in FAMILIES.values()
+
+
 def factory(where: str) -> Callable[..., Any]:
     """Returns the class of samplers, or the function that makes one, that `module:name` means."""
     form, kind = "my_module:MySampler or my_file.py:MySampler", "a class with init and step"

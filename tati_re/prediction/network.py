@@ -49,7 +49,7 @@ class Network:
         self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
         loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
         self.predictive = Predictive(
-            loss, data["task"], num_classes, num_outputs, *around, per_example=_named_loss(loss)
+            loss, data["task"], num_classes, num_outputs, around[0], around[1], _named_loss(loss)
         )
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:

@@ -141,11 +141,11 @@ def average(
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }
     if first.kind == CLASSES:
-        names = ("probabilities", "std", "lower", "upper", "expected_entropy")
+        averaged = ("probabilities", "std", "lower", "upper", "expected_entropy")
         values = np.array([-1, 1]) if first.task == "signs" else np.arange(first.num_columns)
         return ClassPrediction(
             **shared,
-            **{name: _joined(parts, name) for name in names},
+            **{name: _joined(parts, name) for name in averaged},
             labels=None if labels is None else class_labels,
             class_values=values,
             draw_accuracy=_over_examples(parts, "right", len(inputs)),
@@ -213,7 +213,7 @@ def _outputs(
     network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Outputs of all draws, `(draws, n, outputs)`, float64, and their noise `(draws,)` if it is a parameter."""
-    noise: list[np.ndarray] = []
+    noise: list[Any] = []
     found = np.empty((len(draws), len(inputs), network.predictive.num_outputs))
     for first, vectors in draws.blocks(block_draws):
         here = slice(first, first + len(vectors))

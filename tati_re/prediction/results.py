@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -144,11 +144,11 @@ class ClassPrediction(Prediction):
 
         best = self.probabilities.argmax(axis=1)
         rows = np.arange(len(best))
-        columns = {"input": rows}
+        columns: dict[str, Any] = {"input": rows}
         if self.labels is not None:
             columns["label"] = self.class_values[self.labels]
         columns |= {"predicted": self.predicted, "probability": self.probabilities[rows, best]}
-        if self.lower is not None:
+        if self.lower is not None and self.upper is not None:
             columns |= {"lower": self.lower[rows, best], "upper": self.upper[rows, best]}
         columns |= {"entropy": self.entropy, "expected_entropy": self.expected_entropy}
         columns["mutual_information"] = self.mutual_information

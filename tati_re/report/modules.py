@@ -131,7 +131,7 @@ def _covariance(run: Run, choices: Choices) -> Result:
     walkers: list[int | None] = [None]
     if choices.by == "walker":
         walkers = sorted({int(walker) for block in Positions(run).blocks() for walker in np.unique(block.walker)})
-    tables, arrays = {}, {}
+    tables, arrays = dict[Any, Any](), dict[str, Any]()
     for walker in walkers:
         found = covariance_eigenpairs(run, choices.num_eigenpairs, walker, choices.burnin, choices.thin)
         name = "all walkers" if walker is None else f"walker {walker}"

@@ -29,7 +29,7 @@ def from_folder(kind: type[Simulation], folder: str | os.PathLike[str], given: d
     objects = {name: value for name, value in given.items() if name in OBJECTS and not is_named(value)}
     changed = {name: value for name, value in given.items() if name not in objects}
     objects = objects_of(run, objects, os.fspath(folder), [name for name in _OF_SYSTEM if name not in changed])
-    built = {"hidden": [], "model": None} if "model" in objects else {}
+    built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     kept = {name: value for name, value in manifest.given_options(run.manifest).items() if name not in _OF_START}
     sim = kind.from_options(make_options({**kept, **built, "output": None, "max_time": None, **changed}), objects)
     if not _OF_DATA & {*objects, *changed}:

@@ -11,6 +11,7 @@ from tati_re.core.backend import set_threads
 from tati_re.core.errors import InputError
 from tati_re.engine.environment import versions
 from tati_re.engine.limits import LIMITS, Limits
+from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.runs import files, manifest
@@ -26,7 +27,7 @@ from tati_re.simulation.system import OBJECTS, assemble
 def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limits: Limits = LIMITS) -> Run:
     """Does the work of `Simulation.resume`."""
     files_of_run = RunFiles(folder)
-    folder, said = files_of_run.folder, files_of_run.manifest
+    path, said = files_of_run.folder, files_of_run.manifest
     objects = {name: value for name, value in objects.items() if value is not None}
     overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
     for name in objects:
@@ -42,17 +43,17 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
     set_threads(options.threads)
     objects = objects_of(files_of_run, objects, "resume")
     # Where it started is in the checkpoint; the file that said so may be gone.
-    built = {"hidden": [], "model": None} if "model" in objects else {}
+    built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)
     system = assemble(start, objects)
     check_model(system, said, "resume")
     manifest.check_data(said, system.dataset, "resume")
     if files_of_run.has(files.DIRECTIONS):
-        objects = {**objects, "directions": np.load(folder / files.DIRECTIONS, allow_pickle=False)}
+        objects = {**objects, "directions": np.load(path / files.DIRECTIONS, allow_pickle=False)}
     request = make_request(said["kind"], options, objects, system, limits)
-    if request.samples and (":" in options.sampler or "sampler" in objects):
+    if request.samples and (is_foreign(options.sampler) or "sampler" in objects):
         _check_own_sampler(request.method.get_config(), said["method"])
-    run = Launch(request, starting_walkers(start, system.flat), folder, said["execution"])
+    run = Launch(request, starting_walkers(start, system.flat), path, said["execution"])
     if sorted(run.loops.observables.extra) != sorted(said["observables"]):
         raise InputError(
             "resume: the observables differ from the run's.",
@@ -75,7 +76,7 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
         run.progress.message(f"All {done} steps of this run are done; give a larger num_steps to go on.")
     steps = max(options.num_steps, done)
     longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and not request.samples else {}
-    manifest.write(folder, said | {"options": stored | {"num_steps": steps} | longer})
+    manifest.write(path, said | {"options": stored | {"num_steps": steps} | longer})
     return run.finish(carry)
 
 

@@ -30,7 +30,7 @@ def prediction_averages(system: System, potential: ModelPotential, every: int) -
         return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
 
     predictive = Predictive(
-        loss.get_config(), dataset.task, dataset.num_classes, outputs.num_outputs, *around, per_example=per_example
+        loss.get_config(), dataset.task, dataset.num_classes, outputs.num_outputs, around[0], around[1], per_example
     )
     ready = system.examples
     inputs = potential.prepared(device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,8 @@ class NumpyNoise:
 
     def __init__(self, seed: int, dtype=np.float64) -> None:
         self.random, self.dtype = np.random.default_rng(seed), dtype
-        self.asked, self.drawn = [], []
+        self.asked: list[Any] = []
+        self.drawn: list[Any] = []
 
     def normal(self, shape):
         return self._note("normal", shape, self.random.standard_normal(tuple(shape)).astype(self.dtype))

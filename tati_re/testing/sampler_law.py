@@ -102,7 +102,7 @@ def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[f
     start = np.random.default_rng(8).standard_normal((len(temperature), PARAMETERS))
     state = sampler.init(np.sqrt(temperature / stiffness)[:, None] * start, evaluate, noise)
     burnin = num_steps // 3
-    sums, counted = dict.fromkeys(names, 0.0), 0.0
+    sums, counted = dict.fromkeys(names, np.zeros(len(start))), np.zeros(len(start))
     for step in range(1, num_steps + 1):
         evaluate.clock = evaluate.clock._replace(step=np.int64(step), adapting=np.bool_(step <= burnin))
         state, _ = sampler.step(state, evaluate, noise)
