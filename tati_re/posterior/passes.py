@@ -181,21 +181,10 @@ class ModelPasses:
     def summed_loss_and_gradient(
         self, position, x, y, weight, auxiliary: tuple, shared: bool, how: str, factor=1.0, training: bool = False
     ) -> tuple:
-        """Factor times the sum of weight times loss of some examples, for each walker.
+        """Factor times the sum of weight times loss of some examples for each walker, its gradient, the new auxiliary.
 
-        Args:
-            position: `(walkers, parameters)`.
-            x: Inputs, `(n, ...)`, prepared, where the walkers share them, else as stored, `(walkers, n, ...)`.
-            y: Labels, likewise.
-            weight: A number, or `(n,)`, float64.
-            auxiliary: The variables that are not trained.
-            shared: Whether the walkers share the examples.
-            how: "vectorized", "unrolled" or "looped".
-            factor: Default: 1.
-            training: Layers act as in training.
-
-        Returns:
-            The sums, float64; their gradients; and the new auxiliary.
+        Inputs that the walkers share are prepared, `(n, ...)`, others as stored, `(walkers, n, ...)`. The weight is a
+        number or `(n,)`, the sums are float64.
         """
 
         def total(weights, extra, inputs, labels):
