@@ -12,6 +12,7 @@ from tati_re import Simulation
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
+from tati_re.core.potential import Potential, Prior
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.quadratic import Springs
@@ -228,6 +229,29 @@ def test_a_part_of_scaled_walkers_is_that_part(model):
     whole, part = evaluate(tf.constant(POSITION)), evaluate.part(1, 2)(tf.constant(POSITION[1:3]))
     for name in Energy._fields:
         np.testing.assert_allclose(getattr(part, name), getattr(whole, name)[1:3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["model", "function", "noisy", "springs"])
+def test_a_potential_answers_what_the_engine_asks(model, name):
+    """Each attribute of the contract has a value of its type; what it is bound to is an evaluation."""
+    made = {
+        "model": lambda: model,
+        "function": lambda: FunctionPotential(harmonic, PARAMETERS),
+        "noisy": lambda: NoisyPotential(harmonic, PARAMETERS, 0.3),
+        "springs": lambda: SpringsPotential(model, Springs(np.zeros(PARAMETERS), np.ones(PARAMETERS))),
+    }[name]()
+    assert isinstance(made, Potential)
+    assert made.num_parameters == PARAMETERS
+    assert tf.as_dtype(made.dtype) == tf.float64
+    assert isinstance(made.prior, Prior) and made.prior.hottest > 1
+    assert made.num_walkers == (1 if name in ("function", "noisy") else WALKERS)
+    assert made.batches.full == (name != "model") and made.batches.indices(0, 3)[0].shape[0] == 3
+    assert made.scale > 0 and made.num_examples >= 1 and made.auxiliary == ()
+    assert made.metric_name == ("accuracy" if name == "model" else None)
+    assert made.walker_evaluation in ("vectorized", "unrolled", "looped")
+    assert dict(made.columns) == {} and isinstance(made.notices(), list)
+    assert made.describe().startswith(("U = L + V", "u = λ E + V"))
+    assert isinstance(made.bind(rungs()), Evaluate)
 
 
 def test_an_evaluation_that_lacks_a_member_cannot_be_made():

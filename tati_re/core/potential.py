@@ -109,6 +109,7 @@ class Batch(NamedTuple):
     size: Any
 
 
+@runtime_checkable
 class Potential(Protocol):
     """The potential U = λ L + V of all walkers at once. Subclasses inherit defaults for the attributes with a value
     here.

@@ -20,7 +20,7 @@ class Compiled:
     def __init__(self, function: Callable, free: Sequence[int] = (), jit_compile: bool = False) -> None:
         # A concrete function: TensorFlow takes functions that are made anew for one that it traces again and again.
         self._function = tf.function(function, autograph=False, jit_compile=jit_compile or None)
-        self._free, self._traced = free, {}
+        self._free, self._traced = free, dict[tuple, Callable]()
 
     def __call__(self, *arguments: Any) -> Any:
         given = [tf.convert_to_tensor(value) for value in arguments]

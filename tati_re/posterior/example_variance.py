@@ -9,6 +9,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.models.chain import DenseChain
 from tati_re.posterior.losses import Loss
+from tati_re.posterior.weighted import WeightedLoss
 
 EXAMPLES_AT_ONCE = 32
 
@@ -40,7 +41,14 @@ def refuse_single_examples(batches, num_examples: int) -> None:
 
 
 def spread_in_chain(
-    chain: DenseChain, loss: Loss, weights: Sequence[Any], auxiliary: Sequence[Any], x, y, shared: bool, counted
+    chain: DenseChain,
+    loss: Loss | WeightedLoss,
+    weights: Sequence[Any],
+    auxiliary: Sequence[Any],
+    x,
+    y,
+    shared: bool,
+    counted,
 ) -> Spread:
     """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one row an example, the
     gradients sum to a'δ and their squares to (a²)'(δ²).

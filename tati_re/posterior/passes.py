@@ -376,7 +376,8 @@ class ModelPasses:
 
     def examples(self, position, indices, auxiliary: tuple):
         """Loss of the examples `(n,)` for each walker, `(walkers, n)`, float64."""
-        return self._losses(position, *self.train.taken(indices), auxiliary)
+        x, y = self.train.taken(indices)
+        return self._losses(position, x, y, auxiliary)
 
     def _losses(self, position, x, y, auxiliary: tuple):
         """Loss of each of the examples that all walkers share, as stored: `(walkers, n)`, float64."""

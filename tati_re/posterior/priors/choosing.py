@@ -13,12 +13,13 @@ from tati_re.core.potential import Prior
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.options.patterns import by_tensor, in_words
 from tati_re.options.table import OPTIONS
+from tati_re.posterior.priors.base import ScaleFamily
 from tati_re.posterior.priors.families import Flat, Gaussian, Laplace, StudentT
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.soft import SoftWalls
 from tati_re.posterior.priors.walls import Box, HardWalls
 
-FAMILIES = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT, "box": Box}
+FAMILIES: dict[str, type[ScaleFamily]] = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT, "box": Box}
 _USED = {
     "prior_std": {"gaussian"},
     "prior_scale": {"laplace", "student_t"},
