@@ -15,12 +15,7 @@ from tati_re.core.potential import Batch, Prior
 from tati_re.models.chain import chain_of
 from tati_re.models.inspect import vectorizes
 from tati_re.posterior.device_data import StoredExamples, device_targets, has_accuracy, is_signs
-from tati_re.posterior.example_variance import (
-    Spread,
-    refuse_single_examples,
-    spread_in_chain,
-    variance_of_gradients,
-)
+from tati_re.posterior.example_variance import Spread, refuse_single_examples, spread_in_chain, variance_of_gradients
 from tati_re.posterior.function import combine
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
