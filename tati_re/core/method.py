@@ -218,5 +218,6 @@ def missing(sampler) -> list[str]:
     """What a sampler lacks of `Sampler`, by name; of one that inherits from `Method` also what it does
     not override and has to."""
     if isinstance(sampler, Method):
-        return [name for name in ("init", "step") if vars(Method)[name] is getattr(type(sampler), name)]
+        own = {"init": type(sampler).init is not Method.init, "step": type(sampler).step is not Method.step}
+        return [name for name, overridden in own.items() if not overridden and name not in vars(sampler)]
     return [name for name in REQUIRED if not hasattr(sampler, name)]

@@ -47,8 +47,8 @@ def joined(parts: Sequence[Contents]) -> Contents:
     if len(parts) == 1:
         return first
     for other in parts[1:]:
-        for kind in ("inputs", "targets"):
-            have, want = getattr(other, kind), getattr(first, kind)
+        pairs = {"inputs": (other.inputs, first.inputs), "targets": (other.targets, first.targets)}
+        for kind, (have, want) in pairs.items():
             if have.shape[1:] != want.shape[1:]:
                 what = f"{other.name} and {first.name} hold {kind} of different shapes and cannot be joined."
                 raise InputError(what, have.shape[1:], want.shape[1:])

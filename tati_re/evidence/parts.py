@@ -18,7 +18,6 @@ from tati_re.runs.specification import first_difference, open_folder
 from tati_re.runs.storage import write_whole
 
 SPECIFICATION = "evidence.toml"
-_OF_CHAINS = ("calls", "gradients")
 
 
 class PartFiles:
@@ -60,7 +59,7 @@ class PartFiles:
         seconds, self._since = now - self._since if seconds is None else seconds, now
         if (path := self._path(name)) is None:
             return
-        counts = np.array([[getattr(each, field) for field in _OF_CHAINS] for each in chains], np.float64)
+        counts = np.array([[each.calls, each.gradients] for each in chains], np.float64)
         content = io.BytesIO()
         np.savez(content, seconds=seconds, chains=counts.reshape(-1, 2), **values)
         write_whole(path, content.getvalue())

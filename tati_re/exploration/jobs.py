@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.protocol import fields_of
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
 from tati_re.landscape.surface import Surface
@@ -113,7 +114,7 @@ def write(path: Path, done: JobResult) -> None:
         "places": done.rows,
         "points": np.stack([one.position for one in done.found]),
         "kinds": np.array([KINDS.index(one.kind) for one in done.found]),
-        "numbers": np.array([[getattr(one, name) for name in _NUMBERS] for one in done.found], np.float64),
+        "numbers": np.array([[*fields_of(one, _NUMBERS).values()] for one in done.found], np.float64),
     }
     np.savez(content, **arrays)
     write_whole(path, content.getvalue())

@@ -98,7 +98,7 @@ def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) 
     """The prior of neighboring tensors that have one kind of it."""
 
     def of(name: str, absent: float | None = None):
-        values = [absent if getattr(each, name) is None else getattr(each, name) for each in chosen]
+        values = [absent if (value := getattr(each, name)) is None else value for each in chosen]
         return values[0] if len(set(values)) == 1 else np.repeat(values, sizes)
 
     family, degrees, soft, hard = chosen[0].kind
