@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from tati_re.core.backend import tf
-from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGLD, Splitting
 from tati_re.samplers.ccadl import CCAdL
 from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
 from tati_re.samplers.sghmc import SGHMC
 from tati_re.samplers.sgnht import SGNHT
 from tests.scenarios import TOLERANCE, averages, law_of_linear_step, rung_of, splitting_law
+from tests.systems import harmonic_well
 
 STIFFNESS = np.geomspace(1.0, 100.0, 10)
 WALKERS, NUM_STEPS = 1_000, 2_000
@@ -58,7 +58,7 @@ CASES = {word: (Splitting(word), STEP_SIZE, lambda word=word: of_word(word), 0.0
 
 def measured(sampler, step_size: float, variance: np.ndarray):
     """Mean, k Var and mean cosine of each direction with their standard errors, `(3, 10)` twice."""
-    potential = FunctionPotential(lambda x: 0.5 * tf.reduce_sum(tf.constant(STIFFNESS) * x * x, -1), 10)
+    potential = harmonic_well(10, STIFFNESS)
     start = np.random.default_rng(0).standard_normal((WALKERS, 10)) * np.sqrt(variance / STIFFNESS)
     root = tf.constant(np.sqrt(STIFFNESS))
 

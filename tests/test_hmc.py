@@ -28,6 +28,7 @@ from tests.scenarios import (
     quartic,
     rung_of,
 )
+from tests.systems import harmonic_well
 
 STEP_SIZES = (0.5, 1.0, 1.5)
 TEMPERATURES = (1.0, 0.5, 2.0)
@@ -35,7 +36,7 @@ DIMENSIONS, WALKERS, NUM_STEPS = 10, 500, 400
 
 
 def gaussian(dimensions: int) -> FunctionPotential:
-    return FunctionPotential(lambda q: 0.5 * tf.reduce_sum(q * q, axis=-1), dimensions)
+    return harmonic_well(dimensions)
 
 
 def observe(old, state, info) -> list:

@@ -28,6 +28,7 @@ from tati_re.samplers import (
     rwmh,
 )
 from tests.scenarios import TOLERANCE, NumpyEvaluate, NumpyNoise, averages, mean_and_error, quartic, rung_of
+from tests.systems import harmonic_well
 
 DIMENSIONS, WALKERS, NUM_STEPS = 10, 1_200, 600
 STIFFNESS = np.geomspace(1.0, 100.0, DIMENSIONS)
@@ -191,8 +192,7 @@ def test_detailed_balance_on_a_grid(name):
 
 
 def gaussian() -> FunctionPotential:
-    stiffness = tf.constant(STIFFNESS)
-    return FunctionPotential(lambda q: 0.5 * tf.reduce_sum(stiffness * q * q, axis=-1), DIMENSIONS)
+    return harmonic_well(DIMENSIONS, STIFFNESS)
 
 
 def observe(old, state, info) -> list:

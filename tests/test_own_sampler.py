@@ -20,6 +20,7 @@ from tati_re.samplers import MALA, SGLD, Info, LeimkuhlerMatthews, Splitting, St
 from tati_re.samplers.importing import imported, made
 from tati_re.samplers.skeleton import Skeleton
 from tati_re.testing import check_law, check_sampler
+from tests.systems import tables
 
 # --------------------------------------------------------------------------------------- what check_sampler lets pass
 
@@ -458,10 +459,6 @@ def test_objects_and_classes_in_python(folder):
 
 
 # ------------------------------------------------------------------------------------------------------------ the run
-
-
-def tables(folder: str) -> dict[str, bytes]:
-    return {name: (Path(folder) / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")}
 
 
 COMMON = {"data": "two_clusters", "loss": "mean_squared_error", "batch_size": 50, "num_walkers": 2, "seed": 3}

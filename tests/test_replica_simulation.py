@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
 from tati_re import InputError, Simulation
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS
+from tests.systems import tables
 
 RUNGS, WALKERS, STEPS, BURNIN, EVERY = 4, 2, 96, 50, 2
 GENERATOR = np.random.default_rng(5)
@@ -185,20 +185,6 @@ def test_a_control_variate_that_follows_takes_most_of_the_noise_of_swaps():
 # -------------------------------------------------------------------------------------------------------- interruptions
 
 
-def contents(folder: Path) -> dict[str, object]:
-    """What the tables of a run hold: bytes of a CSV file, arrays of an HDF5 file."""
-    names = ("run.csv", "averages.csv", "exchange.csv", "ladder.csv")
-    found: dict[str, object] = {name: (folder / name).read_bytes() for name in names}
-    for path in folder.glob("trajectory.*"):
-        if path.suffix == ".csv":
-            found[path.name] = path.read_bytes()
-        else:
-            with h5py.File(path) as file:
-                found[path.name] = {name: np.asarray(file[name]).tolist() for name in file}
-    assert len(found) == 5
-    return found
-
-
 CASES = {
     "mini-batches": {"batch_size": 4, "adapt_ladder": True},
     "thermostats, all rungs, h5": {
@@ -243,7 +229,7 @@ def test_an_interruption_changes_no_byte(tmp_path, whole, case):
     """Stopped in the burn-in, while the ladder adapts, and again after it."""
     sample(tmp_path / "parts", **CASES[case] | {"num_burnin_steps": BURNIN, "num_steps": 70})
     Simulation.resume(str(tmp_path / "parts"), num_steps=STEPS, data=(X, Y))
-    assert contents(tmp_path / "parts") == contents(whole(case))
+    assert tables(tmp_path / "parts") == tables(whole(case))
     table = (whole(case) / "ladder.csv").read_text()
     column = "likelihood_weight" if "likelihood" in case else "temperature"
     position = table.splitlines()[0].split(",").index(column)
@@ -253,13 +239,13 @@ def test_an_interruption_changes_no_byte(tmp_path, whole, case):
 
 
 def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, whole):
-    expected = contents(whole("mini-batches"))
+    expected = tables(whole("mini-batches"))
     twenty = Limits(most_steps=20, first_steps=20)
     sample(tmp_path / "parts", limits=twenty, **CASES["mini-batches"], max_time=1e-6)
     stopped = (tmp_path / "parts" / "exchange.csv").read_text().splitlines()[-1]
     assert int(stopped.split(",")[0]) == 20
     Simulation.resume(str(tmp_path / "parts"), data=(X, Y), max_time=None)
-    assert contents(tmp_path / "parts") == expected
+    assert tables(tmp_path / "parts") == expected
 
 
 # -------------------------------------------------------------------------------------------------------- said, refused

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
@@ -23,6 +22,7 @@ from tati_re import InputError, Simulation, load
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.runs import checkpoint, files
 from tati_re.samplers import SGLD
+from tests.systems import tables
 
 HALF, STEPS = 23, 46
 NINE = Limits(most_steps=9, first_steps=9)
@@ -75,19 +75,6 @@ CASES = {
 }
 
 
-def contents(folder: Path) -> dict[str, object]:
-    """What the tables of a run hold: bytes of a CSV file, arrays of an HDF5 file."""
-    found: dict[str, object] = {name: (folder / name).read_bytes() for name in ("run.csv", "averages.csv")}
-    for path in folder.glob("trajectory.*"):
-        if path.suffix == ".csv":
-            found[path.name] = path.read_bytes()
-        else:
-            with h5py.File(path) as file:
-                found[path.name] = {name: np.asarray(file[name]).tolist() for name in file}
-    assert len(found) == 3
-    return found
-
-
 def start(folder: Path, num_steps: int = STEPS, limits: Limits = LIMITS, **options):
     sim = Simulation(data=DATA, **OPTIONS | options)
     sim.limits = limits
@@ -118,7 +105,7 @@ def test_twice_n_steps_are_n_steps_and_n_more(tmp_path, case):
     start(tmp_path / "whole", **CASES[case])
     start(tmp_path / "halves", num_steps=HALF, **CASES[case])
     run = Simulation.resume(str(tmp_path / "halves"), num_steps=STEPS, data=DATA)
-    assert contents(tmp_path / "halves") == contents(tmp_path / "whole")
+    assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
     assert run.manifest["options"]["num_steps"] == STEPS
     np.testing.assert_array_equal(run.moments.mean, load(tmp_path / "whole").moments.mean)
 
@@ -131,7 +118,7 @@ def whole(tmp_path_factory) -> dict[str, object]:
     """The tables of the run that the tests below interrupt."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     start(folder)
-    return contents(folder)
+    return tables(folder)
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +159,11 @@ def test_ctrl_c_ends_with_a_checkpoint_and_says_how_to_go_on(stopped):
 
 def test_an_interrupted_run_goes_on_and_a_finished_one_says_so(copy, whole, capsys):
     Simulation.resume(copy, data=DATA)
-    assert contents(copy) == whole
+    assert tables(copy) == whole
     capsys.readouterr()
     run = Simulation.resume(str(copy), data=DATA, verbose=2)
     assert f"All {STEPS} steps of this run are done; give a larger num_steps to go on." in capsys.readouterr().out
-    assert contents(copy) == whole
+    assert tables(copy) == whole
     assert run.run_info["step"].max() == 42
 
 
@@ -188,7 +175,7 @@ def test_max_time_ends_with_a_checkpoint_and_says_how_to_go_on(tmp_path, whole, 
     assert f"--resume {folder}" in said
     assert checkpoint.load(folder)[1]["step"] == 9
     Simulation.resume(str(folder), data=DATA, verbose=0)
-    assert contents(folder) == whole
+    assert tables(folder) == whole
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(copy, whole, capsys):
@@ -200,7 +187,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(copy, who
     said = capsys.readouterr().out
     assert "current.npz is damaged" in said
     assert "the previous checkpoint, of step 9, is used" in said
-    assert contents(copy) == whole
+    assert tables(copy) == whole
 
 
 def test_two_damaged_checkpoints_are_refused(copy):
@@ -215,7 +202,7 @@ def test_rows_past_the_checkpoint_are_cut_off(copy, whole):
         with open(copy / name, "ab") as file:
             file.write(b"28,0,1.0,0.02\n28,1,half a li")
     Simulation.resume(str(copy), data=DATA)
-    assert contents(copy) == whole
+    assert tables(copy) == whole
 
 
 def test_a_simulation_comes_back_from_the_folder_of_a_run(copy):
@@ -266,7 +253,7 @@ def test_a_folder_that_is_not_empty_is_refused_unless_it_may_be_overwritten(copy
         start(copy)
     np.save(copy / "directions.npy", np.ones((1, 3)))
     Simulation(data=DATA, **OPTIONS).sample(num_steps=STEPS, output=str(copy), overwrite=True)
-    assert contents(copy) == whole
+    assert tables(copy) == whole
 
 
 def test_a_sampler_object_must_be_given_again(tmp_path):
@@ -277,7 +264,7 @@ def test_a_sampler_object_must_be_given_again(tmp_path):
     with pytest.raises(InputError, match=r"^resume: the run was started with sampler given in Python"):
         Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA)
     Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA, sampler=SGLD())
-    assert contents(tmp_path / "halves") == contents(tmp_path / "whole")
+    assert tables(tmp_path / "halves") == tables(tmp_path / "whole")
 
 
 # killed
@@ -360,15 +347,15 @@ def long_run(tmp_path_factory):
     """`long_run(name, options)`: the tables of an uninterrupted run, made once."""
     done = {}
 
-    def tables(options: dict) -> dict[str, bytes]:
+    def tables_of(options: dict) -> dict[str, object]:
         key = str(options)
         if key not in done:
             folder = tmp_path_factory.mktemp("long") / "run"
             start(folder, num_steps=LONG, **options)
-            done[key] = contents(folder)
+            done[key] = tables(folder)
         return done[key]
 
-    return tables
+    return tables_of
 
 
 def goes_on_as_if_nothing_had_happened(folder: Path, expected: dict[str, bytes]) -> int:

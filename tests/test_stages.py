@@ -15,6 +15,7 @@ from tati_re.data import Batches
 from tati_re.engine.limits import Limits
 from tati_re.options.make import make_options, options_from_flags, read_toml, to_toml
 from tati_re.runs import checkpoint
+from tests.systems import tables
 
 N, PRIOR = 10, 0.7
 GENERATOR = np.random.default_rng(12)
@@ -155,10 +156,6 @@ def test_an_optimizer_object_keeps_its_rate_where_a_stage_says_none():
 
 
 # resume
-
-
-def tables(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("run.csv", "averages.csv", "trajectory.csv")}
 
 
 def start(folder: Path, execution: str, kind: type[Simulation] = Simulation, **options):

@@ -20,7 +20,6 @@ from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import (
     MALA,
     GeneralizedHMC,
@@ -32,6 +31,7 @@ from tati_re.samplers import (
 )
 from tati_re.samplers.wrappers.step_size_tuning import shared_among
 from tests.scenarios import NumpyEvaluate, NumpyNoise, hmc_acceptance, rung_of
+from tests.systems import harmonic_well
 
 DIMENSIONS, WALKERS = 20, 12
 BURNIN, STEPS = 600, 1_400
@@ -39,7 +39,7 @@ BURNIN, STEPS = 600, 1_400
 
 def run(sampler, rung, num_burnin_steps: int = BURNIN, num_steps: int = STEPS):
     """The rows of every step, `(steps, walkers)` for each column, and the final state."""
-    potential = FunctionPotential(lambda q: 0.5 * tf.reduce_sum(q * q, axis=-1), DIMENSIONS)
+    potential = harmonic_well(DIMENSIONS)
     observables = Observables(sampler, None)
     length = {"num_burnin_steps": num_burnin_steps, "num_steps": num_steps}
     loop = Loop(potential, sampler, observables, rung, 3, "xla", record_every=1, **length)

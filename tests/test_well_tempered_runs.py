@@ -9,8 +9,6 @@ several per cent, weights of the wrong sign by half.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.special import betainc
@@ -25,6 +23,7 @@ from tati_re.exchange.well_tempered import WellTempered
 from tati_re.samplers import HamiltonianMonteCarlo, Splitting
 from tests.ladders import FunctionPotential, exchanging, harmonic, run_ladder
 from tests.scenarios import TOLERANCE, mean_and_error
+from tests.systems import tables
 
 FACTOR = 4.0
 
@@ -360,11 +359,6 @@ def test_what_does_not_fit_a_bias_is_one_sentence(options, sentence):
     assert "\n" not in str(caught.value)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    names = ("run.csv", "averages.csv", "exchange.csv", "ladder.csv", "bias.csv", "trajectory.csv")
-    return {name: (folder / name).read_bytes() for name in names}
-
-
 @pytest.mark.parametrize("stop", [20, pytest.param(70, marks=pytest.mark.slow)])
 def test_an_interruption_changes_no_byte(tmp_path, small, stop):
     """Stopped in the burn-in, while the bias grows, and after it."""
@@ -372,4 +366,4 @@ def test_an_interruption_changes_no_byte(tmp_path, small, stop):
     stopped = (tmp_path / "parts" / "exchange.csv").read_text().splitlines()[-1]
     assert int(stopped.split(",")[0]) == stop
     Simulation.resume(str(tmp_path / "parts"), data=(X, Y), max_time=None)
-    assert contents(tmp_path / "parts") == contents(small.folder)
+    assert tables(tmp_path / "parts") == tables(small.folder)
