@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -33,3 +34,10 @@ def test_examples_of_docstrings_run(tmp_path, monkeypatch):
     attempted = runner.summarize(verbose=False).attempted
     assert not report, "\n".join(report)
     assert attempted >= 80
+
+
+def test_docstrings_are_markdown():
+    """Roles of other tools, such as `:class:`, would stand on the pages as they are typed."""
+    role = re.compile(r":(?:class|func|meth|mod|attr|data|exc|ref):`")
+    assert role.search("see :class:`Run`")
+    assert [file.name for file in sorted(PACKAGE.rglob("*.py")) if role.search(file.read_text(encoding="utf-8"))] == []
