@@ -21,8 +21,8 @@ class DiffusionMap(NamedTuple):
     Attributes:
         values: Eigenvalues of the generator, 0 > λ₁ >= λ₂ ..., `(k,)`; that of the constant is left out. -1/λ is the
             relaxation time of an overdamped motion of unit diffusion.
-        vectors: Eigenfunctions at the points, `(n, k)`, each with mean square 1 under the stationary law and its
-            largest entry positive.
+        vectors: Eigenfunctions at the points, `(n, k)`, each with mean square 1 under the stationary distribution and
+            its largest entry positive.
         bandwidth: ε of the kernel exp(-d²/4ε).
         dimension: Of the cloud, as the kernel sees it: 2 d ln S / d ln ε.
         stationary: Probabilities of the points, `(n,)`.
@@ -53,7 +53,7 @@ def diffusion_map(
     Rule: K_ij = exp(-|x_i - x_j|²/4ε); q_i = Σ_j K_ij; the kernel is multiplied from the right by r_j = q_j^-α, for a
     target measure π by r_j = q_j^-1 sqrt(π_j); rows are made to sum to 1: P; L = (P - 1)/ε. As ε falls, L becomes
         without target   Δ + 2 (1 - α) ∇ ln q · ∇,   q the density of the points: α = 1/2 gives the overdamped Langevin
-                         motion whose law the points have, α = 1 the Laplacian of the surface they lie on;
+                         motion whose distribution the points have, α = 1 the Laplacian of the surface they lie on;
         with target      Δ + ∇ ln π · ∇, whatever the points' own density (target-measure diffusion map).
 
     Reference: R. Coifman, S. Lafon, Appl. Comput. Harmon. Anal. 21 (2006); R. Banisch, Z. Trstanova, A. Bittracher,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
 
 TAIL = 5e-5
-"""Probability of a value beyond each end of a band: those of `BAND_WIDTH` standard errors of a normal law."""
+"""Probability of a value beyond each end of a band: those of `BAND_WIDTH` standard errors of a normal distribution."""
 
 _COLUMN = re.compile(r"^(kinetic_energy|virial)\((.+)\)$")
 _KINDS = {"kinetic_energy": "kinetic", "virial": "configurational"}
@@ -32,12 +32,12 @@ def group_temperatures(
 ) -> pd.DataFrame:
     """Kinetic and configurational temperature of each group of parameters, with their expected bands.
 
-    Targets T for each group g alone: p_g'p_g/T follows a chi-square law with P_g degrees of freedom, whatever the
-    potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T where U confines the group and has no walls. A
-    mean of n independent rows lies within the quantiles of T χ²(n P_g)/(n P_g), which are not symmetric for a group of
-    a few parameters; n is the effective sample size of the group's kinetic energy. The scheme's own bias is no part of
-    the band: BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer for
-    which the step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats.
+    Targets T for each group g alone: p_g'p_g/T follows a chi-square distribution with P_g degrees of freedom, whatever
+    the potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T where U confines the group and has no walls.
+    A mean of n independent rows lies within the quantiles of T χ²(n P_g)/(n P_g), which are not symmetric for a group
+    of a few parameters; n is the effective sample size of the group's kinetic energy. The scheme's own bias is no part
+    of the band: BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer
+    for which the step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats.
 
     Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks really?, ICML 2020,
     section 4 and appendix I, with means of correlated rows in place of single rows.

@@ -44,9 +44,10 @@ class Temperature(NamedTuple):
 def kinetic_temperature(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> Temperature | None:
     """Kinetic temperature p'p/P with the band of the chi-square distribution.
 
-    Targets T: at equilibrium p'p/T follows a chi-square law with P degrees of freedom, whatever the potential, so that
-    the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). The scheme's own bias is not part of
-    the band (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)); nor is the heat of the mini-batches' gradient noise.
+    Targets T: at equilibrium p'p/T follows a chi-square distribution with P degrees of freedom, whatever the potential,
+    so that the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). The scheme's own bias is not
+    part of the band (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)); nor is the heat of the mini-batches' gradient
+    noise.
 
     Args:
         run_info: Rows of `run.csv` with `step, walker, temperature, kinetic_energy`.
@@ -75,7 +76,7 @@ def configurational_temperature(
     """Configurational temperature θ·∇U/P with a band from its Monte Carlo error.
 
     Targets T by the virial theorem, for a potential that confines every parameter and has no walls. It sees errors of
-    the positions' law that the kinetic temperature cannot.
+    the positions' distribution that the kinetic temperature cannot.
 
     Args:
         run_info: Rows of `run.csv` with `step, walker, temperature, virial`.

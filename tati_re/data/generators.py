@@ -59,7 +59,7 @@ def gaussian(
     is sqrt(l_i) v_i with target 0, so that the mean squared error is w'Cw / n. C is n/2 times the Hessian: the
     direction of eigenvalue 1 is the slow one, with force constant 2/n. The Gaussians of TATi's paper, Fig. 10.
 
-    A covariance S may be chosen instead: then C = (n/2) S^-1, so that exp(-mean squared error), the law of
+    A covariance S may be chosen instead: then C = (n/2) S^-1, so that exp(-mean squared error), the distribution of
     `potential="mean_loss"` at temperature 1, is N(0, S).
 
     Args:

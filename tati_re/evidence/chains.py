@@ -36,8 +36,8 @@ class Segment(NamedTuple):
 class Chains:
     """A sampler and a path, compiled for a number of walkers.
 
-    Every call begins with fresh momenta from their law, which keeps the law of the positions. On a ladder
-    (`tati_re.exchange.ReplicaExchange`) walkers are given and returned point by point.
+    Every call begins with fresh momenta from their distribution, which keeps the distribution of the positions. On a
+    ladder (`tati_re.exchange.ReplicaExchange`) walkers are given and returned point by point.
 
     Args:
         potential: With `bind`, and E = `scale` times the loss.

@@ -64,7 +64,7 @@ def cooled(
 
     Args:
         potential_of: The path's potential for a number of walkers.
-        sampler: With the law of each λ.
+        sampler: With the distribution of each λ.
         plan: `step_size`, `target_acceptance`, `largest_step_size`, `seed`, `execution`.
         num_populations: Independent ones, from whose spread the error is taken.
         num_particles: Chains of each.

@@ -1,7 +1,7 @@
 """The density that makes a noisy Barker test exact: added to Gaussian noise, it gives a logistic number.
 
-Barker's test accepts when z + D > 0, with z from the logistic law. Where D carries Gaussian noise of variance σ², z
-comes from a density q instead whose convolution with N(0, σ²) is the logistic density. Its Fourier transform
+Barker's test accepts when z + D > 0, with z from the logistic distribution. Where D carries Gaussian noise of variance
+σ², z comes from a density q instead whose convolution with N(0, σ²) is the logistic density. Its Fourier transform
 
     φ(ω) exp(σ² ω² / 2),   φ(ω) = πω / sinh(πω),
 

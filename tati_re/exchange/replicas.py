@@ -24,8 +24,8 @@ class ReplicaExchange(Wrapper):
     """A sampler at several temperatures at once, whose replicas swap temperatures.
 
     Targets the product over the rungs of exp(-β_r (λ_r L + V)), with the bias in the step size of the sampler inside;
-    the walkers at rung 0 are draws from the target. Swaps keep that law exactly for exact energies, and for the penalty
-    and the compensated rule up to what they assume of the noise.
+    the walkers at rung 0 are draws from the target. Swaps keep that distribution exactly for exact energies, and for
+    the penalty and the compensated rule up to what they assume of the noise.
 
     Rule: the sampler inside moves every replica at its own rung; every `exchange_every` steps pairs of rungs are
     offered a swap, which `swap_rule` decides from D = u_a(θ_i) + u_b(θ_j) - u_a(θ_j) - u_b(θ_i). On acceptance the two

@@ -2,7 +2,7 @@
 
 A schedule is a rule `pairs(round, uniforms, num_ladders) -> (low, high, valid)` for NumPy and TensorFlow alike: R // 2
 pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product
-law of the rungs is kept whatever the schedule, as long as it does not look at the energies.
+distribution of the rungs is kept whatever the schedule, as long as it does not look at the energies.
 
 `gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability.
 """
@@ -164,7 +164,7 @@ def gibbs(reduced_potential, uniform) -> Assignment:
     """All R! assignments of replicas to rungs weighed exactly, one drawn by heat bath.
 
     Weight of an assignment: exp(-Σ_r u[r, replica(r)]). A replica's present rung does not matter: it keeps the product
-    law of the rungs. With the weights it is the infinite swapping of Plattner et al. (2011).
+    distribution of the rungs. With the weights it is the infinite swapping of Plattner et al. (2011).
 
     Args:
         reduced_potential: u[r, i] = β_r (λ_r L_i + V_i) of replica i on rung r, float64 `(..., rungs, replicas)`; may

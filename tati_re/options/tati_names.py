@@ -5,7 +5,7 @@ with what to use instead. This is the only place that knows these names; Python,
 through `translated`.
 
 TATi samples exp(-beta L) with the mean loss L and no prior. Options that only its users write, `step_width` and
-`friction_constant`, therefore mean that law, unless `potential` is given.
+`friction_constant`, therefore mean that distribution, unless `potential` is given.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOSSES = {
 VALUES = {"sampler": SAMPLERS, "optimizer": OPTIMIZERS, "loss": LOSSES}
 
 LAW = ("step_width", "friction_constant")
-"""Options that mean TATi's law where `potential` is not given."""
+"""Options that mean TATi's distribution where `potential` is not given."""
 
 _PRIOR_OF_LAW = "none"
 _ONE_BYTE = 1e-6
@@ -328,8 +328,8 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 
 
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
-    """What follows from TATi's names beside what was given: its law, files that are used whole, the leapfrog steps of a
-    time.
+    """What follows from TATi's names beside what was given: its distribution, files that are used whole, the leapfrog
+    steps of a time.
 
     Args:
         values: The options that were given, by the names here.

@@ -39,10 +39,10 @@ def predict(
 ) -> ClassPrediction | RegressionPrediction:
     """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
 
-    Targets p(y|x) = E[p(y|x, θ)] under the law that the run sampled: of a run with weights the weighted average, on a
-    ladder that of one rung. Of runs of an optimizer, the place where each walker arrived is a draw: that of one walker
-    is the optimum, those of several are an ensemble. Probabilities are averaged, never logits. The draws are read from
-    the disk block by block.
+    Targets p(y|x) = E[p(y|x, θ)] under the distribution that the run sampled: of a run with weights the weighted
+    average, on a ladder that of one rung. Of runs of an optimizer, the place where each walker arrived is a draw: that
+    of one walker is the optimum, those of several are an ensemble. Probabilities are averaged, never logits. The draws
+    are read from the disk block by block.
 
     Args:
         runs: A run, or several whose draws count alike.

@@ -24,8 +24,8 @@ class HamiltonianMonteCarlo(Method):
 
     Cost: L gradients per step. A trajectory that ends outside of the support of the prior or is not finite is rejected.
     With walls "reflect" the drift is reflected at the walls of a box instead, exactly as motion without a force is, so
-    that volume and time reversal are kept and so is the law: with thousands of parameters, some of them free to move
-    between their walls, rejection makes trajectories very short. Stable while hω < 2.
+    that volume and time reversal are kept and so is the distribution: with thousands of parameters, some of them free
+    to move between their walls, rejection makes trajectories very short. Stable while hω < 2.
 
     Source: Duane et al. 1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011),
     section 5.3.2.

@@ -19,7 +19,7 @@ class LeimkuhlerMatthews(Method):
         θ <- θ - h ∇U(θ) + sqrt(h T / 2) (R + R')
 
     R' is drawn anew and takes the place of R, which the state carries as `random`. The walls of a prior turn R' around
-    with the walker, so that the law in a box without forces is uniform.
+    with the walker, so that the distribution in a box without forces is uniform.
 
     Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56, section 4.
 

@@ -24,7 +24,7 @@ def polynomial(delay: float, power: float) -> Factor:
 
     Args:
         delay: b, steps, above 0.
-        power: a; from 0.5 (exclusive) to 1 the averages converge to the law without bias.
+        power: a; from 0.5 (exclusive) to 1 the averages converge to the distribution without bias.
     """
     return lambda steps: (1.0 + (steps - 1) / delay) ** -power
 

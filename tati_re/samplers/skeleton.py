@@ -3,16 +3,16 @@
 To have a sampler of your own:
 
 1. Copy this file to any place, `my_file.py`, rename the class, and write the rule in its docstring before the code.
-2. Run `tati_re.testing.check_sampler(MySampler)`: it tries the protocol and the law, and says what is wrong.
+2. Run `tati_re.testing.check_sampler(MySampler)`: it tries the protocol and the distribution, and says what is wrong.
 3. Sample: `sim.sample(sampler=MySampler())`, or `tati-sample --sampler my_file.py:MySampler`.
 
 To add it to the package:
 
 1. Move it to `samplers/<name>.py` and add one line to `FAMILIES` in `options/families.py`: the name as users type it,
    and the class. Its options are the parameters of the constructor that have the name of an option.
-2. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary law in closed form in
-   `tests/scenarios.py` and test it beside the others in `tests/test_sampler_law.py`, with a wrong variant that must
-   fail.
+2. Run `tests/test_sampler_protocol.py`: it finds the class by itself. Then give the stationary distribution in closed
+   form in `tests/scenarios.py` and test it beside the others in `tests/test_sampler_law.py`, with a wrong variant that
+   must fail.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Skeleton(Method):
     Rule:
         θ <- θ - μ h ∇U(θ) + sqrt(2 μ h T) R,   R ~ N(0, 1)
 
-    Source: Maruyama, Rend. Circ. Mat. Palermo 4, 48-90 (1955); the law of the linear case is that of a first-order
-    autoregression.
+    Source: Maruyama, Rend. Circ. Mat. Palermo 4, 48-90 (1955); the distribution of the linear case is that of a
+    first-order autoregression.
 
     Args:
         mobility: μ above 0, multiplies the step size. Default: 1.

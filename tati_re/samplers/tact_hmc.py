@@ -9,8 +9,8 @@ leave all ξ equally often. Its derivative is what the mean of the force on ξ h
 
     W'(ξ) = -λ'(ξ) Ū(|ξ|),     Ū(|ξ|) = <U> at this ξ,
 
-with Ū a piecewise linear function whose nodes are measured. Any Ū gives the same law at each ξ, a poor one only visits
-them unevenly. U enters as U - Ū: a constant in it has no effect.
+with Ū a piecewise linear function whose nodes are measured. Any Ū gives the same distribution at each ξ, a poor one
+only visits them unevenly. U enters as U - Ū: a constant in it has no effect.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TactHMC(Method):
     The nodes of Ū are averages over all walkers of the same rung and every tenth step, each weighted by the number of
     those before it; they are adapted during the burn-in and frozen afterwards. The burn-in should see ξ go from end to
     end some ten times, which takes about 4 K steps each for a few parameters, and more for many, as U/T spreads by
-    sqrt(P/2): 300 of them are not evenly tempered after 2,000 steps, though each ξ has its law.
+    sqrt(P/2): 300 of them are not evenly tempered after 2,000 steps, though each ξ has its distribution.
 
     Cost: one gradient per step, of which a share of about ξ₀ counts. Stable while hω < 2.
 

@@ -27,7 +27,7 @@ def check_sampler(
     The rules are those of `tati_re.core.protocol`: attributes; shapes and types, with parameters in float32
     and float64; steps that are pure, ask for the same random numbers each time, count their gradients and stay inside
     the walls of a prior; the same numbers in numpy and TensorFlow, eagerly, as a graph and under XLA, and after a
-    checkpoint. The law is described at `tati_re.testing.check_law`.
+    checkpoint. The distribution is described at `tati_re.testing.check_law`.
 
     Args:
         sampler: An object, or a class that is made without arguments.

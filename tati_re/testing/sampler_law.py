@@ -12,7 +12,7 @@ from tati_re.core.protocol import fields_of
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, rung_of
 
 TOLERANCE = 5.5
-"""Standard errors: two-sided probability 4e-8 for one comparison with a normal law."""
+"""Standard errors: two-sided probability 4e-8 for one comparison with a normal distribution."""
 
 RESOLUTION = 0.1
 """The largest relative error of a variance that the check may leave open."""
@@ -32,9 +32,9 @@ def check_law(
 ) -> None:
     """Compares the variances of positions and momenta on U = k θ'θ/2 with their exact values.
 
-    500 walkers of 4 parameters start in the law exp(-U/T) at each of T = 0.5 and 2 and of the step sizes h and h/2. The
-    first third of the steps is left out, and is the burn-in for methods that adapt. Where the state has a field
-    `weight`, `(walkers,)`, averages are weighted by it. Standard errors are from the spread over the walkers.
+    500 walkers of 4 parameters start in the distribution exp(-U/T) at each of T = 0.5 and 2 and of the step sizes h and
+    h/2. The first third of the steps is left out, and is the burn-in for methods that adapt. Where the state has a
+    field `weight`, `(walkers,)`, averages are weighted by it. Standard errors are from the spread over the walkers.
 
     Law: with x = h sqrt(k) (h k without momenta) and v(h) the variance of θ in units of T/k or of p in units of T, a
     bias of order n cancels in v₀ = (2ⁿ v(h/2) - v(h)) / (2ⁿ - 1), which is 1 within 5.5 standard errors and xⁿ⁺¹, for
@@ -51,7 +51,8 @@ def check_law(
         num_steps: Steps of each walker. Default: 1,500.
 
     Raises:
-        AssertionError: A variance is not that of the law, or the walkers move too slowly to tell it within 10 %.
+        AssertionError: A variance is not that of the distribution, or the walkers move too slowly to tell it within 10
+            %.
     """
     unit = 1 / math.sqrt(stiffness) if sampler.has_momentum else 1 / stiffness
     step_size = 0.2 * unit if step_size is None else step_size

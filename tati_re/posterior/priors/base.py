@@ -12,7 +12,8 @@ from tati_re.core.potential import Prior, prior_generator
 
 
 class ScaleFamily(Prior):
-    """Independent laws of one shape, θ_i = s_i x with x of a standard law; families name `option`, `what`, `constant`.
+    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution; families name `option`,
+    `what`, `constant`.
 
     Attributes:
         scale: s, a float, or `(parameters,)`, float64.
@@ -58,7 +59,7 @@ class ScaleFamily(Prior):
         raise NotImplementedError
 
     def standard_from_normal(self, normal) -> tf.Tensor:
-        """x with the same part of the standard law below it as the normal number has."""
+        """x with the same part of the standard distribution below it as the normal number has."""
         raise NotImplementedError
 
     def quantile(self, score: np.ndarray) -> np.ndarray:

@@ -59,7 +59,7 @@ class Gaussian(ScaleFamily):
 
 
 class Laplace(ScaleFamily):
-    """Independent Laplace laws, V = sum of abs(θ_i)/b_i + log(2 b_i).
+    """Independent Laplace distributions, V = sum of abs(θ_i)/b_i + log(2 b_i).
 
     The variance is 2 b². The slope jumps at 0: schemes with a Metropolis test stay exact, splittings keep their order
     elsewhere and see a kink of height 2/b there, so that hω counts less than h/b beside the width of the posterior.
@@ -110,10 +110,10 @@ class Laplace(ScaleFamily):
 
 
 class StudentT(ScaleFamily):
-    """Independent Student-t laws, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a constant.
+    """Independent Student-t distributions, V = sum of (ν + 1)/2 log(1 + θ_i²/(ν s_i²)) + a constant.
 
-    The variance is s² ν/(ν - 2) for ν above 2, else infinite; ν = 1 is the Cauchy law. At the temperature T the prior
-    by itself, exp(-V/T), can be normalized while T is below ν + 1.
+    The variance is s² ν/(ν - 2) for ν above 2, else infinite; ν = 1 is the Cauchy distribution. At the temperature T
+    the prior by itself, exp(-V/T), can be normalized while T is below ν + 1.
 
     Args:
         scale: s, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.

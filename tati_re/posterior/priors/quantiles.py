@@ -1,4 +1,4 @@
-"""Draws from a law in one dimension, made of standard normal numbers: z -> x with F(x) = Φ(z), tabulated."""
+"""Draws from a distribution in one dimension, made of standard normal numbers: z -> x with F(x) = Φ(z), tabulated."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class NormalMap:
 
 
 def tabulated(log_density: Callable[[np.ndarray], np.ndarray], ends: tuple[float, float], breaks: Sequence[float]):
-    """Normalizer and quantiles of a law in one dimension, by Gauss-Legendre quadrature.
+    """Normalizer and quantiles of a distribution in one dimension, by Gauss-Legendre quadrature.
 
     Args:
         log_density: log of the density up to a constant; smooth between the breaks.
-        ends: An interval that holds the law.
+        ends: An interval that holds the distribution.
         breaks: Where the density has kinks.
 
     Returns:

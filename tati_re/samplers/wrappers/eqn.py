@@ -104,7 +104,7 @@ def _times_factor(along, factor):
 class EnsembleQuasiNewton(Wrapper):
     """Ensemble quasi-Newton: a sampler in coordinates in which the other walkers see the target as round.
 
-    Targets exp(-β U), the law of every walker, with the bias in the step size of the sampler inside.
+    Targets exp(-β U), the distribution of every walker, with the bias in the step size of the sampler inside.
 
     Rule: the step of the sampler inside with B in every drift and every kick,
         drift    θ <- θ + t B p
@@ -112,12 +112,12 @@ class EnsembleQuasiNewton(Wrapper):
     The momenta p ~ N(0, T) belong to the coordinates x = B⁻¹ θ, in which mass is 1.
 
     "halves" (default): one half of the walkers takes `covariance_after_steps` steps with one common B from the resting
-    half, then the roles change. Given the resting half each turn keeps the law of the moving one, so that the whole
-    does. Steps are counted per walker; a walker is recorded only while it moves.
+    half, then the roles change. Given the resting half each turn keeps the distribution of the moving one, so that the
+    whole does. Steps are counted per walker; a walker is recorded only while it moves.
 
     "simultaneous": all walkers move at once, each with B from all others, as TATi has it. B then depends on walkers
-    that have moved since, and the law is biased: on a Gaussian of 16 dimensions, 8 walkers, refresh at every step, the
-    variance of the slowest direction falls to 0.65 (h = 0.125). For comparison only.
+    that have moved since, and the distribution is biased: on a Gaussian of 16 dimensions, 8 walkers, refresh at every
+    step, the variance of the slowest direction falls to 0.65 (h = 0.125). For comparison only.
 
     A drift with B multiplies the stiffness by up to 1 + η λ, so that B is capped: η is lowered at each refresh until
     h² (k_max + η λ_max) <= 1, k_max the largest curvature at the lenders (power iteration, carried from refresh to

@@ -44,7 +44,7 @@ class Massive(Wrapper):
     """A sampler with a diagonal mass: parameters of large mass move slowly.
 
     Targets exp(-β U), as the sampler inside does: with the mass m the momenta are N(0, m T), and the positions keep
-    their law. A mass in proportion to the curvature makes all directions equally fast and stable.
+    their distribution. A mass in proportion to the curvature makes all directions equally fast and stable.
 
     Rule: the step of the sampler inside in the coordinates x = sqrt(m) θ, that is
         drift    θ <- θ + t p / sqrt(m)

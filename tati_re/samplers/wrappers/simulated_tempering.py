@@ -46,9 +46,9 @@ class SimulatedTempering(Wrapper):
     In the burn-in, with M rungs and f_k the share of the walkers at k after the n-th move,
         g_k <- g_k - M δ f_k,    δ = max(δ_WL, 1/(M + n))
     δ_WL starts at 1/M and is halved when the visits since the last time are even (and at least 10 M moves). Afterwards
-    g is frozen, so that the law is exact. The walkers of the same temperature of the run share g; it starts from the
-    energies where they are, g_k = u_k - u_0. A thermostat belongs to the rung: each walker keeps one for each, which
-    rests while it is elsewhere.
+    g is frozen, so that the distribution is exact. The walkers of the same temperature of the run share g; it starts
+    from the energies where they are, g_k = u_k - u_0. A thermostat belongs to the rung: each walker keeps one for each,
+    which rests while it is elsewhere.
 
     u has to be free of noise: at a move it is that of all data. Cost: that of the sampler inside, and one forward pass
     over all data at each move where it uses mini-batches. About 1/M of the steps counts.
