@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.core.backend import tf
 from tati_re.core.potential import Batch, Potential
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
 from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.posterior.compiled import Compiled
 
 _MOST_EXAMPLES = 50_000
 _ENERGY_TESTS = 20
@@ -50,11 +50,8 @@ def _losses(potential, state, auxiliary: tuple, rung, count: int, seed: int) -> 
     """Losses of some examples for every walker, `(walkers, count)`."""
     chosen = np.random.default_rng([seed, 0x4E54]).permutation(potential.num_examples)[:count].astype(np.int32)
     evaluate = potential.bind(rung, None, auxiliary)
-    call = tf.function(
-        lambda indices: evaluate.examples(state.position, indices), autograph=False, reduce_retracing=True
-    )
-    pieces = np.array_split(chosen, max(1, count // 5000))
-    return np.concatenate([call(tf.constant(piece)).numpy() for piece in pieces], axis=1)
+    losses = Compiled(lambda indices: evaluate.examples(state.position, indices))
+    return np.concatenate([piece.numpy() for piece in losses.over_pieces(5000, [chosen])], axis=1)
 
 
 def _gradients(potential, state, auxiliary: tuple, rung, first_batch: int, walker: int) -> np.ndarray:
@@ -64,6 +61,5 @@ def _gradients(potential, state, auxiliary: tuple, rung, first_batch: int, walke
     def gradient(own, size):
         return potential.bind(rung, Batch(own, size), auxiliary)(state.position).gradient[walker]
 
-    call = tf.function(gradient, autograph=False, reduce_retracing=True)
-    pairs = zip(tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32), strict=True)
+    call, pairs = Compiled(gradient), zip(np.int32(indices), np.int32(sizes), strict=True)
     return np.stack([call(own, size).numpy() for own, size in pairs]).astype(np.float64)

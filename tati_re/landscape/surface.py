@@ -257,8 +257,8 @@ class _OfFunction:
 
     def __init__(self, potential: FunctionPotential) -> None:
         self.potential = potential
-        self._gradients = tf.function(self._loss_and_gradient, autograph=False)
-        self._products = tf.function(self._product, autograph=False)
+        self._gradients = Compiled(self._loss_and_gradient)
+        self._products = Compiled(self._product)
 
     def _loss_and_gradient(self, position):
         with tf.GradientTape() as tape:
@@ -276,15 +276,15 @@ class _OfFunction:
         return tape.gradient(along, position, unconnected_gradients="zero")
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
-        loss, potential, _ = self._gradients(tf.constant(positions))
+        loss, potential, _ = self._gradients(positions)
         return {"loss": loss.numpy(), "potential": potential.numpy()}
 
     def gradient(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        _, potential, gradient = self._gradients(tf.constant(positions))
+        _, potential, gradient = self._gradients(positions)
         return potential.numpy(), gradient.numpy()
 
     def product(self, positions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        return self._products(tf.constant(positions), tf.constant(vectors)).numpy()
+        return self._products(positions, vectors).numpy()
 
 
 def _activation(layer: Any) -> str:
