@@ -316,8 +316,8 @@ STAGE = "num_steps[:learning_rate[:batch_size]] such as 3000:0.5:550, or the sam
         ),
         (
             {"stages": ["9", "8"], "num_steps": 20},
-            "num_steps contradicts stages. Received: num_steps = 20 beside stages of 17 steps. "
-            "Expected: no num_steps beside stages, or their sum.",
+            "num_steps contradicts stages. Received: num_steps = 20 with stages of 17 steps. "
+            "Expected: no num_steps with stages, or their sum.",
         ),
         (
             {"stages": ["9", "8:0.1:11"]},
