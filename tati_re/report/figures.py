@@ -22,8 +22,8 @@ def narrow(figure: Figure) -> None:
 
     for number, axes in enumerate(figure.axes):
         handles, labels = axes.get_legend_handles_labels()
-        if axes.get_legend() is not None:
-            axes.get_legend().remove()
+        if (legend := axes.get_legend()) is not None:
+            legend.remove()
         for text in list(axes.texts):
             text.remove()
         if number == 0 and len(labels) > 1:

@@ -101,4 +101,4 @@ def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
     if not (capacity > 0).all():
         return ()
     at_rungs = np.concatenate([capacity[:1], 0.5 * (capacity[1:] + capacity[:-1]), capacity[-1:]])
-    return ladder_advice(explicit(temperature), heat_capacity=at_rungs).sentences
+    return ladder_advice(explicit(temperature.tolist()), heat_capacity=at_rungs).sentences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from tati_re.simulation.run import Run
+    from tati_re.runs.run import RunFiles
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
@@ -57,10 +57,10 @@ class Choices:
 
     burnin: int | None = None
     thin: int = 1
-    by: str = "all"
+    by: Literal["all", "walker", "rung"] = "all"
     observables: tuple[str, ...] = ()
     num_eigenpairs: int = 16
-    groups: str = "tensor"
+    groups: Literal["tensor", "layer", "kind"] = "tensor"
     num_eigenvectors: int = 4
     num_points: int = 2000
     num_landmarks: int = 5
@@ -68,7 +68,7 @@ class Choices:
     alpha: float = 0.5
     target_measure: bool = False
     along: str = "potential"
-    method: str = "histogram"
+    method: Literal["histogram", "kernel"] = "histogram"
     num_bins: int = 40
     temperatures: tuple[float, ...] = ()
 
@@ -95,7 +95,7 @@ class Result:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def _averages(run: Run, choices: Choices) -> Result:
+def _averages(run: RunFiles, choices: Choices) -> Result:
     names = list(choices.observables) or None
     table = averages(run, names, choices.by, choices.burnin, choices.thin)
     rows = select_rows(run, choices.burnin, choices.thin)
@@ -110,7 +110,7 @@ def _averages(run: Run, choices: Choices) -> Result:
     return result
 
 
-def _parameters(run: Run, choices: Choices) -> Result:
+def _parameters(run: RunFiles, choices: Choices) -> Result:
     thin = choices.thin if choices.thin > 1 else None
     if choices.by != "walker":
         return Result(parameter_averages(run, choices.burnin, thin))
@@ -123,7 +123,7 @@ def _parameters(run: Run, choices: Choices) -> Result:
     return Result(pd.concat(tables, ignore_index=True)[["walker", "parameter", "mean", "std"]])
 
 
-def _covariance(run: Run, choices: Choices) -> Result:
+def _covariance(run: RunFiles, choices: Choices) -> Result:
     import pandas as pd
 
     from tati_re.plotting.spectrum import plot_spectrum
@@ -153,7 +153,7 @@ def _covariance(run: Run, choices: Choices) -> Result:
     return Result(whole, sentences, {"spectrum": lambda path: plot_spectrum(tables, path)}, arrays)
 
 
-def _temperatures(run: Run, choices: Choices) -> Result:
+def _temperatures(run: RunFiles, choices: Choices) -> Result:
     from tati_re.plotting.group_temperatures import plot_group_temperatures
 
     table = group_temperatures(run, choices.groups, choices.burnin, choices.thin)
@@ -161,7 +161,7 @@ def _temperatures(run: Run, choices: Choices) -> Result:
     return Result(table, group_sentences(table) or ["All groups lie within their bands."], figures)
 
 
-def _diffusion_map(run: Run, choices: Choices) -> Result:
+def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
     import pandas as pd
 
     from tati_re.plotting.free_energy import plot_diffusion_map
@@ -182,7 +182,7 @@ def _diffusion_map(run: Run, choices: Choices) -> Result:
     return Result(pd.DataFrame(columns), sentences, figures, {"values": found.values})
 
 
-def _free_energy(run: Run, choices: Choices) -> Result:
+def _free_energy(run: RunFiles, choices: Choices) -> Result:
     from tati_re.plotting.free_energy import plot_free_energy
 
     options = choices.diffusion if choices.along.startswith("diffusion:") else {}
@@ -195,7 +195,7 @@ def _free_energy(run: Run, choices: Choices) -> Result:
     return Result(table, sentences, {"free_energy": lambda path: plot_free_energy(table, choices.along, path)})
 
 
-def _reweighting(run: Run, choices: Choices) -> Result:
+def _reweighting(run: RunFiles, choices: Choices) -> Result:
     from tati_re.plotting.free_energy import plot_reweighting
 
     names = choices.observables or ("potential", "loss")
@@ -204,7 +204,7 @@ def _reweighting(run: Run, choices: Choices) -> Result:
     return Result(table, figures={"reweighting": lambda path: plot_reweighting(table, sampled, path)})
 
 
-MODULES: dict[str, tuple[Callable[[Run, Choices], Result], str]] = {
+MODULES: dict[str, tuple[Callable[[RunFiles, Choices], Result], str]] = {
     "averages": (_averages, "means of the columns of run.csv, with errors, sample sizes and autocorrelation times"),
     "parameters": (_parameters, "mean and standard deviation of each parameter"),
     "covariance": (_covariance, "leading eigenpairs of the covariance of the stored positions, and how slow they are"),
@@ -216,7 +216,7 @@ MODULES: dict[str, tuple[Callable[[Run, Choices], Result], str]] = {
 """The modules by name, each a function of a run and what was asked, and what it is, in words."""
 
 
-def modules_of(run: Run) -> list[str]:
+def modules_of(run: RunFiles) -> list[str]:
     """The default modules among those that a run has data for."""
     from tati_re.runs.kinds import is_optimization
 
@@ -228,7 +228,7 @@ def modules_of(run: Run) -> list[str]:
     return names
 
 
-def result_of(run: Run, name: str, choices: Choices | None = None) -> Result:
+def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
     """Runs a module."""
     if name not in MODULES:
         raise InputError("Unknown module.", name, ", ".join(MODULES))

@@ -27,7 +27,6 @@ from tati_re.runs.storage import storing, write_whole
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tati_re.simulation.run import Run
 
 _WIDTH = 4.6
 _SHOWN = ("potential", "loss", "accuracy", "kinetic_energy", "virial", "acceptance")
@@ -40,7 +39,7 @@ _SAID = ("potential U", "parameters", "walkers")
 
 
 def write_report(
-    runs: Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]],
+    runs: RunFiles | str | os.PathLike[str] | Sequence[RunFiles | str | os.PathLike[str]],
     path: str | os.PathLike[str] | None = None,
     figures: Sequence[str | os.PathLike[str]] = (),
     burnin: int | None = None,
@@ -85,7 +84,7 @@ def write_report(
 
 
 def page_of(
-    runs: Iterable[Run], figures: Sequence[str | os.PathLike[str]] = (), burnin: int | None = None, thin: int = 1
+    runs: Iterable[RunFiles], figures: Sequence[str | os.PathLike[str]] = (), burnin: int | None = None, thin: int = 1
 ) -> str:
     """The page of `write_report`."""
     runs = list(runs)
@@ -107,13 +106,13 @@ def page_of(
     return html.document(title, "\n".join(body))
 
 
-def _name(run: Run, runs: list[Run]) -> str:
+def _name(run: RunFiles, runs: list[RunFiles]) -> str:
     short = run.folder.resolve().name
     same = [other for other in runs if other.folder.resolve().name == short]
     return short if len(same) == 1 else str(run.folder)
 
 
-def _about(run: Run, name: str, number: int, several: bool, part: Part) -> str:
+def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> str:
     notes, lines = summary_lines(run, part.burnin, part.thin)
     rows, kept = run.run_info, part.rows
     sections = [html.Section("What was sampled", "what")]
@@ -162,7 +161,7 @@ class Part(NamedTuple):
     rows: pd.DataFrame | None
 
     @classmethod
-    def of(cls, run: Run, burnin: int | None = None, thin: int = 1) -> Part:
+    def of(cls, run: RunFiles, burnin: int | None = None, thin: int = 1) -> Part:
         """The part of a run after a number of steps, by default its burn-in."""
         check_thin(thin)
         rows = run.run_info
@@ -175,7 +174,7 @@ class Part(NamedTuple):
         return cls(steps, thin, kept if kept.groupby("walker").size().min() >= MINIMUM_DRAWS else None)
 
 
-def _traces(run: Run, rows: pd.DataFrame, part: Part) -> html.Section:
+def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     import pandas as pd
 
     from tati_re.plotting import plot_traces
@@ -233,7 +232,7 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
     return html.Section("Averages", "averages", [html.html_table(table, columns)]), notes
 
 
-def _groups(run: Run, part: Part) -> tuple[html.Section, list[str]]:
+def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
     from tati_re.plotting.group_temperatures import plot_group_temperatures
 
     try:
@@ -245,7 +244,7 @@ def _groups(run: Run, part: Part) -> tuple[html.Section, list[str]]:
     return html.Section("Temperatures of the tensors", "groups", parts), group_sentences(table)
 
 
-def _ladder(run: Run, rows: pd.DataFrame) -> html.Section:
+def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
     ladder = run.ladder
     parts = [html.html_table(ladder.drop(columns=["step_size", "restarts", "round_trips"], errors="ignore"))]
     drawn = []
@@ -259,7 +258,7 @@ def _ladder(run: Run, rows: pd.DataFrame) -> html.Section:
     return html.Section("Ladder and round trips", "ladder", [*parts, html.figures(drawn)])
 
 
-def _bias(run: Run) -> html.Section:
+def _bias(run: RunFiles) -> html.Section:
     bias = run.bias
     if bias.empty:
         return html.Section("Bias", "bias", [html.paragraph("No bias has grown yet.")])
@@ -267,7 +266,7 @@ def _bias(run: Run) -> html.Section:
     return html.Section("Bias", "bias", [html.figures([drawn])])
 
 
-def _others(run: Run) -> html.Section | None:
+def _others(run: RunFiles) -> html.Section | None:
     """Figures of other commands in the folder that the page does not have yet."""
     own = ("traces.png", "autocorrelation.png", "temperatures.png")
     folders = [run.folder, *(run.folder / name for name in _FOUND)]
@@ -285,7 +284,7 @@ def _found(path: Path, place: str) -> str:
     return html.image(content, f"{path.stem.replace('_', ' ')} ({place})", width > 1.3 * max(1, height))
 
 
-def _comparison(runs: list[Run], names: list[str], parts: list[Part]) -> str:
+def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> str:
     import pandas as pd
 
     lines = []

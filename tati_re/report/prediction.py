@@ -137,7 +137,7 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
 
 def _agreement(one: Prediction) -> float | None:
     """R-hat of the loss of each draw over the walkers; None without labels, weights all the same, or enough draws."""
-    if one.draw_losses is None or np.ptp(one.weight) > 0:
+    if one.draw_losses is None or one.weight is None or one.walker is None or np.ptp(one.weight) > 0:
         return None
     chains = [one.draw_losses[one.walker == number] for number in np.unique(one.walker)]
     shortest = min(map(len, chains))
