@@ -8,6 +8,7 @@ optimizer touches one new file and one line of `OPTIMIZERS`.
 from __future__ import annotations
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.method import Optimizer
 from tati_re.optimizers.annealing import Annealing
 from tati_re.optimizers.barzilai_borwein import BarzilaiBorwein
 from tati_re.optimizers.fire import Fire
@@ -20,6 +21,7 @@ __all__ = [
     "Fire",
     "GradientDescent",
     "KerasOptimizer",
+    "Optimizer",
     "make_optimizer",
 ]
 
