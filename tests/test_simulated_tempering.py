@@ -440,6 +440,17 @@ def test_the_configuration_tells_the_ladder():
     assert config["simulated_tempering"] == [1.0, 0.5] and config["likelihood_weights"] == [1.0, 0.0]
 
 
+def test_starts_are_one_position_a_walker():
+    """The walkers of simulated tempering are no replicas: `starts` has one temperature, not one a rung."""
+    sim = Simulation(data="two_clusters", num_walkers=2, seed=1, verbose=0)
+    starts = np.array([[[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]])
+    options = {"exchange": "tempering", "temperatures": [1.0, 2.0, 4.0], "num_steps": 4, "num_burnin_steps": 2}
+    sim.sample(starts=starts, step_size=1e-9, execution="graph", **options)
+    np.testing.assert_allclose(sim.parameters, starts[0], atol=1e-5)
+    with pytest.raises(InputError, match="starts: wrong shape"):
+        sim.sample(starts=np.repeat(starts, 3, axis=0), execution="graph", **options)
+
+
 def test_a_run_shows_rung_and_weight():
     sim = Simulation(data="two_clusters", seed=1, verbose=0, num_walkers=4, dtype="float64")
     with pytest.raises(InputError, match="num_burnin_steps"):
