@@ -238,18 +238,18 @@ def test_flat_directions_stay_bounded():
 
 
 def test_the_low_rank_root_is_the_root():
-    """B B' = I + η cov of the lenders, and B'⁻¹ B' = I, to 1e-12; halves and all at once, two ensembles."""
+    """B B' = I + η cov of the references, and B'⁻¹ B' = I, to 1e-12; halves and all at once, two ensembles."""
     random = np.random.default_rng(0)
     for scheme in ("halves", "simultaneous"):
         sampler = EnsembleQuasiNewton(Splitting(), 7.0, 10, scheme, capped=False, num_ensembles=2)
-        lenders = random.standard_normal((8, 5))
-        deviations = sampler._deviations(lenders)
+        references = random.standard_normal((8, 5))
+        deviations = sampler._deviations(references)
         forward, inverse = sampler._factor(deviations, np.full(2, 7.0))
         coordinates = LowRank(deviations, forward, inverse)
         vectors = random.standard_normal((8, 5))
         twice = coordinates.forward(coordinates.transposed(vectors))
         for i, vector in enumerate(vectors):
-            group = lenders[:4] if i < 4 else lenders[4:]
+            group = references[:4] if i < 4 else references[4:]
             if scheme == "simultaneous":
                 group = np.delete(group, i % 4, axis=0)
             covariance = np.cov(group.T, bias=True)

@@ -86,11 +86,11 @@ def biased(model):
 
 
 def low_rank():
-    lenders = tf.constant(np.random.default_rng(2).standard_normal((1, 2, PARAMETERS)))
+    references = tf.constant(np.random.default_rng(2).standard_normal((1, 2, PARAMETERS)))
     factor = tf.constant([[[0.4, 0.1], [-0.2, 0.3]]], tf.float64)
     # (I + X'SX)⁻¹ = I - X' S (I + XX'S)⁻¹ X.
-    middle = tf.linalg.inv(tf.eye(2, dtype=tf.float64) + lenders[0] @ tf.transpose(lenders[0]) @ factor[0])
-    return LowRank(lenders, factor, -(factor[0] @ middle)[None])
+    middle = tf.linalg.inv(tf.eye(2, dtype=tf.float64) + references[0] @ tf.transpose(references[0]) @ factor[0])
+    return LowRank(references, factor, -(factor[0] @ middle)[None])
 
 
 ORIGIN = tf.constant(POSITION[::-1].copy())

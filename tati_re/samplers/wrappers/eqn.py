@@ -37,21 +37,22 @@ SCHEMES = ("halves", "simultaneous")
 _POWER_STEPS = 2
 _PROBE = {"float32": 1e-2, "float64": 1e-5}
 _MOST_TERMS = 8
-"""Lenders up to which a product is summed term by term, which XLA joins with what is done before and after it."""
-_LENT = ("deviations", "factor", "stiffest", "blending")
+"""Reference walkers up to which a product is summed term by term, which XLA joins with what is done before and after
+it."""
+_PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
 
 
 class LowRank:
-    """B = I + X' S X for the walkers of each ensemble, with B B' = I + η cov of the lenders.
+    """B = I + X' S X for the walkers of each ensemble, with B B' = I + η cov of the reference walkers.
 
     Args:
-        lenders: Deviations X of the lenders from their mean, `(ensembles, lenders, parameters)`.
-        factor: S, `(ensembles, lenders, lenders)`, or one a walker, `(ensembles, walkers, lenders, lenders)`.
+        deviations: X of the reference walkers from their mean, `(ensembles, references, parameters)`.
+        factor: S, `(ensembles, references, references)`, or `(ensembles, walkers, references, references)`.
         inverse: S of B⁻¹.
     """
 
-    def __init__(self, lenders, factor, inverse) -> None:
-        self.lenders, self.factor, self.inverse = lenders, factor, inverse
+    def __init__(self, deviations, factor, inverse) -> None:
+        self.deviations, self.factor, self.inverse = deviations, factor, inverse
 
     def forward(self, vectors):
         return self._apply(vectors, transpose(self.factor))
@@ -82,16 +83,16 @@ class LowRank:
 
         One ensemble goes without the batch axis, which makes XLA four times slower on long matrices.
         """
-        ensembles, lending, parameters = self.lenders.shape
+        ensembles, num_references, parameters = self.deviations.shape
         if ensembles > 1:
             grouped = reshape(vectors, (ensembles, vectors.shape[0] // ensembles, parameters))
-            along = _times_factor(grouped @ transpose(self.lenders), factor)
-            return vectors + reshape(along @ self.lenders, vectors.shape)
-        lenders = self.lenders[0]
-        along = _times_factor(vectors @ transpose(lenders), factor[0])
-        if lending > _MOST_TERMS:
-            return vectors + along @ lenders
-        return vectors + sum(along[:, k : k + 1] * lenders[k : k + 1] for k in range(lending))
+            along = _times_factor(grouped @ transpose(self.deviations), factor)
+            return vectors + reshape(along @ self.deviations, vectors.shape)
+        deviations = self.deviations[0]
+        along = _times_factor(vectors @ transpose(deviations), factor[0])
+        if num_references > _MOST_TERMS:
+            return vectors + along @ deviations
+        return vectors + sum(along[:, k : k + 1] * deviations[k : k + 1] for k in range(num_references))
 
 
 def _times_factor(along, factor):
@@ -119,16 +120,17 @@ class EnsembleQuasiNewton(Wrapper):
     that have moved since, and the distribution is biased: on a Gaussian of 16 dimensions, 8 walkers, refresh at every
     step, the variance of the slowest direction falls to 0.65 (h = 0.125). For comparison only.
 
-    A drift with B multiplies the stiffness by up to 1 + η λ, so that B is capped: η is lowered at each refresh until
-    h² (k_max + η λ_max) <= 1, k_max the largest curvature at the lenders (power iteration, carried from refresh to
-    refresh), λ_max the largest eigenvalue of X H X'/L, both by differences of gradients at the lenders. Flat
-    directions, along which walkers drift apart without end, are bounded in the same way. The η in use is the column
-    `blending` of run.csv.
+    A drift with B multiplies the stiffness by up to 1 + η λ, so that B is capped: η is lowered at each refresh until h²
+    (k_max + η λ_max) <= 1, k_max the largest curvature at the reference walkers (power iteration, carried from refresh
+    to refresh), λ_max the largest eigenvalue of X H X'/L, both by differences of gradients at the reference walkers.
+    Flat directions, along which walkers drift apart without end, are bounded in the same way. The η in use is the
+    column `blending` of run.csv.
 
-    B is a low-rank update: with U = sqrt(η/L) X' of the lenders' deviations X and M the Cholesky factor of the L x L
-    matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
+    B is a low-rank update: with U = sqrt(η/L) X' of the reference walkers' deviations X and M the Cholesky factor of
+    the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
 
-    Cost: that of the sampler inside, two products with B a step, and 4 gradients of the lenders at each refresh.
+    Cost: that of the sampler inside, two products with B a step, and 4 gradients of the reference walkers at each
+    refresh.
 
     Source: Leimkuhler, Matthews and Weare, Statistics and Computing 28, 277 (2018); halves: Foreman-Mackey et al., PASP
     125, 306 (2013), and Chok, Lee, Paulin and Vasil, arXiv 2509.09162.
@@ -203,19 +205,19 @@ class EnsembleQuasiNewton(Wrapper):
         """As the sampler inside; B starts as the identity."""
         self.check_walkers(position.shape[0])
         state = self.inner.init(position, evaluate, noise)
-        lending = position.shape[0] // self.groups
-        each = lending // self.num_ensembles
+        num_references = position.shape[0] // self.groups
+        each = num_references // self.num_ensembles
         shape = (self.num_ensembles, each, each) if self.scheme == "halves" else (self.num_ensembles, each, each, each)
         # A start for the power iteration that is orthogonal to nothing: the golden ratio never repeats itself.
-        start = np.cos(2 * np.pi * 0.6180339887498949 * np.arange(lending * position.shape[1]) + 1.0)
+        start = np.cos(2 * np.pi * 0.6180339887498949 * np.arange(num_references * position.shape[1]) + 1.0)
         return extend(
             state,
-            deviations=0.0 * rows(position, 0, lending),
+            deviations=0.0 * rows(position, 0, num_references),
             factor=constant(np.zeros((2, *shape)), position),
-            stiffest=constant(start.reshape(lending, -1), position),
+            stiffest=constant(start.reshape(num_references, -1), position),
             blending=0.0 * state.potential,
-            slope=0.0 * rows(state.gradient, 0, lending),
-            slope_of=rows(state.potential, 0, lending),
+            slope=0.0 * rows(state.gradient, 0, num_references),
+            slope_of=rows(state.potential, 0, num_references),
         )
 
     def step(self, state, evaluate, noise):
@@ -231,23 +233,30 @@ class EnsembleQuasiNewton(Wrapper):
             return values if self.groups == 1 else rows(values, evaluate.clock.group * count, count)
 
         due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
-        before = tuple(fields_of(state, _LENT).values())
-        lent = replaced_if(due, lambda _, __, stiffest, ___: self._refreshed(state, evaluate, stiffest), before)
+        before = tuple(fields_of(state, _PRECONDITIONER).values())
+        preconditioner = replaced_if(
+            due, lambda _, __, stiffest, ___: self._refreshed(state, evaluate, stiffest), before
+        )
         # B'∇U is that of the last step's end, unless B is new or the walkers have been given another potential since.
         other = largest(absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
         (slope,) = replaced_if(
-            due | other, lambda _: (_coordinates(lent).transposed(of_moving(state.gradient)),), (state.slope,)
+            due | other, lambda _: (_coordinates(preconditioner).transposed(of_moving(state.gradient)),), (state.slope,)
         )
         part = {name: of_moving(value) for name, value in inner_of(state)._asdict().items() if name != "rung"}
-        known = dict(zip(_LENT, lent, strict=True)) | {"slope": slope, "slope_of": part["potential"]}
+        known = dict(zip(_PRECONDITIONER, preconditioner, strict=True)) | {
+            "slope": slope,
+            "slope_of": part["potential"],
+        }
         return state._replace(**part, **known, rung=self._moving(evaluate, count).rung)
 
     def move(self, turn, evaluate, noise):
         """One step of the walkers of `turn`."""
-        lent = tuple(fields_of(turn, _LENT).values())
+        preconditioner = tuple(fields_of(turn, _PRECONDITIONER).values())
         moving = self._moving(evaluate, turn.potential.shape[0])
         inner = inner_of(turn)._replace(rung=moving.rung)
-        new, info, slope = step_in_coordinates(self.inner, inner, moving, noise, _coordinates(lent), turn.slope)
+        new, info, slope = step_in_coordinates(
+            self.inner, inner, moving, noise, _coordinates(preconditioner), turn.slope
+        )
         if info.acceptance is not None and self.groups > 1:
             zeros, first = 0.0 * evaluate.rung.step_size, evaluate.clock.group * new.potential.shape[0]
             info = info._replace(
@@ -279,16 +288,15 @@ class EnsembleQuasiNewton(Wrapper):
         return grouped - sum_over(grouped, 1) / float(grouped.shape[1])
 
     def _refreshed(self, state, evaluate, stiffest) -> tuple:
-        """Lenders, S of B and B⁻¹, the stiffest directions and η, the fields of `_LENT`, from where the lenders
-        are."""
+        """The fields of `_PRECONDITIONER` (with S of B⁻¹ as well) at the positions of the reference walkers."""
         if self.scheme == "halves":
             count = state.position.shape[0] // 2
             first = (1 - evaluate.clock.group) * count
-            ensemble, lenders = rows(state.position, first, count), evaluate.part(first, count)
+            ensemble, references = rows(state.position, first, count), evaluate.part(first, count)
         else:
-            ensemble, lenders = state.position, evaluate
+            ensemble, references = state.position, evaluate
         deviations = self._deviations(ensemble)
-        blending, stiffest = self._blending(lenders, ensemble, deviations, stiffest)
+        blending, stiffest = self._blending(references, ensemble, deviations, stiffest)
         factor = self._factor(deviations, blending)
         used = 0.0 * reshape(state.potential, (self.num_ensembles, -1)) + reshape(blending, (-1, 1))
         return (
@@ -299,7 +307,8 @@ class EnsembleQuasiNewton(Wrapper):
         )
 
     def _factor(self, deviations, blending):
-        """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and averages over lenders.
+        """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and averages over
+        references.
 
         With A = R R', U = sqrt(η) X' R and M M' = I + U'U: (I + U N⁻¹ U')(...)' = I + U U' for N = I + M, as
         N + N' + U'U = N N'; the inverse is I - U N'⁻¹ M⁻¹ U' (Woodbury).
@@ -324,7 +333,7 @@ class EnsembleQuasiNewton(Wrapper):
         return stack([root @ m @ transpose(root) for m in (middle, -inverse)])
 
     def _blending(self, evaluate, ensemble, deviations, stiffest):
-        """η of each ensemble, lowered until a step is stable, and the stiffest direction of each lender."""
+        """η of each ensemble, lowered until a step is stable, and the stiffest direction of each reference walker."""
         step_size = largest(self._per_ensemble(evaluate.rung.step_size), 1)
         wanted = 0.0 * step_size + self.covariance_blending
         if not self.capped:
@@ -345,7 +354,7 @@ class EnsembleQuasiNewton(Wrapper):
         return minimum(wanted, room), stiffest
 
     def _per_ensemble(self, values):
-        """`(lenders,)` of all ensembles as `(ensembles, lenders of each)`."""
+        """`(references,)` of all ensembles as `(ensembles, references of each)`."""
         return reshape(values, (self.num_ensembles, values.shape[0] // self.num_ensembles))
 
     def get_config(self) -> dict:
@@ -357,14 +366,14 @@ class EnsembleQuasiNewton(Wrapper):
         }
 
 
-def _coordinates(lent: tuple) -> LowRank:
-    """B of the fields `_LENT`."""
-    deviations, factor, _, _ = lent
+def _coordinates(preconditioner: tuple) -> LowRank:
+    """B of the fields `_PRECONDITIONER`."""
+    deviations, factor, _, _ = preconditioner
     return LowRank(reshape(deviations, (factor.shape[1], -1, deviations.shape[1])), factor[0], factor[1])
 
 
 def _curved(ask, position, gradient, direction):
-    """∇²U times a direction for each lender by a difference of gradients, and the direction's length."""
+    """∇²U times a direction for each reference walker by a difference of gradients, and the direction's length."""
     length = sqrt(sum_of_products(direction, direction))
     probe = _PROBE[direction.dtype.name]
     scale = column(probe / maximum(length, 1e-30 + 0.0 * length), direction)
