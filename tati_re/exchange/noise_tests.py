@@ -61,5 +61,5 @@ def _gradients(potential, state, auxiliary: tuple, rung, first_batch: int, walke
     def gradient(own, size):
         return potential.bind(rung, Batch(own, size), auxiliary)(state.position).gradient[walker]
 
-    call, pairs = Compiled(gradient), zip(np.int32(indices), np.int32(sizes), strict=True)
+    call, pairs = Compiled(gradient), zip(np.asarray(indices, np.int32), np.asarray(sizes, np.int32), strict=True)
     return np.stack([call(own, size).numpy() for own, size in pairs]).astype(np.float64)

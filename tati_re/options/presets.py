@@ -45,17 +45,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 """Options by the name of a preset."""
 
 NOTES = {
-    "RENHD": "replica exchange Nosé-Hoover dynamics (Luo et al. 2019), by BADODAB in place of its Euler step; the "
-    "compensated rule at a noise variance of 1, where the paper has 0.2",
-    "renhd_euler": "its algorithm 2 as published: Euler steps, whose configurational temperature is low by half the "
-    "friction of a step (5 % at c = 0.1)",
-    "RELD": "replica exchange Langevin dynamics, its baseline: overdamped walkers on the same ladder",
-    "reSGLD": "Deng et al. 2020: two SGLD chains at temperatures 1 and 10, the corrected rule",
-    "reSGHMC": "Deng et al. 2020: two SGHMC chains, the second five times as hot; F is correction_factor, a step size "
-    "for each is step_sizes, annealing is temperature_schedule",
-    "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each and frozen; a "
+    "RENHD": "replica exchange Nosé-Hoover dynamics (Luo et al. 2019), integrated by BADODAB instead of Euler steps; "
+    "compensated swap rule at a noise variance of 1 (0.2 in the paper)",
+    "renhd_euler": "algorithm 2 of RENHD as published: Euler steps, whose configurational temperature is low by half "
+    "the friction of a step (5 % at c = 0.1)",
+    "RELD": "replica exchange Langevin dynamics, the baseline of RENHD: overdamped walkers on the same ladder",
+    "reSGLD": "Deng et al. 2020: two SGLD chains at temperatures 1 and 10, corrected swap rule",
+    "reSGHMC": "Deng et al. 2020: two SGHMC chains, the second five times as hot; F is correction_factor, step_sizes "
+    "sets the step size of each chain, temperature_schedule the annealing",
+    "RE-HMC": "Baldock and Marzari 2019: 16 temperatures from 0.01 to 1, step sizes tuned for each and then frozen; "
     "uniform prior |θ| < 50/sqrt(k) and masses k, k = fan-in + 1; each replica starts at the end of its own descent",
-    "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder by itself",
+    "simulated_tempering": "Marinari and Parisi 1992: every walker moves on the ladder independently",
 }
 """A note on each preset."""
 

@@ -128,7 +128,7 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
 
     from tati_re.plotting.spectrum import plot_spectrum
 
-    walkers: list[int | None] = [None]
+    walkers: list[Any] = [None]
     if choices.by == "walker":
         walkers = sorted({int(walker) for block in Positions(run).blocks() for walker in np.unique(block.walker)})
     tables, arrays = dict[Any, Any](), dict[str, Any]()

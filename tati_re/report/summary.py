@@ -21,6 +21,7 @@ from tati_re.runs.selection import burnin_of, check_thin, keep
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tati_re.runs.run import RunFiles
     from tati_re.simulation.run import Run
 
 LARGEST_R_HAT = 1.05
@@ -41,7 +42,7 @@ def summarize(run: Run) -> str:
     return "\n".join([*warnings, *([""] if warnings else []), table(lines)])
 
 
-def summary_lines(run: Run, burnin: int | None = None, thin: int = 1) -> tuple[list[str], list[tuple[str, str]]]:
+def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tuple[list[str], list[tuple[str, str]]]:
     """The warnings and the pairs of label and value of `summarize`."""
     check_thin(thin)
     manifest, rows = run.manifest, run.run_info
