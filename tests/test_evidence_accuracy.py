@@ -12,7 +12,7 @@ from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import trapezoid
 from tati_re.evidence.population import combined
 from tati_re.evidence.smc import counted_moves
-from tati_re.simulation.replica_starts import descended
+from tati_re.simulation.starts import descended
 from tests import regression as known
 from tests.test_evidence import FAST, Z, linear, regression
 

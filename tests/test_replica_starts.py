@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tati_re import InputError, Simulation
-from tati_re.simulation.replica_starts import fresh_starts
+from tati_re.simulation.starts import fresh_starts
 
 RUNGS, WALKERS = 3, 2
 LADDER = {"num_replicas": RUNGS, "temperature_ratio": 1.5}

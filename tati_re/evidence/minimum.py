@@ -10,7 +10,7 @@ from tati_re.evidence.energies import tuned
 from tati_re.evidence.parts import PartFiles
 from tati_re.evidence.quadratic import Springs
 from tati_re.posterior.priors import Box
-from tati_re.simulation.replica_starts import descended
+from tati_re.simulation.starts import descended
 
 _EVERY = 4
 

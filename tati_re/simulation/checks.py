@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
 from tati_re.options.stages import ALL, planned
 from tati_re.runs.single_files import OPTIONS, kind_of
@@ -151,7 +152,7 @@ def check_batch_norm(request: Request) -> None:
 def check_stages(request: Request) -> None:
     """Stages that the optimizer or the data do not allow."""
     options, method = request.options, request.method
-    if request.samples or not options.stages:
+    if not isinstance(method, Optimizer) or not options.stages:
         return
     if method.full_batch:
         raise InputError(
@@ -177,10 +178,10 @@ def check_stages(request: Request) -> None:
 
 def check_validation(request: Request) -> None:
     """An optimizer that stops by the loss on a test part that is not there."""
-    dataset = request.system.dataset
-    if not request.samples and request.method.validates and dataset.test_inputs is None:
+    dataset, method = request.system.dataset, request.method
+    if isinstance(method, Optimizer) and method.validates and dataset.test_inputs is None:
         raise InputError(
-            f"optimizer: {request.method.name} stops by the loss on a test part, and the data have none.",
+            f"optimizer: {method.name} stops by the loss on a test part, and the data have none.",
             received=dataset.name,
             expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
         )
@@ -188,7 +189,7 @@ def check_validation(request: Request) -> None:
 
 def check_single_files(request: Request) -> None:
     """Names of files that cannot be written, one name twice, or no trajectory to copy."""
-    options, taken = request.options, {}
+    options, taken = request.options, dict[str, str]()
     for option in (*OPTIONS, "save_model"):
         path = getattr(options, option)
         if path is None:

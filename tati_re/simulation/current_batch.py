@@ -52,10 +52,11 @@ class CurrentBatch:
 
     def follow(self, name: str, position: np.ndarray) -> None:
         """TATi's rule: moves on where an answer was given before, or where the parameters changed since."""
-        first, moved = self._position is None, not np.array_equal(self._position, position)
-        if self.tensors and not first and (moved or name in self._answered):
+        known = self._position
+        moved = known is None or not np.array_equal(known, position)
+        if self.tensors and known is not None and (moved or name in self._answered):
             self.next()
-        self._position = position.copy() if moved else self._position
+        self._position = position.copy() if moved else known
         self._answered.add(name)
 
 

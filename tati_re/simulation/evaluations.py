@@ -34,8 +34,15 @@ class Evaluations:
 
     options: Options
     objects: dict[str, Any]
-    system: System
     walkers: Walkers
+    _system: System
+    _evaluator: Evaluator | None = None
+    _evaluated: tuple[int, np.ndarray, Energy] | None = None
+
+    @property
+    def system(self) -> System:
+        """The model and its data, which make the potential."""
+        return self._system
 
     def loss(self, walker_index: int | None = None):
         """Mean loss on the current batch: a number, or `(walkers,)`."""
@@ -73,7 +80,7 @@ class Evaluations:
         """∇²U on the current batch: `(parameters, parameters)`, or one matrix a walker; costs P Hessian-vector
         products."""
         batch = self._batch_for("hessians")
-        identity = np.eye(self.num_parameters(), dtype=self.walkers.position.dtype)
+        identity = np.eye(self.system.flat.num_parameters, dtype=self.walkers.position.dtype)
         rows = [
             self._engine().hessian_product(self.walkers.position, row, batch, self.walkers.auxiliary)
             for row in identity
@@ -85,7 +92,7 @@ class Evaluations:
 
         Costs some twenty Hessian-vector products on all data, or on 10,000 examples where there are more.
         """
-        examples = self.dataset.num_examples
+        examples = self.system.dataset.num_examples
         options = make_options(self.options, batch_size=_MOST_EXAMPLES if examples > _MOST_EXAMPLES else None)
         engine = Evaluator(self.system.potential(options, self.objects), False)
         walker = self._checked_walker(walker_index)
@@ -130,8 +137,7 @@ class Evaluations:
         return self._evaluator
 
     def _forget(self) -> None:
-        self._evaluator: Evaluator | None = None
-        self._evaluated: tuple[int, np.ndarray, Energy] | None = None
+        self._evaluator = self._evaluated = None
 
     def _batch_for(self, name: str) -> tuple:
         """The batch that an answer refers to."""
@@ -149,15 +155,15 @@ class Evaluations:
 
     def _of_walker(self, values: np.ndarray, walker_index: int | None):
         if walker_index is None:
-            if self.num_walkers() > 1:
+            if self.options.num_walkers > 1:
                 return values
             walker_index = 0
         value = values[self._checked_walker(walker_index)]
         return float(value) if np.ndim(value) == 0 else value
 
     def _checked_walker(self, walker_index: int) -> int:
-        if not 0 <= walker_index < self.num_walkers():
+        if not 0 <= walker_index < self.options.num_walkers:
             raise InputError(
-                "walker_index: no such walker.", received=walker_index, expected=f"0 to {self.num_walkers() - 1}"
+                "walker_index: no such walker.", received=walker_index, expected=f"0 to {self.options.num_walkers - 1}"
             )
         return walker_index

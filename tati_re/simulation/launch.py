@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic
+from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.progress import make_progress
 from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.noise_tests import noise_table
+from tati_re.posterior.examples import device_inputs
+from tati_re.posterior.outputs import Outputs
+from tati_re.posterior.predictive import Predictive
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import csv_text
 from tati_re.runs.single_files import single_files, trajectory_format
@@ -20,21 +26,23 @@ from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
 from tati_re.simulation.loops import RunLoops
-from tati_re.simulation.replica_starts import first_values, on_all_rungs
 from tati_re.simulation.request import Request
 from tati_re.simulation.run import Run
 from tati_re.simulation.saved_model import save_model
-from tati_re.simulation.starts import Walkers
+from tati_re.simulation.starts import Walkers, first_values, on_all_rungs
 from tati_re.simulation.step_size_advice import divergence_advice
-from tati_re.simulation.streaming import prediction_averages
 
 
 def launch(request: Request, walkers: Walkers) -> Run:
     """Starts a run and takes it to its end; the walkers stay where they arrive."""
     check_request(request)
     options, system = request.options, request.system
-    temporary = TemporaryFolder() if options.output is None else None
-    folder = run_folder.prepare(options.output, options.overwrite) if temporary is None else temporary.folder
+    temporary = None
+    if options.output is None:
+        temporary = TemporaryFolder()
+        folder = temporary.folder
+    else:
+        folder = run_folder.prepare(options.output, options.overwrite)
     running = Launch(request, walkers, folder, system.execution(options))
     for sentence in start_sentences(running.loops, walkers.sentence):
         running.progress.message(sentence)
@@ -95,8 +103,7 @@ class Launch:
             expected=_expected(request),
             callbacks=(self._copies, self._tensorboard, *request.objects.get("callbacks", ())),
         )
-        every = options.stream_predictions if request.samples else 0
-        averages = prediction_averages(request.system, self.loops.potential, every)
+        averages = _prediction_averages(request)
         return Driver(self.folder, self.loops.loops, plan, self.progress, averages, request.limits)
 
     def begin(self):
@@ -146,7 +153,7 @@ class Launch:
     def _arrive(self, carry) -> None:
         """Leaves the walkers where the copies at the target are."""
         walkers, state, method = self.walkers, carry.state, self.request.method
-        there = slice(None)
+        there: Any = slice(None)
         if method.by_rung:
             there = np.asarray(method.order(state))[: self.request.options.num_walkers]
         walkers.position = np.array(state.position)[there]
@@ -196,3 +203,24 @@ def _expected(request: Request) -> tuple[float, float]:
     prior = request.potential.prior
     confined = prior.proper and not prior.walled
     return half if request.method.has_momentum else float("nan"), half if confined else float("nan")
+
+
+def _prediction_averages(request: Request) -> PredictionAverages | None:
+    """The averages of predictions that a run keeps, empty; None where it keeps none."""
+    every = request.options.stream_predictions
+    if not every or not request.samples:
+        return None
+    system, potential, ready = request.system, request.potential, request.system.examples
+    dataset, loss, outputs = system.dataset, potential.loss, Outputs(system.flat)
+    assert ready.test_inputs is not None and dataset.test_targets is not None
+    standard = None if dataset.preparation is None else dataset.preparation.target_standard
+    deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
+
+    def per_example(targets: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return loss.per_example(tf.constant(targets), tf.constant(values)).numpy()
+
+    predictive = Predictive(
+        loss.get_config(), dataset.task, dataset.num_classes, outputs.num_outputs, deviation, mean, per_example
+    )
+    inputs = potential.prepared(device_inputs(ready.test_inputs, ready.input_scale, system.flat.input_dtype))
+    return PredictionAverages(outputs, predictive, inputs.numpy(), dataset.test_targets, every)

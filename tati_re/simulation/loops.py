@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.method import Optimizer
 from tati_re.engine.environment import deterministic
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.observables import Observables
@@ -71,8 +72,9 @@ class RunLoops:
 
     def rate(self, stage: PlannedStage) -> float:
         """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
-        request = self.request
-        rates = (stage.learning_rate, request.method.learning_rate, request.options.learning_rate)
+        method = self.request.method
+        own = method.learning_rate if isinstance(method, Optimizer) else None
+        rates = (stage.learning_rate, own, self.request.options.learning_rate)
         return next(rate for rate in rates if rate is not None)
 
     def compiles(self, carry: Carry) -> bool:

@@ -26,8 +26,8 @@ from tati_re.simulation.system import OBJECTS, assemble
 
 def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limits: Limits = LIMITS) -> Run:
     """Does the work of `Simulation.resume`."""
-    files_of_run = RunFiles(folder)
-    path, said = files_of_run.folder, files_of_run.manifest
+    run_files = RunFiles(folder)
+    said = run_files.manifest
     objects = {name: value for name, value in objects.items() if value is not None}
     overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
     for name in objects:
@@ -41,19 +41,19 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
     )
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
-    objects = objects_of(files_of_run, objects, "resume")
+    objects = objects_of(run_files, objects, "resume")
     # Where it started is in the checkpoint; the file that said so may be gone.
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)
     system = assemble(start, objects)
     check_model(system, said, "resume")
     manifest.check_data(said, system.dataset, "resume")
-    if files_of_run.has(files.DIRECTIONS):
-        objects = {**objects, "directions": np.load(path / files.DIRECTIONS, allow_pickle=False)}
+    if run_files.has(files.DIRECTIONS):
+        objects = {**objects, "directions": np.load(run_files.folder / files.DIRECTIONS, allow_pickle=False)}
     request = make_request(said["kind"], options, objects, system, limits)
     if request.samples and (is_foreign(options.sampler) or "sampler" in objects):
         _check_own_sampler(request.method.get_config(), said["method"])
-    run = Launch(request, starting_walkers(start, system.flat), path, said["execution"])
+    run = Launch(request, starting_walkers(start, system.flat), run_files.folder, said["execution"])
     if sorted(run.loops.observables.extra) != sorted(said["observables"]):
         raise InputError(
             "resume: the observables differ from the run's.",
@@ -76,7 +76,7 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
         run.progress.message(f"All {done} steps of this run are done; give a larger num_steps to go on.")
     steps = max(options.num_steps, done)
     longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and not request.samples else {}
-    manifest.write(path, said | {"options": stored | {"num_steps": steps} | longer})
+    manifest.write(run_files.folder, said | {"options": stored | {"num_steps": steps} | longer})
     return run.finish(carry)
 
 

@@ -18,7 +18,6 @@ from tati_re.models.inspect import input_shape_of
 from tati_re.options import tati_names as aliases
 from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
-from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
 from tati_re.simulation.current_batch import CurrentDataset
@@ -30,7 +29,7 @@ from tati_re.simulation.request import Request, make_request, own_sampler
 from tati_re.simulation.resume import resume_run
 from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
-from tati_re.simulation.system import OBJECTS, System, assemble, is_named, refuse_fixed
+from tati_re.simulation.system import OBJECTS, assemble, is_named, refuse_fixed
 
 
 class Simulation(Evaluations):
@@ -122,18 +121,12 @@ class Simulation(Evaluations):
         self.objects = objects
         self._system = assemble(options, objects)
         self.walkers = starting_walkers(options, self.system.flat)
-        self._evaluator: Evaluator | None = None
         self._outputs: Outputs | None = None
         self._forget()
         self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
 
     def _repr_html_(self) -> str:
         return simulation_html(self)
-
-    @property
-    def system(self) -> System:
-        """The model and its data, which make the potential."""
-        return self._system
 
     # Parameters and momenta
 
@@ -158,7 +151,8 @@ class Simulation(Evaluations):
         self._check_momentum()
         if self.walkers.momentum is None:
             self.init_momenta()
-        return self.walkers.momentum[0] if self.num_walkers() == 1 else self.walkers.momentum
+        momentum = np.asarray(self.walkers.momentum)
+        return momentum[0] if self.num_walkers() == 1 else momentum
 
     @momenta.setter
     def momenta(self, value) -> None:
@@ -305,7 +299,7 @@ class Simulation(Evaluations):
         objects = {name: overrides.pop(name) for name in OBJECTS if name in overrides and not is_named(overrides[name])}
         refuse_fixed((*overrides, *objects))
         kept = {name: value for name, value in self.objects.items() if name not in overrides}
-        return make_options(self.options, **overrides), {**kept, **objects, **extra}
+        return make_options(self.options, **overrides), kept | objects | extra
 
     # Options
 

@@ -1,20 +1,28 @@
-"""Where the walkers of a Simulation start: at the model's own weights, at those of a file, together or apart."""
+"""Where the walkers of a Simulation start, and the replicas of a run: at given places, together or apart."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.potential import Potential
+from tati_re.core.protocol import Rung
+from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.names import parameter_names, tensor_names
-from tati_re.options.make import Options
+from tati_re.optimizers.fire import Fire
+from tati_re.options.make import Options, make_options
 from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import FileParameters, read_parameters
-from tati_re.simulation.replica_starts import fresh_starts
 
-_PURPOSE = 0x4A49
+if TYPE_CHECKING:
+    from tati_re.simulation.request import Request
+
+_FRESH, _JITTER = 0x5354, 0x4A49
+_FIRST_TIME_STEP = 0.1
 
 
 @dataclass
@@ -52,36 +60,36 @@ def starting_walkers(options: Options, flat: Any) -> Walkers:
     position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], walkers, axis=0)
     auxiliary = tuple(np.repeat(np.asarray(value)[None], walkers, axis=0) for value in flat.auxiliary)
     if options.parameters is not None:
-        stored = _stored(options, flat)
+        stored = _from_file(options.parameters, options.parameters_step, flat)
         position = stored.for_walkers(walkers).astype(flat.dtype)
         auxiliary = _auxiliary(stored, auxiliary)
         said = f"Start: {stored.source}{_which(stored, walkers)}"
     else:
-        said = "Start: all walkers at the same place" if walkers > 1 else None
+        said = "Start: all walkers at the same place" if walkers > 1 else ""
     if start == "fresh":
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)
         position = with_noise_of(flat, position)
         said = "Start: each walker newly drawn"
     elif start == "jitter":
-        noise = np.random.default_rng([options.seed, _PURPOSE]).standard_normal(position.shape)
+        noise = np.random.default_rng([options.seed, _JITTER]).standard_normal(position.shape)
         position = (position + options.walker_jitter * noise).astype(flat.dtype)
         said = f"{said or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
     elif walkers > 1 and options.parameters is None:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
-    return Walkers(position, auxiliary, None if said is None else said + ".")
+    return Walkers(position, auxiliary, f"{said}." if said else None)
 
 
-def _stored(options: Options, flat: Any) -> FileParameters:
+def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
     """The parameters of a file; those of a run without noise get the noise where it starts."""
     names, fixed = flat.parameter_names(), _fixed_names(flat)
     try:
-        return read_parameters(options.parameters, options.parameters_step, names=names, fixed=fixed)
+        return read_parameters(path, step, names=names, fixed=fixed)
     except InputError as error:
         if not flat.samples_noise:
             raise
         names = flat.inside.parameter_names()
         try:
-            stored = read_parameters(options.parameters, options.parameters_step, names=names, fixed=fixed)
+            stored = read_parameters(path, step, names=names, fixed=fixed)
         except InputError:
             raise error from None
         positions = np.append(stored.positions, np.zeros((len(stored.positions), 1)), axis=1)
@@ -125,3 +133,90 @@ def _check(options: Options) -> None:
         )
     if "walker_jitter" in options.explicit and options.walker_start != "jitter":
         raise InputError("walker_jitter belongs to walker_start jitter.", options.walker_start, "walker_start jitter")
+
+
+def first_values(request: Request, walkers: Walkers, execution: str) -> tuple[np.ndarray, tuple]:
+    """Position and non-trainable variables of every copy before the first step, rung by rung."""
+    position, auxiliary = on_all_rungs(request, walkers)
+    if not request.samples:
+        return position, auxiliary
+    if (given := request.objects.get("starts")) is not None:
+        return np.array(np.asarray(given).reshape(position.shape), position.dtype), auxiliary
+    if len(position) == len(walkers.position) or request.options.replica_start == "same":
+        return position, auxiliary
+    return made_starts(request, position, auxiliary, execution), auxiliary
+
+
+def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]:
+    """Position and non-trainable variables of the walkers, the same at each rung."""
+    rungs = request.copies // len(walkers.position)
+
+    def repeated(value):
+        return np.tile(value, (rungs,) + (1,) * (value.ndim - 1)) if rungs > 1 else value
+
+    return repeated(walkers.position), tuple(map(repeated, walkers.auxiliary))
+
+
+def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
+    """Independent initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer.
+
+    Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 the usual rule of LeCun et al. (1998) for biases and
+    weights alike.
+
+    Args:
+        names: Of the model's tensors.
+        shapes: Theirs.
+        count: How many positions.
+        seed: Of the random numbers; the first positions do not depend on `count`.
+
+    Returns:
+        `(count, parameters)`, float64.
+    """
+    bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
+    return np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))
+
+
+def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution: str) -> np.ndarray:
+    """Where the replicas start under `replica_start` fresh or descent, `(replicas, parameters)`.
+
+    The descent is `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first
+    time step, for each replica from its own initialization.
+    """
+    system, options = request.system, request.options
+    fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.seed).astype(like.dtype)
+    fresh = with_noise_of(system.flat, fresh)
+    if options.replica_start == "fresh":
+        return fresh
+    all_data = make_options(options, batch_size=None)
+    potential = system.potential(all_data, request.objects, copies=len(like))
+    return descended(potential, fresh, auxiliary, options.descent_steps, execution)
+
+
+def descended(
+    potential: Potential, position: np.ndarray, auxiliary: tuple, num_steps: int, execution: str
+) -> np.ndarray:
+    """Where the descent on all data arrives from these positions, `(replicas, parameters)`."""
+    ones = tf.ones((len(position),), tf.float64)
+    method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)
+
+    def descend(position, auxiliary, count):
+        evaluate = potential.bind(rung, None, auxiliary)
+        start = (tf.constant(0), method.init(position, evaluate, None))
+
+        def step(i, state):
+            return i + 1, method.step(state, evaluate, None)[0]
+
+        return tf.while_loop(lambda i, _: i < count, step, start)[1].position
+
+    given = tf.constant(position), tuple(map(tf.constant, auxiliary)), tf.constant(num_steps)
+    call = descend
+    try:
+        if execution != "eager":
+            # Traced by itself: TensorFlow takes functions that are made anew for one that it traces again and again.
+            compiled = tf.function(descend, autograph=False, jit_compile=execution == "xla")
+            call = compiled.get_concrete_function(*given)
+        return call(*given).numpy()
+    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+        if execution != "xla":
+            raise
+        return descended(potential, position, auxiliary, num_steps, "graph")
