@@ -72,10 +72,10 @@ def test_it_is_that_of_the_single_gradients(sampling, execution, single):
 
 
 @SAMPLING
-def test_many_examples_are_taken_in_pieces(sampling, monkeypatch):
+def test_many_examples_are_taken_in_pieces(sampling):
     """Pieces of 2 give what one piece gives; a batch that walkers share is that of each."""
-    monkeypatch.setattr("tati_re.posterior.example_variance.EXAMPLES_AT_ONCE", 2)
     potential = potential_of(sampling, single=True, walker_batches="shared")
+    potential.examples_at_once = 2
     theta = np.random.default_rng(0).normal(size=(WALKERS, 8))
     indices, sizes = potential.batches.indices(0, 1)
     batch = Batch(tf.constant(indices[0]), tf.constant(sizes[0]))

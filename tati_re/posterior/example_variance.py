@@ -11,8 +11,6 @@ from tati_re.models.chain import DenseChain
 from tati_re.posterior.losses import Loss
 from tati_re.posterior.weighted import WeightedLoss
 
-EXAMPLES_AT_ONCE = 32
-
 
 class Spread(NamedTuple):
     """Loss and gradient of a mini-batch, and the variance behind them.
@@ -97,7 +95,7 @@ def _moments(sums, squares, size):
     return mean, tf.maximum(squares - sums * mean, 0) / (size - 1)
 
 
-def variance_of_gradients(gradients: Callable, theta, indices, size):
+def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: int = 32):
     """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and LeVeque 1983).
 
     Args:
@@ -105,12 +103,13 @@ def variance_of_gradients(gradients: Callable, theta, indices, size):
         theta: Where the gradients are taken, `(parameters,)`; only its shape and type count.
         indices: The mini-batch, `(n,)`.
         size: How many of the n are meant, int32 scalar.
+        at_once: Examples whose gradients are in memory at a time. Default: 32.
 
     Returns:
         `(parameters,)`, n - 1 below the sum.
     """
     capacity = indices.shape[0]
-    piece = min(EXAMPLES_AT_ONCE, capacity)
+    piece = min(at_once, capacity)
 
     def body(start, count, mean, m2):
         places = start + tf.range(piece)

@@ -29,6 +29,8 @@ class ModelPasses:
 
     full_chunk = 65_536
     """Examples times walkers that are evaluated at once where all data are."""
+    examples_at_once = 32
+    """Examples whose single gradients are in memory at a time."""
 
     def __init__(
         self,
@@ -264,7 +266,7 @@ class ModelPasses:
             )
             return self._mean_loss(weights, x, y, None, own, False, how)[1]
 
-        return variance_of_gradients(gradients, theta, indices, size)
+        return variance_of_gradients(gradients, theta, indices, size, self.examples_at_once)
 
     def energy_and_variance(self, position, rung: Rung, batch: Batch, auxiliary: tuple) -> tuple[Energy, Any]:
         """U, its gradient and the variance of that on one batch, for a model that is a chain."""
