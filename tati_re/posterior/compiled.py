@@ -24,7 +24,7 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> Any:
         given = [tf.convert_to_tensor(value) for value in arguments]
-        shapes = [(None, *value.shape[1:]) if i in self._free else tuple(value.shape) for i, value in enumerate(given)]
+        shapes = [(None, *value.shape[1:]) if i in self._free else value.shape for i, value in enumerate(given)]
         key = tuple(zip(shapes, (value.dtype for value in given), strict=True))
         if key not in self._traced:
             self._traced[key] = self._function.get_concrete_function(*(tf.TensorSpec(*spec) for spec in key))

@@ -8,21 +8,20 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.lanczos import lanczos
-from tati_re.core.potential import Batch
+from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Energy, Rung
 from tati_re.posterior.compiled import Compiled
-from tati_re.posterior.potential import ModelPotential
 
 
 class Evaluator:
     """Energies, accuracies and Hessian products of a potential at given positions."""
 
-    def __init__(self, potential: ModelPotential, compile_with_xla: bool) -> None:
+    def __init__(self, potential: Potential, compile_with_xla: bool) -> None:
         self.potential = potential
         self._xla = compile_with_xla
         ones = tf.ones((potential.num_walkers,), tf.float64)
         self._rung = Rung(ones, ones, ones)
-        self._functions: dict[str, Compiled] = {}
+        self._functions: dict[tuple[str, int], Compiled] = {}
 
     def batch(self, number: int) -> tuple:
         """Indices and size of one mini-batch; nothing for the full batch."""
@@ -45,7 +44,8 @@ class Evaluator:
 
     def _call(self, name: str, function: Callable, positions: tuple, batch: tuple, auxiliary: tuple):
         """Calls `function(evaluate, *positions)` compiled, with as few arguments as it can: each costs 0.1 ms."""
-        if name not in self._functions:
+        key = name, len(batch)
+        if key not in self._functions:
             first, second = len(positions), len(positions) + len(batch)
 
             def flat(*arguments):
@@ -54,8 +54,8 @@ class Evaluator:
                 return function(evaluate, *arguments[:first])
 
             # One product at a time: compiling second derivatives takes longer than it saves.
-            self._functions[name] = Compiled(flat, jit_compile=self._xla and name != "hessian_product")
-        return self._functions[name](*positions, *batch, *auxiliary)
+            self._functions[key] = Compiled(flat, jit_compile=self._xla and name != "hessian_product")
+        return self._functions[key](*positions, *batch, *auxiliary)
 
     def hessian_product(self, position: np.ndarray, vector: np.ndarray, batch: tuple, auxiliary: tuple) -> np.ndarray:
         """∇²U times a vector, for all walkers, `(walkers, parameters)`."""
