@@ -46,19 +46,9 @@ class Skeleton(Method):
         {'sampler': 'Skeleton', 'mobility': 0.5}
     """
 
-    # As it is written in options, tables and the manifest.
+    # `Method` answers all else that a run asks: whether the state has a `momentum`, whether `step` returns an
+    # acceptance, what a step costs, ... Each answer whose default is wrong for a sampler is an attribute here.
     name = "Skeleton"
-    # True: the state has a field `momentum` of the shape of `position`, and run.csv shows kinetic energies.
-    has_momentum = False
-    # True: `step` returns Info(acceptance=..., energy_change=...), each `(walkers,)`.
-    metropolis = False
-    # True: mini-batches are refused, and the step asks `evaluate.full(position)` in place of `evaluate(position)`.
-    full_batch = False
-    # True: at the end of a step, gradient, potential, loss and log_prior belong to the position. Where this is False
-    # they are evaluated anew for each recorded row.
-    current = True
-    # What a step costs, for the tables that compare methods; the tests count it.
-    gradients_per_step = 1.0
 
     def __init__(self, mobility: float = 1.0) -> None:
         # Tuning parameters live here, not in the state; `not x > 0` also refuses nan.
