@@ -104,7 +104,7 @@ class Method:
         """Raises an `InputError` for requests of a run that the method cannot fulfill. Default: nothing."""
 
     def begin_turn(self, state, evaluate: Evaluate) -> Any:
-        """What the steps of one turn change, taken out of the state of all walkers. Default: the state.
+        """The part of the state that the steps of one turn change. Default: the state.
 
         A turn is up to `group_steps` steps of one group, `evaluate.clock.group`; `step` is `begin_turn`, `move` and
         `end_turn`, one after the other. A row that is recorded, or the end of a chunk, cuts a turn, and the next
@@ -215,7 +215,7 @@ def as_method(sampler: Sampler) -> Method:
 
 
 def missing(sampler) -> list[str]:
-    """What a sampler lacks of `Sampler`, by name; of one that inherits from `Method` also what it does
+    """The attributes of `Sampler` that a sampler lacks, by name; of one that inherits from `Method` also what it does
     not override and has to."""
     if isinstance(sampler, Method):
         own = {"init": type(sampler).init is not Method.init, "step": type(sampler).step is not Method.step}

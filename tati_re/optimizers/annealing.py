@@ -12,7 +12,7 @@ from tati_re.core.protocol import Info, Rung, fields_of
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
 
 
-class Best(NamedTuple):
+class BestPosition(NamedTuple):
     """Each walker where its validation loss, the mean loss on the test part, was lowest so far: `validation` is this
     loss, `(walkers,)`, float64, infinite before the first."""
 
@@ -39,7 +39,7 @@ class AnnealingState(NamedTuple):
     validation_sum: Any
     last_validation: Any
     stopped: Any
-    best: Best
+    best: BestPosition
     rung: Rung
 
 
@@ -130,7 +130,7 @@ class Annealing(Optimizer):
             zeros,
             zeros + math.inf,
             zeros > 0,
-            Best(
+            BestPosition(
                 position,
                 energy.gradient,
                 energy.potential,
@@ -163,9 +163,11 @@ class Annealing(Optimizer):
         """The state after a validation; `ended` tells whether it is the last of its stage."""
         validation = evaluate.validation(state.position)
         running = ~state.stopped
-        names = Best._fields[:-1]
-        now = Best(**fields_of(state, names), validation=validation)
-        best = Best(**_chosen(running & (validation <= state.best.validation), now, state.best, Best._fields))
+        names = BestPosition._fields[:-1]
+        now = BestPosition(**fields_of(state, names), validation=validation)
+        best = BestPosition(
+            **_chosen(running & (validation <= state.best.validation), now, state.best, BestPosition._fields)
+        )
         total = state.validation_sum + validation
         average = total / self._count
         # A comparison with nan is false, so that a walker whose validation loss is not finite stops.

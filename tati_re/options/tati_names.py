@@ -43,10 +43,10 @@ LOSSES = {
 
 VALUES = {"sampler": SAMPLERS, "optimizer": OPTIMIZERS, "loss": LOSSES}
 
-LAW = ("step_width", "friction_constant")
+MEAN_LOSS_NAMES = ("step_width", "friction_constant")
 """Options that mean TATi's distribution where `potential` is not given."""
 
-_PRIOR_OF_LAW = "none"
+_PRIOR_UNDER_MEAN_LOSS = "none"
 _ONE_BYTE = 1e-6
 _YES, _NO = ("yes", "true", "t", "y", "1"), ("no", "false", "f", "n", "0")
 
@@ -328,8 +328,7 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 
 
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
-    """What follows from TATi's names beside what was given: its distribution, files that are used whole, the leapfrog
-    steps of a time.
+    """The options implied by TATi's names: its distribution, files that are used whole, the leapfrog steps of a time.
 
     Args:
         values: The options that were given, by the names here.
@@ -337,10 +336,10 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
         step_size: The step size where none was given.
     """
     more: dict[str, Any] = {}
-    if values.get("potential") is None and any(name in tati for name in LAW):
+    if values.get("potential") is None and any(name in tati for name in MEAN_LOSS_NAMES):
         more["potential"] = "mean_loss"
         if values.get("prior") is None and not values.keys() & _OF_A_PRIOR:
-            more["prior"] = _PRIOR_OF_LAW
+            more["prior"] = _PRIOR_UNDER_MEAN_LOSS
     if "batch_data_files" in tati and not any(values.get(name) is not None for name in ("test_data", "test_fraction")):
         more["test_fraction"] = 0.0
     if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
@@ -359,7 +358,7 @@ def sentences(options: Any) -> list[str]:
     tati, derived = options.tati, options.derived
     said = []
     if "potential" in derived:
-        name = next(name for name in LAW if name in tati)
+        name = next(name for name in MEAN_LOSS_NAMES if name in tati)
         prior = " and no prior" if "prior" in derived else ""
         said.append(
             f"{name} is TATi's name, so that potential is mean_loss{prior}: exp(-beta * mean loss) is sampled, as in "

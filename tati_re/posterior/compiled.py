@@ -31,7 +31,7 @@ class Compiled:
         return self._traced[key](*given)
 
     def over_pieces(self, size: int, rows: Sequence[Any], *others: Any) -> list:
-        """What it gives for `(*pieces of rows, *others)`, piece by piece.
+        """Its results for `(*pieces of rows, *others)`, piece by piece.
 
         Args:
             size: Rows of a piece at most.

@@ -33,8 +33,8 @@ from tati_re.testing.sampler_protocol import (
 
 
 class LoopRun(NamedTuple):
-    """What 25 steps of the engine's loop gave: the number of traces, the recorded rows, and every field of the final
-    state but the rung."""
+    """The results of 25 steps of the engine's loop: the number of traces, the recorded rows, and every field of the
+    final state but the rung."""
 
     traces: int
     rows: np.ndarray
