@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +107,17 @@ def test_the_schema_version_stands_once(tmp_path, monkeypatch):
     monkeypatch.setattr(manifest, "SCHEMA_VERSION", 7)
     run = simulation().fit(output=str(tmp_path / "a"), num_steps=2)
     assert run.manifest["schema_version"] == 7
+
+
+def test_names_stand_in_the_table_alone():
+    """But for the tables of a landscape, one of which is a trajectory too."""
+    names = {file.name for file in files.FILES if "/" not in file.name} | {files.CURRENT, files.PREVIOUS}
+    package = Path(tati_re.__file__).parent
+    found = {
+        (str(path.relative_to(package)), node.value)
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    others = {(path, name) for path, name in found if path != "runs/files.py" and "landscape" not in path}
+    assert others == set() and len(found) > len(names) - 2
