@@ -244,13 +244,15 @@ class Simulation(Evaluations):
             self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self.system.model)[1:]
         )
         if self._outputs is None:
-            self._outputs = Outputs(self.system.flat, self._engine().potential.prepared)
+            potential: Any = self._engine().potential
+            self._outputs = Outputs(self.system.flat, potential.prepared)
         auxiliary = [value[walker_index] for value in self.walkers.auxiliary]
         return self.dataset.restore(self._outputs.of_one(parameters, auxiliary, inputs))
 
     def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
-        return self._engine().potential.loss.probabilities(self.predict(inputs, parameters, walker_index))
+        potential: Any = self._engine().potential
+        return potential.loss.probabilities(self.predict(inputs, parameters, walker_index))
 
     # Runs
 
