@@ -228,7 +228,7 @@ def test_the_command_reads_inputs_with_and_without_labels(folder, line, capsys):
         (["signs", "--interval", "2"], "interval is out of range"),
         (["signs", "--thin", "some"], "--thin has the wrong type"),
         (["signs", "--rung", "3"], "has no ladder"),
-        (["signs", "--optimum", "line"], "no run of an optimizer"),
+        (["signs", "--optimum", "line"], "not a run of an optimizer"),
         (["signs_fit"], "did not sample"),
         (["line", "--data", "missing.csv"], "does not exist"),
         (["signs", "--data", "line.csv"], "lacks a column"),
