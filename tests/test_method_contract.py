@@ -192,6 +192,13 @@ def test_target_acceptance_keeps_what_a_sampler_shows_and_its_weights(own):
     assert abs(rows[rows["step"] > 20]["loss"].mean() / last["loss"] - 1) > 1e-6
 
 
+def test_a_table_that_no_file_is_for_is_refused_before_any_step():
+    own = type("Own", (Inheriting,), {"tables": lambda self, state: {"mine": {"a": np.zeros(1)}}})
+    sim = tati_re.Simulation(data="two_clusters", num_walkers=1, seed=1, verbose=0)
+    with pytest.raises(tati_re.InputError, match=r"no such table\. Received: tables .mine.\. Expected: ladder or bias"):
+        sim.sample(sampler=own(), num_steps=60, num_burnin_steps=20, step_size=1e-3, execution="graph")
+
+
 def test_each_wrapper_keeps_what_a_sampler_shows():
     """Columns of the sampler inside, also through several wrappers."""
 

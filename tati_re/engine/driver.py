@@ -191,7 +191,7 @@ class Driver:
         self._tables.flush()
         # Tables of a few rows that tell how things stand: written anew each time.
         for name, table in self.loop.method.tables(carry.state).items():
-            write_whole(self.folder / files.OF_METHODS[name], csv_text(table))
+            write_whole(self.folder / files.of_method(name), csv_text(table))
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": self._tables.positions()}
         checkpoint.save(self.folder, self._arrays(carry), meta)
 

@@ -115,6 +115,13 @@ FILES = (
 )
 
 
+def of_method(table: str) -> str:
+    """The file of one of a method's `tables`; an `InputError` for a table that no file is for."""
+    if table not in OF_METHODS:
+        raise InputError("sampler: a run folder has no such table.", f"tables {table!r}", " or ".join(OF_METHODS))
+    return OF_METHODS[table]
+
+
 def trajectory_in(folder: Path) -> Path | None:
     """The file of stored positions in a run folder; None where there is none."""
     return next((folder / name for name in TRAJECTORIES.values() if (folder / name).exists()), None)
