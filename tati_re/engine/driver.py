@@ -42,7 +42,7 @@ class Plan:
     Attributes:
         num_steps: The last step.
         checkpoint_seconds: Time between flushes with a checkpoint.
-        max_time: Seconds after which the run ends with a checkpoint, or `None`.
+        max_time: Seconds after which the run ends with a checkpoint, or None.
         trajectory_format: "csv" or "h5".
         parameter_names: Columns of the trajectory.
         expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
@@ -59,16 +59,10 @@ class Plan:
 
 
 class Driver:
-    """One run in its folder.
+    """One run in its folder, which is empty but for manifest and model, or that of the run to resume.
 
-    Args:
-        folder: The run folder, made and empty but for manifest and model, or the folder of the run to resume.
-        loops: The compiled loops, one after the other, each from its `first_step` on; mostly there is one. They differ
-            in step size and mini-batches.
-        plan: Length and files.
-        progress: Where progress and sentences go (`tati_re.engine.progress`).
-        predictions: Averages of predictions to keep on the way. Default: none.
-        limits: On the chunks of steps.
+    The loops, mostly one, follow each other, each from its `first_step` on; they differ in step size and mini-batches.
+    `progress` is one of `tati_re.engine.progress`, `predictions` are averages to keep on the way.
     """
 
     def __init__(
@@ -117,11 +111,7 @@ class Driver:
         return carry
 
     def run(self, carry: Carry) -> tuple[Carry, Outcome]:
-        """Takes the remaining steps.
-
-        Raises:
-            SamplingError: The potential is not finite after a step; what came before is on the disk.
-        """
+        """Takes the remaining steps; where the potential is not finite after one, what came before is on the disk."""
         plan, line = self.plan, self.loop.timeline
         began = saved = time.monotonic()
         before, first = self.seconds, self.step

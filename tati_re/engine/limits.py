@@ -9,11 +9,9 @@ from dataclasses import dataclass
 class Limits:
     """Bounds on a chunk of steps; the numbers of a run do not depend on them.
 
-    Attributes:
-        most_steps: Of one chunk, where memory allows for more.
-        first_steps: Of the first chunk, whose time says how many the next may have.
-        chunk_seconds: Time of one chunk, as far as the one before tells: Ctrl-C, `max_time` and checkpoints wait for
-            its end.
+    A chunk has at most `most_steps` where memory allows for more, and the first one `first_steps`, whose time says how
+    many the next may have. `chunk_seconds` is the time of one, as far as the one before tells: Ctrl-C, `max_time` and
+    checkpoints wait for its end.
     """
 
     most_steps: int = 16_384

@@ -58,10 +58,9 @@ def philox_key(seed: int, purpose: str) -> int:
 
 
 def draw_bits(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[tf.Tensor]:
-    """The bits of all draws for `num_steps` steps from `first_step` on (a number, or an int64 tensor).
+    """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded numbers)`.
 
-    Returns:
-        For each draw an integer tensor `(num_steps, walkers, padded numbers)`.
+    `first_step` is a number, or an int64 tensor.
     """
     bits = []
     for number, draw in enumerate(draws):
@@ -80,8 +79,7 @@ def draw_bits(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_st
 def draw_blocks(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[list[tf.Tensor]]:
     """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart.
 
-    Returns:
-        For each draw four uint32 tensors `(blocks,)`; `bits_of_blocks` puts them in order.
+    For each draw these are four uint32 tensors `(blocks,)`; `bits_of_blocks` puts them in order.
     """
     first = tf.cast(first_step, tf.int64)
     return [

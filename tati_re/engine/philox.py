@@ -20,15 +20,9 @@ _MASK = 0xFFFFFFFF
 
 
 def words(key: int, first, blocks: int) -> list[tf.Tensor]:
-    """The four words of each block, in the order of the kernel's numbers.
+    """The words of each block, four uint32 tensors `(blocks,)`, in the order of the kernel's numbers.
 
-    Args:
-        key: 64 bits.
-        first: Counter of the first block, an int64 tensor.
-        blocks: How many.
-
-    Returns:
-        Four uint32 tensors `(blocks,)`.
+    The key has 64 bits; `first` is the counter of the first block, an int64 tensor.
     """
     counter = tf.cast(tf.range(blocks, dtype=tf.int64) + first, tf.uint64)
     a, b = tf.cast(counter, tf.uint32), _high(counter)

@@ -24,12 +24,8 @@ class PredictionAverages:
     of the data; Welford's update), the mean entropy of the class probabilities or the mean noise variance, and for
     values the log of the mean density of the targets.
 
-    Args:
-        outputs: The model (`Outputs`).
-        predictive: What its outputs predict.
-        inputs: What is predicted, as the model takes it, `(n, ...)`.
-        targets: Labels or values, `(n,)` or `(n, outputs)`, in the units of the data.
-        every: Steps from one prediction to the next.
+    Each `every` steps the model (`outputs`, of `Outputs`) predicts for inputs `(n, ...)` as it takes them. Targets are
+    labels or values, `(n,)` or `(n, outputs)`, in the units of the data.
     """
 
     def __init__(
@@ -75,12 +71,9 @@ class PredictionAverages:
         self.add(np.asarray(state.position)[places], auxiliary, weights[: len(places)])
 
     def add(self, positions: np.ndarray, auxiliary: Sequence[np.ndarray], weights: np.ndarray) -> None:
-        """Counts one draw of each walker.
+        """Counts one draw of each walker, `(walkers, P)`, with its weight, `(walkers,)`.
 
-        Args:
-            positions: `(walkers, P)`.
-            auxiliary: The model's non-trainable variables, `(walkers, *shape)` each.
-            weights: `(walkers,)`; a draw of weight 0 is not predicted.
+        A draw of weight 0 is not predicted. `auxiliary` are the non-trainable variables, `(walkers, *shape)` each.
         """
         for walker in np.flatnonzero(weights > 0):
             here = slice(walker, walker + 1)

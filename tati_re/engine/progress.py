@@ -171,12 +171,10 @@ class RichProgress:
 
 
 def make_progress(verbose: int = 1, stream: TextIO | None = None) -> Progress:
-    """Returns the progress that fits where it is shown.
+    """The progress that fits where it is shown; without a stream, standard output.
 
-    Args:
-        verbose: 0 for silence, 1 for a bar on a terminal, a line below the cell of a notebook and plain lines
-            elsewhere, 2 for plain lines. Default: 1.
-        stream: Where it goes. Default: standard output.
+    `verbose` is 0 for silence, 1 for a bar on a terminal, a line below the cell of a notebook and plain lines
+    elsewhere, 2 for plain lines.
     """
     stream = stream or sys.stdout
     if verbose == 0:

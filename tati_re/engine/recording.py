@@ -13,12 +13,10 @@ from tati_re.engine.timeline import Moves, Timeline
 
 
 class RunningMoments(NamedTuple):
-    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker.
+    """Streaming mean and sum of squared deviations of the parameters (Welford), per walker, float64.
 
-    Attributes:
-        count: Rows seen, or the sum of their weights, `(walkers,)`, float64.
-        mean: `(walkers, parameters)`, float64.
-        m2: `(walkers, parameters)`, float64; the variance is m2 / (count - 1).
+    `count` `(walkers,)` are rows seen, or the sum of their weights; `mean` and `m2` have shape `(walkers, parameters)`,
+    and the variance is m2 / (count - 1).
     """
 
     count: Any
@@ -27,17 +25,13 @@ class RunningMoments(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """The buffers, tensor arrays, and how much of each is filled.
+    """The moments of the positions so far, the buffers, tensor arrays, and how much of each is filled.
 
     Attributes:
-        moments: Of the positions so far.
         rows: `(walkers, columns)` each, float64.
-        num_rows: Rows so far.
         positions: `(recorded walkers, parameters or directions)` each.
         beside: Potential, loss and labels beside each position, `(recorded walkers, columns)`, float64.
-        num_positions: Positions so far.
         events: `(rows, columns)` each, float64, what the method tells.
-        num_events: Events so far.
     """
 
     moments: RunningMoments
@@ -53,16 +47,9 @@ class Buffers(NamedTuple):
 class RowBuffers:
     """Stores what is due after a step.
 
-    Args:
-        method: The sampler or optimizer.
-        observables: The columns of a row.
-        timeline: How often rows, positions and events are due.
-        walkers: Number of walkers.
-        num_recorded: How many of them have their positions and moments stored.
-        directions: `(parameters, k)`, on which positions are projected; `None` stores them whole.
-        position: Shape and type of the walkers' positions, `(walkers, parameters)`.
-        event_rows: Rows of what the method tells at one time.
-        chunk_steps: The most steps of a chunk.
+    `position` is shape, `(walkers, parameters)`, and type of the walkers' positions; `num_recorded` walkers have
+    positions and moments stored; `directions` `(parameters, k)` project positions, None stores them whole. `event_rows`
+    is how many rows the method tells at one time, `chunk_steps` the most steps of a chunk.
     """
 
     def __init__(
@@ -124,15 +111,9 @@ class RowBuffers:
         )
 
     def after(self, due: Moves, i, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
-        """The buffers after move `i`.
+        """The buffers after move `i` of the chunk; nothing is stored where the potential is not finite, `alive` False.
 
-        Args:
-            due: What is due when.
-            i: Number of the move in the chunk.
-            now: Gives the state of all walkers and the potential that the move saw.
-            acceptance: Of the move, `(walkers,)`.
-            alive: The potential is finite; else nothing is stored.
-            buffers: Before the move.
+        `now` gives the state of all walkers and the potential that the move saw; its acceptance is `(walkers,)`.
         """
         recorded = tf.cond(
             tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])),

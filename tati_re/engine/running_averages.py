@@ -17,11 +17,7 @@ class RunningAverages:
         self._counts, self._sums = np.zeros(loop.walkers), np.zeros((loop.walkers, len(self._averaged)))
 
     def add(self, walkers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Counts the rows `(steps, walkers, columns)` of some walkers.
-
-        Returns:
-            The averages after each of them, as averages.csv has them after step and walker.
-        """
+        """Counts rows `(steps, walkers, columns)` of these walkers; the averages after each, as in averages.csv."""
         values, weights = rows[:, :, self._averaged], np.ones(rows.shape[:2])
         if "weight" in self._columns:
             weights = rows[:, :, self._columns.index("weight")]

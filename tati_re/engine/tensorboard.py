@@ -14,13 +14,10 @@ _LABELS = ("step", "walker", "rung", "replica")
 
 
 class TensorBoard:
-    """Writes new rows of `run.csv` as scalars, as a callback of the driver: called after each flush.
+    """Writes new rows of `run.csv` as scalars, as a callback of the driver after each flush; a target of None: nothing.
 
     Each walker (and on a ladder each rung) is a run of its own to TensorBoard, each column a tag. Event files are
     appended to, and stand outside of what a resumed run repeats byte for byte: they hold the time of day.
-
-    Args:
-        target: The folder of the event files; None writes nothing.
     """
 
     def __init__(self, target: str | None) -> None:

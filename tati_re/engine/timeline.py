@@ -21,15 +21,13 @@ class Moves(NamedTuple):
 
     Attributes:
         stop: How many moves of the chunk are done when something is due next, or a turn or the chunk ends, int32.
-        row: A row of run.csv, bool.
+        row, position: Due in run.csv, and in the trajectory, bool.
         moments: A row that counts for averages, bool.
-        position: A position of the trajectory, bool.
         event: The method has something to tell, bool.
         step: The step that the moving walkers take, int64.
         adapting: That step belongs to the burn-in, bool.
         group: The group that moves, int32.
-        step_factor: What the step size is multiplied with, float64.
-        temperature_factor: What the temperature is multiplied with, float64.
+        step_factor, temperature_factor: What step size and temperature are multiplied with, float64.
     """
 
     stop: Any
@@ -47,15 +45,10 @@ class Moves(NamedTuple):
 class Timeline:
     """Moves, steps and due records.
 
-    Args:
-        record_every: A row each so many steps.
-        trajectory_every: A position each so many steps; 0 for none.
-        num_burnin_steps: No positions and no moments before; what adapts does so until then.
-        groups: How many groups of walkers take turns.
-        group_steps: Steps of one turn.
-        step_factor: Of the step numbers `(n,)`, gives what the step size is multiplied with. Default: 1.
-        temperature_factor: The same for the temperature.
-        event_every: The method has something to tell each so many steps; 0: never.
+    There is a row each `record_every` steps, a position each `trajectory_every` and an event, where the method has
+    something to tell, each `event_every`; 0: none. Burn-in steps have no positions and no moments; what adapts does so
+    until they end. Groups of walkers take turns of `group_steps` steps. The factors give, of step numbers `(n,)`, what
+    step size and temperature are multiplied with; None: 1.
     """
 
     def __init__(

@@ -41,12 +41,9 @@ DEFAULT = Tolerance(1e-8)
 
 
 class Difference(NamedTuple):
-    """A disagreement between two runs.
+    """A disagreement between two runs: the table, its column, and how, in words.
 
-    Attributes:
-        table: Its name.
-        column: Its column; empty where the tables as a whole differ.
-        sentence: How, in words.
+    `column` is empty where the tables as a whole differ.
     """
 
     table: str

@@ -22,14 +22,9 @@ BLOCK_VALUES = 1 << 17
 class CsvTable(Rows):
     """A CSV file with a header line and complete rows only, readable by any program while it grows.
 
-    float64 numbers are written with the fewest digits that give the same number back, float32 ones with nine digits,
-    NaN as an empty cell. Names with a comma are quoted. An existing file of that name is replaced.
-
-    Args:
-        path: The file; its folder exists.
-        columns: Names, in order.
-        integer_columns: Those written as integers. Default: steps, walkers, rungs and replicas.
-        float32_columns: Those whose numbers are float32 values. Default: none.
+    float64 numbers are written with the fewest digits that give the same number back, those of `float32_columns` with
+    nine digits, NaN as an empty cell. Names with a comma are quoted. The folder exists; an existing file of that name
+    is replaced.
 
     Examples:
         >>> table = CsvTable("run.csv", ["step", "walker", "loss"])
@@ -71,15 +66,7 @@ class CsvTable(Rows):
         integer_columns: Sequence[str] = INTEGERS,
         float32_columns: Sequence[str] = (),
     ) -> CsvTable:
-        """Opens an existing file to continue at `position`, truncating it there.
-
-        Args:
-            path: The file.
-            columns: The names that its header must have.
-            position: What `position()` said when the checkpoint was written, in bytes.
-            integer_columns: As in the constructor.
-            float32_columns: As in the constructor.
-        """
+        """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there."""
         path, header = Path(path), _header(columns)
         if not path.is_file():
             raise InputError(f"The file {path} of the run to resume is missing.")

@@ -15,12 +15,7 @@ KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"
 
 
 class ExpectedParameters(NamedTuple):
-    """The parameters that a model has, and those that a file may have besides.
-
-    Attributes:
-        names: Names of the parameters, `(parameters,)`.
-        fixed: Names of others, which keep their values.
-    """
+    """The names of a model's parameters, and of fixed ones, which keep their values: a file may have them too."""
 
     names: list[str]
     fixed: Collection[str] = ()

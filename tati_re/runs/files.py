@@ -56,14 +56,10 @@ def timing_columns() -> list[str]:
 
 
 class RunFile(NamedTuple):
-    """A file of a run folder.
+    """A file of a run folder: its path there, the room that writes it, and when, in words.
 
-    Attributes:
-        name: Its path in the folder.
-        writer: The room that writes it.
-        when: When it is written, in words.
-        columns: The function that gives the columns of a table; None where the method brings them, and for other files.
-        repeatable: Whether it depends on options and seed alone, so that two runs may be compared by it.
+    `columns` gives those of a table; None where the method brings them, and for other files. A repeatable file depends
+    on options and seed alone, so that two runs may be compared by it.
     """
 
     name: str

@@ -205,10 +205,10 @@ def _reserve(file: BinaryIO, count: int) -> None:
 
 
 def _open_for_append(path: Path) -> Any:
-    """Returns a low-level file opened for append.
+    """A low-level file opened for append, without locks: a reader elsewhere must not stop a run.
 
     The high-level call first opens for writing and then switches to single-writer mode; a kill between the two would
-    leave a file that no reader opens. Locks are off: a reader elsewhere must not stop a run.
+    leave a file that no reader opens.
     """
     from h5py import h5f, h5p
 

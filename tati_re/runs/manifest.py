@@ -64,23 +64,13 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a run was given: more than the same values by default, for which a rule may have no use.
-
-    Args:
-        content: Of the manifest.
-    """
+    """The options that a run was given: more than the same values by default, for which a rule may have no use."""
     options = content["options"]
     return {name: options[name] for name in content.get("given", options) if name in options}
 
 
 def check_data(content: Mapping[str, Any], dataset: Any, who: str | os.PathLike[str]) -> None:
-    """Refuses data that are not those of a run.
-
-    Args:
-        content: Of the manifest.
-        dataset: The data, with `name` and `fingerprint()`.
-        who: The run, or what needs them.
-    """
+    """Refuses data that are not those of the run with this manifest; `who` is the run, or what needs them."""
     if dataset.fingerprint() != content["dataset"]["fingerprint"]:
         raise InputError(
             f"{os.fspath(who)}: the data differ from the run's.",

@@ -18,12 +18,10 @@ from tati_re.runs.trajectory_rows import read_rows
 
 
 class FileParameters(NamedTuple):
-    """Parameters read from a file.
+    """Parameters read from a file: a row a stored walker, in their order, `(rows, parameters)`, float64.
 
-    Attributes:
-        positions: One row a stored walker, in their order, `(rows, parameters)`, float64.
-        source: Where they come from, in words.
-        auxiliary: Keras' non-trainable variables, `(rows, ...)` each, where the file has them, else `None`.
+    `source` says in words where they come from; `auxiliary` are Keras' non-trainable variables, `(rows, ...)` each, or
+    None where the file has none.
     """
 
     positions: np.ndarray
@@ -31,8 +29,7 @@ class FileParameters(NamedTuple):
     auxiliary: list[np.ndarray] | None = None
 
     def for_walkers(self, num_walkers: int) -> np.ndarray:
-        """The position of each walker, `(num_walkers, parameters)`: its own, or the first one if some are not
-        stored."""
+        """Positions `(num_walkers, parameters)`: each walker's own, or the first for all if some are not stored."""
         return np.array(self.positions[self.rows_of(num_walkers)])
 
     def rows_of(self, num_walkers: int) -> np.ndarray:
@@ -43,19 +40,13 @@ class FileParameters(NamedTuple):
 def read_parameters(
     path: str | os.PathLike[str], step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
 ) -> FileParameters:
-    """Reads the parameters of a model from a file or a run folder.
+    """The parameters of a model from a file or a run folder; of a ladder those at the target's temperature.
 
-    Args:
-        path: `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ...,
-            `b0`, ...: all weights, layer by layer, then all biases); an `.npz` with the array `parameters`, or one
-            array for each tensor of the model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a
-            run.
-        step: The row with this number in the column `step`. Default: the last one; of a folder, where the run arrived.
-        names: Names of the parameters, as `Simulation.parameter_names()` gives them, `(parameters,)`.
-        fixed: Names of parameters of the model that keep their values: a file may have them too. Default: none.
-
-    Returns:
-        The parameters; of a ladder those at the target's temperature.
+    `path` is `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ...,
+    `b0`, ...: all weights, layer by layer, then all biases); an `.npz` with the array `parameters`, or one array for
+    each tensor of the model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step`
+    it is the last one; of a folder, where the run arrived. A file may also have the parameters named in `fixed`, which
+    keep their values.
     """
     path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
     if not path.exists():

@@ -36,15 +36,10 @@ class Position(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some rows of a trajectory.
+    """Some rows of a trajectory: `(n,)` each, steps and walkers int64.
 
-    Attributes:
-        step: `(n,)`, int64.
-        walker: `(n,)`, int64.
-        potential: `(n,)`.
-        loss: `(n,)`.
-        values: Positions `(n, P)`, or projections on the run's directions, float64.
-        weight: What each row counts, `(n,)`; None where all count the same.
+    `values` are positions `(n, P)`, or projections on the run's directions, float64; `weight` is what each row counts,
+    None where all count the same.
     """
 
     step: np.ndarray

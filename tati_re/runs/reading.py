@@ -53,10 +53,9 @@ def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
 
 @contextmanager
 def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Opens an HDF5 table for reading, also while it is written or after its writer was killed.
+    """An HDF5 table open for reading, also while it is written or after its writer was killed.
 
-    Returns:
-        A context that gives the `h5py.File`; its `swmr_mode` is True when a writer has not closed the file.
+    `swmr_mode` of the `h5py.File` is True when a writer has not closed it.
     """
     import h5py
 

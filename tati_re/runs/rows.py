@@ -26,13 +26,7 @@ INTEGERS = (
 
 
 class Rows:
-    """Base of both formats: the columns, the rows waiting for the next flush, the position on disk.
-
-    Args:
-        path: The file.
-        columns: Names, in order, each once.
-        integer_columns: Those that hold integers.
-    """
+    """Base of both formats: the columns, the rows waiting for the next flush, the position on disk."""
 
     def __init__(self, path: str | os.PathLike[str], columns: Sequence[str], integer_columns: Sequence[str]) -> None:
         self.path = Path(path)

@@ -11,19 +11,10 @@ from tati_re.runs.storage import storing
 
 
 def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Makes the folder of a new run, removing an old one.
+    """Makes the folder of a new run, with its parents.
 
-    Args:
-        path: The folder; its parents are made too.
-        overwrite: Whether the files of an old run in it are removed, with the predictions, analyses and reports that
-            the commands made of it. Other files stay. Default: False.
-
-    Returns:
-        The folder.
-
-    Raises:
-        InputError: The folder is not empty and `overwrite` is False, or it is a file.
-        StorageError: The folder cannot be made, or an old file not removed.
+    With `overwrite` the files of an old run in it are removed, and the predictions, analyses and reports that the
+    commands made of it; other files stay. Without it the folder has to be empty.
     """
     folder = Path(path)
     if folder.exists() and not folder.is_dir():

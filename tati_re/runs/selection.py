@@ -32,19 +32,10 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
 def select_rows(
     run: RunFiles | str | os.PathLike[str], burnin: int | None = None, thin: int = 1, rung: int | None = 0
 ) -> pd.DataFrame:
-    """Selects rows of `run.csv`: after the burn-in, every k-th of each walker.
+    """Rows of `run.csv` after the burn-in, every `thin`-th of each walker, by step and walker, numbered anew.
 
-    Args:
-        run: The run, or its folder.
-        burnin: Rows up to and including this step are left out. Default: None, the run's own burn-in.
-        thin: Every how many rows of a walker are kept, at least 1. Default: 1.
-        rung: Of a temperature ladder; 0 is the target, None stands for all rungs. Default: 0.
-
-    Returns:
-        The rows, ordered by step and walker, numbered anew.
-
-    Raises:
-        InputError: No rows are left, no such rung, or numbers out of range.
+    Rows up to and including step `burnin` are left out, None: the run's own burn-in. Of a temperature ladder rung 0 is
+    the target, None stands for all.
     """
     run = as_run(run)
     rows = run.run_info

@@ -14,13 +14,10 @@ OPTIONS = ("run_file", "averages_file", "trajectory_file")
 
 
 class SingleFiles:
-    """Copies of tables, made longer by what the tables have more of at each flush.
+    """Copies of tables, by their names in the run folder, made longer by what these have more of at each flush.
 
     A table is append-only within a process, so that only new bytes are copied; the first time, in a new run or a
     resumed one, all of them are.
-
-    Args:
-        pairs: Names of the tables in the run folder -> paths of the copies.
     """
 
     def __init__(self, pairs: Mapping[str, Path]) -> None:
@@ -46,12 +43,7 @@ class SingleFiles:
 
 
 def single_files(options, trajectory_format: str) -> SingleFiles:
-    """The copies that options ask for.
-
-    Args:
-        options: `run_file`, `averages_file`, `trajectory_file`.
-        trajectory_format: "csv" or "h5", of the run's trajectory.
-    """
+    """The copies that the options ask for, with the format "csv" or "h5" of the run's trajectory."""
     copies = {
         files.ROWS: options.run_file,
         files.AVERAGES: options.averages_file,

@@ -27,19 +27,11 @@ def open_folder(
     overwrite: bool = False,
     difference: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] = first_difference,
 ) -> Mapping[str, Any] | None:
-    """Makes the folder of a calculation, or opens one of the same specification.
+    """Makes the folder of a calculation, or opens one of the same specification, which is returned; None if new.
 
-    Args:
-        folder: New, empty, or of the same calculation.
-        filename: Of the specification, a TOML file.
-        now: The specification.
-        kind: Of the calculation, for messages.
-        outdated: Patterns of the files that are removed with another calculation.
-        overwrite: Whether another calculation in the folder is replaced. Default: False.
-        difference: Text on what differs between the specification found and `now`, or None.
-
-    Returns:
-        The specification found, or None in a new folder.
+    `filename` is that of the specification `now`, in TOML, and `kind` the calculation's, for messages. With `overwrite`
+    another calculation in the folder is replaced, and files of the patterns `outdated` are removed. `difference` says
+    what differs between the specification found and `now`, or None.
     """
     import tomli_w
 

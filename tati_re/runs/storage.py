@@ -13,12 +13,7 @@ from tati_re.runs.files import PARTIAL
 
 
 class StorageError(InputError):
-    """A file that cannot be written: full disk, read-only folder, path below a file.
-
-    Args:
-        path: The file.
-        error: What the operating system, or the HDF5 library, said.
-    """
+    """A file that cannot be written: full disk, read-only folder, path below a file."""
 
     def __init__(self, path: str | os.PathLike[str], error: BaseException) -> None:
         super().__init__(
@@ -60,12 +55,7 @@ def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a small file atomically: readers see the old content or the new, even after a kill.
-
-    Args:
-        path: The file; its folder exists.
-        content: All of its bytes.
-    """
+    """Writes a small file atomically: readers see the old content or the new, even after a kill."""
     path = Path(path)
     aside = path.with_name(path.name + PARTIAL)
     with storing(path):

@@ -21,11 +21,7 @@ class _VarianceProbe(SilentEvaluate):
 
 
 def check_model(flat) -> None:
-    """Refuses `batch_norm="batch"` for models that it would change in other ways, or not at all.
-
-    Args:
-        flat: The model as a function of a flat vector.
-    """
+    """Refuses `batch_norm="batch"` for models that it would change in other ways, or not at all."""
     if LAYER not in flat.training_layers:
         raise InputError(
             "batch_norm: the model has no batch normalization that trains.", "batch", "batch_norm = frozen, the default"

@@ -15,15 +15,8 @@ class CurrentBatch:
     """The mini-batch that the answers of a Simulation refer to, until `next`.
 
     `inputs, labels = sim.batch` are its examples, `(batch, ...)`; `(walkers, batch, ...)` where several walkers have
-    mini-batches of their own.
-
-    Args:
-        dataset: The data.
-        evaluator: What draws the batches and evaluates them.
-
-    Attributes:
-        number: Counted from 0, in the order in which a run takes them.
-        tensors: Indices and size, as the evaluator takes them; nothing for the full batch.
+    mini-batches of their own. `number` counts from 0, in the order in which a run takes them; `tensors` are indices and
+    size, as the evaluator takes them, nothing for the full batch.
     """
 
     def __init__(self, dataset: Dataset, evaluator: Evaluator) -> None:

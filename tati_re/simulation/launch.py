@@ -72,13 +72,9 @@ def launch(request: Request, walkers: Walkers) -> Run:
 
 
 class Launch:
-    """Builds loop, driver and files of one run, and finishes it.
+    """Builds loop, driver and files of one run, and finishes it; the walkers are moved when the run ends.
 
-    Args:
-        request: What is run.
-        walkers: Where its walkers are; they are moved when the run ends.
-        folder: The run folder, empty or that of the run to go on with.
-        execution: "xla", "graph" or "eager".
+    The folder is empty, or that of the run to go on with; `execution` is "xla", "graph" or "eager".
     """
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path, execution: str) -> None:

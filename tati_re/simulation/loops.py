@@ -18,16 +18,7 @@ from tati_re.simulation.request import Request
 class RunLoops:
     """The loops of a run, one for each of its stages; a run of a sampler has one.
 
-    Args:
-        request: What is run.
-        execution: "xla", "graph" or "eager".
-
-    Attributes:
-        observables: The columns of run.csv.
-        stages: When each begins and ends.
-        loops: One for each stage.
-        potential: Of the first stage.
-        meaning: What U is, in words.
+    `execution` is "xla", "graph" or "eager". `potential` is that of the first stage, `meaning` what U is, in words.
     """
 
     def __init__(self, request: Request, execution: str) -> None:

@@ -26,15 +26,10 @@ from tati_re.simulation.system import System
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a launch.
+    """The request of a launch: its kind is "sample" or "fit".
 
-    Attributes:
-        options: The options of the call.
-        objects: What was given as objects in Python: loss, prior, sampler, observables, callbacks, starts, ...
-        system: The model and its data.
-        kind: "sample" or "fit".
-        method: The sampler, with all that is wrapped around it, or the optimizer.
-        limits: On the chunks of steps; the numbers do not depend on it.
+    `objects` are what was given as objects in Python: loss, prior, sampler, observables, callbacks, starts, ...
+    `method` is the sampler, with all that is wrapped around it, or the optimizer.
     """
 
     options: Options

@@ -27,13 +27,10 @@ _FIRST_TIME_STEP = 0.1
 
 @dataclass
 class Walkers:
-    """Where the walkers of a simulation are.
+    """Where the walkers of a simulation are, `(walkers, parameters)`, with their momenta, None until they are drawn.
 
-    Attributes:
-        position: `(walkers, parameters)`.
-        auxiliary: Keras' non-trainable variables, `(walkers, ...)` each.
-        momentum: `(walkers, parameters)`, or None until they are drawn.
-        sentence: What the start of a run says of the position; None once they have moved.
+    `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each. `sentence` is what the start of a run says of
+    the position; None once they have moved.
     """
 
     position: np.ndarray
@@ -158,19 +155,13 @@ def on_all_rungs(request: Request, walkers: Walkers) -> tuple[np.ndarray, tuple]
 
 
 def fresh_starts(names, shapes, count: int, seed: int) -> np.ndarray:
-    """Independent initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer.
+    """Initializations from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1 of the parameter's layer, `(count, parameters)`.
+
+    They are independent, in float64; the first ones do not depend on `count`. Names and shapes are those of the model's
+    tensors.
 
     Source: Baldock and Marzari (arXiv 1904.04154); without the + 1 the usual rule of LeCun et al. (1998) for biases and
     weights alike.
-
-    Args:
-        names: Of the model's tensors.
-        shapes: Theirs.
-        count: How many positions.
-        seed: Of the random numbers; the first positions do not depend on `count`.
-
-    Returns:
-        `(count, parameters)`, float64.
     """
     bound = 1 / np.sqrt(fan_in_plus_one(names, shapes))
     return np.random.default_rng([seed, _FRESH]).uniform(-bound, bound, (count, len(bound)))

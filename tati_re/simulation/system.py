@@ -93,14 +93,11 @@ def refuse_fixed(names: Iterable[str]) -> None:
 
 @dataclass
 class System:
-    """A model and its data.
+    """A model, in the precision asked for, and its data.
 
-    Attributes:
-        dataset: The data as they were read; inputs in the shape that the model takes, unless columns are derived or
-            standardized.
-        model: The Keras model, in the precision asked for.
-        flat: The model as a function of a flat vector.
-        memory_limit: Bytes of inputs that are kept in memory; those of a larger set are streamed.
+    `dataset` are the data as they were read, inputs in the shape that the model takes unless columns are derived or
+    standardized; `flat` is the model as a function of a flat vector. `memory_limit` are the bytes of inputs that are
+    kept in memory; those of a larger set are streamed.
     """
 
     dataset: Dataset
@@ -123,15 +120,7 @@ class System:
         return device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
 
     def with_data(self, options: Options, data: Any = None) -> System:
-        """The same model with other data.
-
-        Args:
-            options: How they are read; `data` among them where they come from files.
-            data: Arrays or a Dataset, in place of `options.data`.
-
-        Raises:
-            InputError: They do not fit the model.
-        """
+        """The same model with other data: arrays or a Dataset, or those that `options.data` names."""
         read = dataset_from_options(options, data, None)
         dataset = read.prepared()
         ready = fitted_shape(dataset, self.model)
@@ -145,18 +134,10 @@ class System:
         copies: int | None = None,
         fitting: bool = False,
     ) -> ModelPotential:
-        """The potential under these options.
+        """The potential under these options, or with the Keras loss and the prior among the objects.
 
-        Args:
-            options: Loss, prior, convention, batches.
-            objects: `loss` (a Keras loss) and `prior` (of `tati_re.priors`) where they were given as
-                objects.
-            training: With Keras' training behavior of the layers on the examples of a step.
-            copies: How many walkers there are in all. Default: those of the options.
-            fitting: With that behavior on all data too.
-
-        Raises:
-            InputError: The loss does not fit model and labels, or the batch is larger than the data.
+        `training` takes Keras' training behavior of the layers on the examples of a step, `fitting` on all data too.
+        `copies` are the walkers in all; None: those of the options.
         """
         objects, copies = objects or {}, copies or options.num_walkers
         dataset, signs = self.examples, is_signs(self.examples)
@@ -194,12 +175,7 @@ class System:
         )
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
-        """The prior of the parameters: the object where one was given, else the one that options name.
-
-        Raises:
-            InputError: It was made for another number of parameters, there is none to scale, or a pattern matches
-                nothing.
-        """
+        """The prior of the parameters: the object where one was given, else the one that options name."""
         noisy = self.flat.samples_noise
         flat = self.flat.inside if noisy else self.flat
         prior = (objects or {}).get("prior")
@@ -209,11 +185,7 @@ class System:
         return with_noise_prior(prior, options, self.flat, self.examples.targets) if noisy else prior
 
     def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
-        """The mini-batches of a stage under these options.
-
-        Raises:
-            InputError: The batch is larger than the data.
-        """
+        """The mini-batches of a stage under these options."""
         return Batches(
             self.dataset.num_examples,
             batch_size,
@@ -245,12 +217,10 @@ class System:
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """Makes the system of options and objects.
+    """The system of options and objects.
 
-    Args:
-        options: The options.
-        objects: `model`, a Keras model, else `options.model` (a file, or a function in one) or `options.hidden` says
-            which; `data`, arrays or a Dataset, `test_data` and `sample_weights`, else those of the options.
+    The model is `model` of the objects, else `options.model` (a file, or a function in one) or `options.hidden` says
+    which; the data are `data`, arrays or a Dataset, `test_data` and `sample_weights`, else those of the options.
     """
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights"))
     read = dataset_from_options(options, *given)
@@ -304,8 +274,7 @@ def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
 
 
 def fitted_shape(dataset: Dataset, model) -> Dataset:
-    """The data set with inputs in the shape that the model takes: images without a channel axis get one where the model
-    has it."""
+    """The data set with inputs in the shape that the model takes: images get a channel axis where it has one."""
     wanted, layout = input_shape_of(model)[1:], layout_of(model)
     if dataset.layout and not layout:
         raise InputError("data: the model has one input.", f"{len(dataset.layout)} inputs", "one array of inputs")
