@@ -31,17 +31,11 @@ def spacing(acceptance):
 
 
 def distances(coordinate, energy_sd) -> np.ndarray:
-    """x of each pair of neighbors, |Δb| times a mean of the two standard deviations.
+    """x of each pair of neighbors, `(rungs - 1,)`: |Δb| times a mean of the two standard deviations.
 
     The mean is s s' ln(s/s')/(s - s'), between harmonic and geometric mean: 1/s is linear in b between two rungs, which
     is exact for a harmonic well (s = √C_V/β, x = √C_V ln R) and for a Gaussian prior and likelihood of one shape.
-
-    Args:
-        coordinate: b, `(rungs,)`: β, or β λ.
-        energy_sd: s, of U, or of L, `(rungs,)`, above 0.
-
-    Returns:
-        `(rungs - 1,)`.
+    `coordinate` is b, β or β λ, and `energy_sd` s, above 0, of U or of L; `(rungs,)` each.
     """
     first, second = energy_sd[:-1], energy_sd[1:]
     q = np.log(first / second)

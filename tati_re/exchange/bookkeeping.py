@@ -26,18 +26,13 @@ _NOWHERE, _TOP, _BOTTOM, _TOP_AFTER_BOTTOM = 0, 1, 2, 3
 
 
 class Counts(NamedTuple):
-    """Sums over the swap rounds after the burn-in.
+    """Sums over the swap rounds after the burn-in, float64.
 
-    Attributes:
-        attempts: Swaps tried between rung r and r + 1, `(rungs - 1,)`, float64.
-        accepted: Of these accepted.
-        expected: Sum of their acceptance probabilities, given what was known.
-        samples: Steps behind the energies, a number.
-        energy: Sum of the tempered energy at each rung over ladders and rounds, `(rungs,)`, float64: U, or L where the
-            likelihood alone is tempered.
-        last_end: Where each replica was last of the two ends, `(walkers,)`, int32.
-        restarts: How often each replica came to the coldest rung from the hottest one, `(walkers,)`, float64.
-        round_trips: How often it went from the coldest to the hottest and back.
+    For each pair of neighbors, `(rungs - 1,)`: `attempts`, the swaps tried, `accepted` of these, and `expected`, the
+    sum of their acceptance probabilities, given what was known. `energy` is the sum at each rung over ladders and
+    rounds, `(rungs,)`, of U, or of L where the likelihood alone is tempered, from `samples` steps. For each replica,
+    `(walkers,)`: `last_end`, where it was last of the two ends, int32; `restarts`, how often it came to the coldest
+    rung from the hottest one; `round_trips`, how often it went from the coldest to the hottest and back.
     """
 
     attempts: Any
@@ -66,16 +61,10 @@ def by_neighbors(pairs: Pairs, values, rungs: int):
 
 
 def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, counting) -> Counts:
-    """The counts after a round.
+    """The counts after a round; none counts in the burn-in, where `counting` is false.
 
-    Args:
-        counts: Before it.
-        pairs: Which rungs were paired.
-        accepted: `(ladders, pairs)`, bool.
-        expected: Acceptance probabilities, `(ladders, pairs)`.
-        energy: Of the replica at each rung, `(ladders, rungs)`.
-        rung: Where the walkers are now, `(walkers,)`, int32.
-        counting: Whether the round counts; none does in the burn-in, bool.
+    `accepted`, bool, and `expected`, acceptance probabilities, are `(ladders, pairs)`, `energy` is that of the replica
+    at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32.
     """
     rungs = energy.shape[1]
     one = tf.ones_like(expected)

@@ -37,14 +37,8 @@ def ladder_of(options) -> Ladder | None:
 
 
 def with_replicas(sampler, options, exact: bool, prior):
-    """The sampler on the ladder of the options, or as it is where they have none.
-
-    Args:
-        sampler: Of every replica.
-        options: The options.
-        exact: The sampler sees all data at every step.
-        prior: Of the parameters.
-    """
+    """The sampler on the ladder of the options, or as it is where they have none; `exact`: it sees all data at every
+    step."""
     if sampler.label_names:
         if options.num_replicas or options.temperatures or options.tempering != "posterior":
             raise InputError(

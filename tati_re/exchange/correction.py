@@ -30,11 +30,8 @@ STEPS_OF_GROWTH = 1_000
 class Smoothed(NamedTuple):
     """Averages carried from swap to swap, float64.
 
-    Attributes:
-        variance: v of each pair of neighbors, `(ladders, rungs - 1)`.
-        updates: m, estimates behind it, `(ladders, rungs - 1)`.
-        tries: Attempts of the pair, `(ladders, rungs - 1)`.
-        swaps: Accepted swaps of the ladder, `(ladders,)`.
+    For each pair of neighbors, `(ladders, rungs - 1)`: v, the number m of estimates behind it, and the attempts; for
+    each ladder, `(ladders,)`: the accepted swaps.
     """
 
     variance: Any

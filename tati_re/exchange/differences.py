@@ -24,26 +24,18 @@ KNOWN = 1e15
 
 
 class RungTargets(NamedTuple):
-    """The target of each rung, `(rungs,)`, float64.
-
-    Attributes:
-        inverse_temperature: β.
-        likelihood_weight: λ.
-    """
+    """The target of each rung: β, `inverse_temperature`, and λ, `likelihood_weight`; `(rungs,)`, float64."""
 
     inverse_temperature: Any
     likelihood_weight: Any
 
 
 class LogRatioEstimate(NamedTuple):
-    """ln of the Metropolis ratio of each swap, `(ladders, pairs)`, float64.
+    """ln of the Metropolis ratio of each swap, D or an estimate; `(ladders, pairs)`, float64.
 
-    Attributes:
-        log_ratio: D, or an estimate.
-        variance: Of the estimate's noise; 0 where D is exact.
-        count: Examples that the variance was estimated from; very many where D is exact.
-        used: Examples that L was estimated from, a number.
-        example_variance: Of N (l_i - l_j), the difference of the losses of one example; `None` where D is exact.
+    `variance` is that of the estimate's noise, 0 where D is exact; `count`, the examples that it was estimated from, is
+    then very large. `used` is the number of examples that L was estimated from. `example_variance` is that of
+    N (l_i - l_j), the difference of the losses of one example; `None` where D is exact.
     """
 
     log_ratio: Any
@@ -54,8 +46,7 @@ class LogRatioEstimate(NamedTuple):
 
 
 def gap(pairs: Pairs, values):
-    """Difference of values between the colder and the hotter rung of each pair: `(ladders, rungs, ...)` to `(ladders,
-    pairs, ...)`."""
+    """Colder rung's value less the hotter one's, by pair: `(ladders, rungs, ...)` to `(ladders, pairs, ...)`."""
     return tf.gather(values, pairs.low, batch_dims=1) - tf.gather(values, pairs.high, batch_dims=1)
 
 
@@ -93,21 +84,12 @@ def estimated_difference(
     """D estimated on examples drawn without replacement, the same for all replicas.
 
     The variance is that of the mean over n of N examples, (N s)² (1 - n/N) / n with s the standard deviation of the
-    paired differences of single examples.
+    paired differences of single examples. One batch is drawn, of `batch_size`, 2 or more; with a `target_variance` as
+    many as bring the variance of every pair below it, and all examples at most. The uniform numbers `keys`, `(n,)`,
+    choose them.
 
-    Args:
-        table: β and λ of the rungs.
-        pairs: Which rungs.
-        evaluate: The potential.
-        position: Of all walkers, `(walkers, parameters)`.
-        at_rung: Which walker is at each rung, `(ladders, rungs)`, int32.
-        penalty: V of the replica at each rung, `(ladders, rungs)`.
-        keys: Uniform numbers that choose the examples, `(n,)`.
-        batch_size: Examples of an estimate, 2 or more.
-        target_variance: Draw as many batches as bring the variance of every pair below this, and all examples at most.
-            Default: one batch.
-        centre: Positions at which the mean loss over all data is known, as control variates, `(walkers, parameters)`.
-        centre_loss: That mean loss, `(walkers,)`.
+    `at_rung` is the walker at each rung, int32, `penalty` V of it; `(ladders, rungs)` each. As control variates serve
+    the positions `centre`, `(walkers, parameters)`, and the mean loss over all data there, `centre_loss`, `(walkers,)`.
     """
     count = evaluate.num_examples
     on_loss, on_penalty = coefficients(table, pairs)

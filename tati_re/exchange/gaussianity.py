@@ -64,19 +64,10 @@ def difference_p_values(
 
 
 def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int = 0) -> np.ndarray:
-    """Tests mini-batch gradients less their mean, projected on random unit vectors.
+    """Tests mini-batch gradients less their mean, projected on random unit vectors: p-values `(num_vectors,)`.
 
-    Args:
-        gradients: Of mini-batches at one place, `(batches, parameters)`, 3 to 5000 batches.
-        num_vectors: Default: 1000.
-        seed: Of the vectors.
-
-    Returns:
-        p-values `(num_vectors,)`. Projections of few parameters, or of noise that lies in few directions, are alike:
-        their tests then scatter more than independent ones.
-
-    Raises:
-        InputError: Too few or too many batches, or no noise.
+    `gradients` are of 3 to 5000 mini-batches at one place, `(batches, parameters)`. Projections of few parameters, or
+    of noise that lies in few directions, are alike: their tests then scatter more than independent ones.
     """
     gradients = np.asarray(gradients, float)
     _check_batches(len(gradients))

@@ -210,21 +210,16 @@ def make_ladder(
 
 
 def adapted(values, rejection, coordinate: str = "logarithm"):
-    """Inner rungs moved to where neighbors reject equally, the ends kept.
+    """Inner rungs moved to where neighbors reject equally, the ends kept; for NumPy and TensorFlow alike.
 
     The sums of the rejections are taken for the barrier between the first rung and each other (Syed, Bouchard-Côté,
     Deligiannidis and Doucet 2021, section 5: the barrier is additive, and equal parts of it minimize the round trips'
-    time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are
-    too few to tell how far apart rungs are: adapt several times. For NumPy and TensorFlow alike.
+    time); it is interpolated linearly, which keeps it monotone, and divided into equal parts. Rejections near 1 are too
+    few to tell how far apart rungs are: adapt several times.
 
-    Args:
-        values: β or λ of the rungs, falling, float64 `(rungs,)`; at least 2.
-        rejection: Mean rejection of each pair of neighbors, float64 `(rungs - 1,)`.
-        coordinate: In which the barrier is interpolated: "logarithm", for β, or "power", λ^(1/5), where λ may be 0.
-            Default: "logarithm".
-
-    Returns:
-        New values, float64 `(rungs,)`.
+    `values` are β or λ, falling, of at least 2 rungs, `(rungs,)`; `rejection` is the mean of each pair of neighbors,
+    `(rungs - 1,)`; float64. The barrier is interpolated in the `coordinate` "logarithm", for β, or "power", λ^(1/5),
+    where λ may be 0.
     """
     rungs = values.shape[0]
     place = log(values) if coordinate == "logarithm" else values ** (1.0 / LIKELIHOOD_POWER)

@@ -41,16 +41,10 @@ class Occupancy:
         return index + self._of_walkers(up - down, index)
 
     def assigned(self, reduced, at_rung, uniform) -> tuple:
-        """Reassigns all replicas to the rungs by the exact probabilities.
+        """Reassigns all replicas to the rungs by the exact probabilities, with one uniform number a ladder.
 
-        Args:
-            reduced: u of every replica at every rung, `(ladders, rungs, replicas)`.
-            at_rung: As above.
-            uniform: `(ladders,)`.
-
-        Returns:
-            Whether the replica of each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the
-            rung of every walker.
+        `reduced` is u of every replica at every rung, `(ladders, rungs, replicas)`. Returned are whether the replica of
+        each next rung came, and how probable that was, `(ladders, rungs - 1)` each, and the rung of every walker.
         """
         drawn = gibbs(reduced, uniform)
         here = tf.range(self.num_rungs)

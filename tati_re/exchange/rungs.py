@@ -17,16 +17,12 @@ _FIRST_ADAPTATION = 16
 class Rungs(NamedTuple):
     """The state of replica exchange within the state of the walkers.
 
-    Attributes:
-        index: The rung of each walker, `(walkers,)`, int32; 0 is the target.
-        table: β and λ of the rungs, which change where the ladder adapts.
-        rounds: Swap rounds so far, int64.
-        rejected: Sum of rejection probabilities between neighbors since the last adaptation, `(rungs - 1,)`, float64.
-        tried: Attempts behind these.
-        counts: What ladder.csv tells.
-        events: The last round's rows of exchange.csv.
-        correction: What a rule averages from round to round (`tati_re.exchange.correction`); empty for others.
-        bias: A of all rungs (`Bias`); empty without.
+    `index` is the rung of each walker, `(walkers,)`, int32; 0 is the target. `table` has β and λ of the rungs, which
+    change where the ladder adapts. `rounds` counts the swap rounds so far, int64; `rejected` is the sum of rejection
+    probabilities between neighbors since the last adaptation, `tried` the attempts behind it, `(rungs - 1,)`, float64.
+    `counts` is what ladder.csv tells, `events` the last round's rows of exchange.csv, `correction` what a rule averages
+    from round to round (`tati_re.exchange.correction`), empty for others, and `bias` A of all rungs (`Bias`), empty
+    without.
     """
 
     index: Any

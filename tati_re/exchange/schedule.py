@@ -30,13 +30,8 @@ MOST_GIBBS_RUNGS = 6
 
 
 class Pairs(NamedTuple):
-    """Pairs of rungs that attempt a swap; int32 and bool arrays `(R // 2,)`, or `(ladders, R // 2)`.
-
-    Attributes:
-        low: The colder rung.
-        high: The hotter rung.
-        valid: The pair is one; else its two rungs sit out this round and must not be exchanged.
-    """
+    """Pairs of a colder rung `low` and a hotter one `high` that attempt a swap, int32 `(R // 2,)` or
+    `(ladders, R // 2)`; where `valid`, bool, is false, they sit out this round and must not be exchanged."""
 
     low: Any
     high: Any
@@ -147,13 +142,11 @@ def make_swap_schedule(name: str, num_rungs: int):
 
 
 class Assignment(NamedTuple):
-    """A draw of `gibbs`.
+    """A draw of `gibbs`: which `replica` sits on each rung, int32 `(..., rungs)`, and the probabilities of all.
 
-    Attributes:
-        replica: Which replica sits on each rung, int32 `(..., rungs)`.
-        weights: Probability that a replica sits on a rung, `(..., rungs, replicas)`, float64: rows and columns add up
-            to 1. The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the
-            replica drawn, and no bias.
+    `weights[r, i]` is the probability of replica i on rung r, `(..., rungs, replicas)`, float64: rows and columns add
+    up to 1. The mean of an observable on rung r is that of Σ_i weights[r, i] f_i, with less noise than that of the
+    replica drawn, and no bias.
     """
 
     replica: Any

@@ -25,14 +25,9 @@ from tati_re.exchange.well_tempered import bias_value, swap_term
 class SwapRound:
     """One round: chooses pairs of rungs, accepts or rejects each swap, and updates the counts.
 
-    Args:
-        rule: Decides (`tati_re.exchange.swap_rules`).
-        schedule: Chooses the pairs (`tati_re.exchange.schedule`); `None`: all replicas are assigned to the rungs anew,
-            by the exact probabilities of all assignments.
-        occupancy: Of the rungs.
-        batch_size: Examples of an energy estimate; `None`: all.
-        tempers_likelihood: The energy that is counted is L alone.
-        biased: The rungs have a bias.
+    Without a `schedule`, all replicas are assigned to the rungs anew, by the exact probabilities of all assignments.
+    `batch_size` is the number of examples of an energy estimate, all for `None`; where `tempers_likelihood`, the energy
+    that is counted is L alone; where `biased`, the rungs have a bias.
     """
 
     def __init__(
@@ -71,16 +66,10 @@ class SwapRound:
     def after(
         self, rungs: Rungs, table: RungTargets, inner, loss, penalty, evaluate: Evaluate, random: dict[str, Any]
     ) -> Rungs:
-        """The rungs after a round.
+        """The rungs after a round, with the `random_numbers` of this step.
 
-        Args:
-            rungs: Before it.
-            table: β and λ of the rungs at this step, with the factors that schedules put on them.
-            inner: The state of all replicas.
-            loss: L of all walkers, `(walkers,)`, float64.
-            penalty: V likewise.
-            evaluate: The potential.
-            random: Of this step, from `random_numbers`.
+        `table` has the factors on β and λ that schedules put on them at this step, `inner` is the state of all
+        replicas, `loss` and `penalty` are L and V of all walkers, `(walkers,)`, float64.
         """
         at_rung = self.occupancy.at_rung(rungs.index)
         pairs = self._pairs(rungs, random)

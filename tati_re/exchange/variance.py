@@ -17,13 +17,7 @@ from tati_re.core.ops import as_float64, maximum, sum_over
 
 
 class DifferenceMoments(NamedTuple):
-    """Of the paired differences seen so far, `(pairs,)` each, float64.
-
-    Attributes:
-        count: n.
-        mean: Their mean.
-        squares: Sum of the squared deviations from it.
-    """
+    """n, mean, and sum of squared deviations from it of the paired differences so far, `(pairs,)` each, float64."""
 
     count: Any
     mean: Any
@@ -31,13 +25,8 @@ class DifferenceMoments(NamedTuple):
 
 
 def moments(differences, inside=None) -> DifferenceMoments:
-    """Count, mean and squared deviations.
-
-    Args:
-        differences: `(pairs, n)`.
-        inside: Which of them count, bool, `(n,)` or `(pairs, n)`, at least one; for a batch whose last places lie
-            beyond the data. Default: all.
-    """
+    """Count, mean and squared deviations of differences `(pairs, n)`, or of those `inside`, bool, `(n,)` or
+    `(pairs, n)`, at least one: the last places of a batch may lie beyond the data."""
     differences = as_float64(differences)
     weights = 0.0 * differences + (1.0 if inside is None else as_float64(inside))
     count = sum_over(weights, -1)
@@ -47,10 +36,7 @@ def moments(differences, inside=None) -> DifferenceMoments:
 
 
 def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMoments:
-    """Of two parts of a batch together, without the loss of digits of sums of squares.
-
-    Source: Chan, Golub and LeVeque 1983.
-    """
+    """Of two parts of a batch together, without the lost digits of sums of squares (Chan, Golub and LeVeque 1983)."""
     count = first.count + second.count
     step = second.mean - first.mean
     mean = first.mean + step * (second.count / count)
@@ -62,13 +48,7 @@ def merged(first: DifferenceMoments, second: DifferenceMoments) -> DifferenceMom
 def estimate_variance(found: DifferenceMoments, factor, num_examples):
     """V = f² s² / n (1 - n/N), the variance of f mean(a), with the sample variance s² = squares / (n - 1).
 
-    Args:
-        found: Of at least 2 differences, or of all.
-        factor: f, `(pairs,)` or a number.
-        num_examples: N.
-
-    Returns:
-        V, `(pairs,)`; 0 where n = N.
+    It is 0 where n = N, and takes at least 2 differences, or all; f is a number or, as V, `(pairs,)`.
     """
     sample = found.squares / maximum(found.count - 1.0, as_float64(1.0))
     left = maximum(1.0 - found.count / num_examples, as_float64(0.0))
@@ -96,30 +76,18 @@ def sample_size(target_variance, factor, num_examples, example_variance):
 
 
 def smoothed_variance(old, new, number, gain: float | None = None):
-    """Stochastic approximation of a variance: s² <- (1 - g) s² + g s̃².
+    """Stochastic approximation of a variance: s² <- (1 - g) s² + g s̃², with s̃² from a few fresh estimates.
 
-    Args:
-        old: s².
-        new: s̃², from a few fresh estimates.
-        number: m, of this update, counted from 1.
-        gain: g, constant, in (0, 1], for a variance that changes. Default: 1/m, the mean of all s̃²; the first one then
-            replaces whatever s² started from.
-
-    Source: Deng et al. 2020, algorithm 1.
+    Without a `gain`, g is 1/m, for the mean of all s̃²: m is the `number` of this update, from 1, and the first one
+    replaces whatever s² started from. A constant g in (0, 1] is for a variance that changes. Source: Deng et al. 2020,
+    algorithm 1.
     """
     rate = 1.0 / as_float64(number) if gain is None else as_float64(gain)
     return old + rate * (new - old)
 
 
 def correction_factor(initial, swaps, epoch, per_swap: float = 0.8, per_epoch: float = 1.02):
-    """F_k = F_0 α^swaps growth^k: each swap asks for more correction, each epoch without allows for less.
-
-    Args:
-        initial: F_0.
-        swaps: Accepted so far.
-        epoch: k.
-        per_swap: α. Default: 0.8.
-        per_epoch: Default: 1.02.
+    """F_k = F_0 α^swaps growth^k: each swap asks for more correction, each epoch k without allows for less.
 
     Source: Deng et al. 2020, section 5.2. With F above 1 the swaps are biased, and a factor that depends on the swaps
     made is no Markov chain.

@@ -88,13 +88,7 @@ def force_factor(bias: Bias, energy, rung):
 def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
     """Contribution of the bias to the log ratio of a swap: β_l [A_l(U_l) - A_l(U_h)] + β_h [A_h(U_h) - A_h(U_l)].
 
-    Args:
-        bias: Of all rungs.
-        inverse_temperature: β, `(rungs,)`.
-        energy_low: U of the replica on the lower rung of each pair.
-        energy_high: U of the one on the higher rung.
-        low: Index of the lower rung, int32.
-        high: Index of the higher rung, int32.
+    `low` and `high` are the rungs of each pair, int32, the energies U of the replicas there; β is that of all rungs.
     """
     at_low = bias_value(bias, energy_low, low) - bias_value(bias, energy_high, low)
     at_high = bias_value(bias, energy_high, high) - bias_value(bias, energy_low, high)

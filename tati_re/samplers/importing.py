@@ -11,17 +11,10 @@ from tati_re.options.user_code import called
 
 
 def imported(name: str, options):
-    """Returns the sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, made from the options.
+    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one.
 
-    A module is one that is installed or lies in the current folder; a file is executed anew each time.
-
-    Args:
-        name: Module or file, a colon, and the name of a class (or of a function that makes a sampler).
-        options: Where the parameters of the constructor are looked up, see `made`.
-
-    Raises:
-        InputError: No such module or class, the module cannot be imported, the class cannot be made, or what it makes
-            is no sampler.
+    The parameters of the constructor are looked up in the options, see `made`. A module is one that is installed or
+    lies in the current folder; a file is executed anew each time.
     """
     return made(factory(name), options)
 
@@ -37,11 +30,8 @@ def made(factory: Any, options):
 
 
 def checked(sampler) -> Method:
-    """Returns the sampler if it has what samplers have, as a method that answers all that a run may ask.
-
-    Raises:
-        InputError: An attribute or method is missing; all that are missing are named.
-    """
+    """The sampler as a method that answers all that a run may ask; one that lacks any of it is refused, and all is
+    named."""
     if lacking := missing(sampler):
         raise InputError(
             f"sampler: {type(sampler).__name__} is not a sampler: it lacks {_listed(lacking)}.",

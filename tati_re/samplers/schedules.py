@@ -22,9 +22,8 @@ TEMPERATURE_SCHEDULES = ("constant", "annealing")
 def polynomial(delay: float, power: float) -> Factor:
     """(1 + t/b)^-a: Welling and Teh's a(b + t)^-γ (ICML 2011), scaled to 1 at the start; t = 0 at the first step.
 
-    Args:
-        delay: b, steps, above 0.
-        power: a; from 0.5 (exclusive) to 1 the averages converge to the distribution without bias.
+    The `delay` b is in steps, above 0; for a `power` a from 0.5 (exclusive) to 1 the averages converge to the
+    distribution without bias.
     """
     return lambda steps: (1.0 + (steps - 1) / delay) ** -power
 
@@ -32,8 +31,7 @@ def polynomial(delay: float, power: float) -> Factor:
 def cyclical(length: int) -> Factor:
     """½ (cos(π mod(t - 1, n) / n) + 1): cycles from the full step size towards 0 (Zhang et al., ICLR 2020, eq. 1).
 
-    Args:
-        length: n, steps of a cycle; theirs is ⌈K/M⌉ for M cycles in K steps.
+    A cycle is n steps; theirs is ⌈K/M⌉ for M cycles in K steps.
     """
     return lambda steps: 0.5 * (np.cos(np.pi * ((steps - 1) % length) / length) + 1.0)
 
@@ -49,16 +47,7 @@ def annealing(ratio: float, num_steps: int) -> Factor:
 
 
 def table(pairs: Sequence[tuple[int, float]], unit: float, name: str) -> Factor:
-    """Values that hold from their step on.
-
-    Args:
-        pairs: Steps, rising, and values above 0; the first one also holds before its step.
-        unit: What a value is divided by to become a factor.
-        name: The option, for errors.
-
-    Raises:
-        InputError: No pairs, steps that do not rise, or values that are not above 0.
-    """
+    """Values above 0, divided by `unit`, each from its step on, the first before it too; errors say `name`."""
     try:
         steps, values = (np.asarray(column, np.float64) for column in zip(*pairs, strict=True))
     except (TypeError, ValueError):

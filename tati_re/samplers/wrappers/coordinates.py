@@ -121,18 +121,9 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     """A step of `sampler` in x, with θ = θ₀ + B x and θ₀ where the walkers are: unit mass in x, so that the momenta
     belong to x.
 
-    A sampler that mixes parameters learns from where the other walkers are: for it θ₀ is 0, the same for all.
-
-    Args:
-        sampler: What makes the step.
-        state: Its state, in θ.
-        evaluate: The potential of θ.
-        noise: Random numbers.
-        coordinates: B.
-        slope: B' ∇U where the walkers are, if known from the step before.
-
-    Returns:
-        The state, position and gradient in θ again, the info, and B' ∇U where the walkers are now.
+    A sampler that mixes parameters learns from where the other walkers are: for it θ₀ is 0, the same for all. State and
+    potential are those of θ, before and after; `slope` is B' ∇U where the walkers are, if known from the step before,
+    and the third result is that where they are now, after the state and the info.
     """
     slope = coordinates.transposed(state.gradient) if slope is None else slope
     start, origin = 0.0 * state.position, state.position

@@ -45,10 +45,8 @@ _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
 class LowRank:
     """B = I + X' S X for the walkers of each ensemble, with B B' = I + η cov of the reference walkers.
 
-    Args:
-        deviations: X of the reference walkers from their mean, `(ensembles, references, parameters)`.
-        factor: S, `(ensembles, references, references)`, or `(ensembles, walkers, references, references)`.
-        inverse: S of B⁻¹.
+    `deviations` is X of the reference walkers from their mean, `(ensembles, references, parameters)`, `factor` S,
+    `(ensembles, references, references)` or `(ensembles, walkers, references, references)`, and `inverse` S of B⁻¹.
     """
 
     def __init__(self, deviations, factor, inverse) -> None:

@@ -7,15 +7,8 @@ from tati_re.core.protocol import Rung
 
 
 def sums_at_rung(rung: Rung, values):
-    """Sums over all walkers of the same temperature, likelihood weight and step size.
-
-    Args:
-        rung: Of each walker.
-        values: `(walkers, n)`, float64.
-
-    Returns:
-        `(walkers, n)`, the same for all walkers of a rung.
-    """
+    """Sums of `(walkers, n)` float64 values over all walkers of the same temperature, likelihood weight and step size,
+    in the same shape."""
     return same_rung(rung) @ values
 
 

@@ -254,19 +254,8 @@ class SimulatedTempering(Wrapper):
 
 
 def log_weights_of(inverse_temperatures: Sequence[float], mean_potentials: Sequence[float]) -> np.ndarray:
-    """-ln Z of each rung up to a constant, from the mean potential at each, by the trapezoidal rule: g_l - g_k = (β_l -
-    β_k) (<U>_k + <U>_l)/2.
-
-    Args:
-        inverse_temperatures: β of the rungs, in the units in which U counts.
-        mean_potentials: <U> at each.
-
-    Returns:
-        `(rungs,)`, 0 for the first.
-
-    Raises:
-        InputError: Not one mean a rung.
-    """
+    """-ln Z of each rung up to a constant, 0 for the first, from the mean potential at each, by the trapezoidal rule:
+    g_l - g_k = (β_l - β_k) (<U>_k + <U>_l)/2, with β in the units in which U counts."""
     beta, mean = np.asarray(inverse_temperatures, np.float64), np.asarray(mean_potentials, np.float64)
     if beta.shape != mean.shape or beta.ndim != 1:
         raise InputError("mean_potentials: one a rung.", received=mean.shape, expected=str(beta.shape))
