@@ -24,16 +24,11 @@ NPZ_KEYS = "x_train, y_train, x_test, y_test, or x, y, or data_keys with the nam
 def read_npz(
     path: Path, keys: Sequence[str] | None = None, weights: str | None = None, limit: float | None = None
 ) -> Contents:
-    """Reads the arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y.
+    """The arrays x_train, y_train and perhaps x_test, y_test of an NPZ file; or x, y.
 
-    Inputs of type uint8 are images: they stay bytes and get the scale 1/255.
-
-    Args:
-        path: The file.
-        keys: Names of the arrays of inputs and targets, and perhaps of test inputs and test targets; those of several
-            inputs are joined by `+`, in the order of the model's inputs.
-        weights: Name of the array of sample weights of the training part. Default: none.
-        limit: Bytes; larger arrays are kept on the disk. Default: none, all in memory.
+    Inputs of type uint8 are images: they stay bytes and get the scale 1/255. `keys` name the arrays of inputs and
+    targets, and perhaps of the test part; those of several inputs are joined by `+`, in the order of the model's
+    inputs. Arrays larger than `limit` bytes are kept on the disk; None: all in memory.
     """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -94,17 +89,13 @@ def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:
 
 
 def images(inputs: np.ndarray, targets: np.ndarray, test: tuple[np.ndarray, ...], name: str) -> Contents:
-    """Returns the contents, with the scale 1/255 where the inputs are bytes."""
+    """The contents, with the scale 1/255 where the inputs are bytes."""
     scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
     return Contents(inputs, targets, test, name, input_scale=scale)
 
 
 def load_keras(name: str) -> Contents:
-    """Loads an image set with Keras, which downloads it once and keeps it in `~/.keras/datasets`.
-
-    Returns:
-        Images as bytes with the scale 1/255, class numbers, and the test part that belongs to them.
-    """
+    """An image set of Keras, which downloads it once to `~/.keras/datasets`: bytes, classes, and their test part."""
     from tati_re.core.backend import keras
 
     try:

@@ -18,13 +18,9 @@ _CALL = re.compile(r"(sin|cos)\(\s*(.+?)\s*\)")
 
 @dataclass(frozen=True)
 class Column:
-    """One derived input.
+    """One derived input as the user wrote it: a function, "power", "sin" or "cos", of column number `source`, from 0.
 
-    Attributes:
-        text: As the user wrote it.
-        source: Number of the column that it is made from, counted from 0.
-        function: "power", "sin" or "cos".
-        power: The exponent, a positive integer; 1 where the column is taken as it is.
+    The power is at least 1; 1 is the column as it is.
     """
 
     text: str
@@ -35,11 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """The map from the columns of the data to the inputs of a network.
-
-    Args:
-        columns: The inputs, in order.
-        names: Names of the columns of the data that it takes.
+    """The map from the columns of the data, called `names`, to the inputs of a network.
 
     Examples:
         >>> columns = parse_columns(["x1^2", "cos(x2)"], ["x1", "x2"])
@@ -51,11 +43,7 @@ class Columns:
     names: tuple[str, ...]
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        """Returns the derived inputs.
-
-        Returns:
-            `(N, number of columns)`, float32 if the inputs are float32, else float64.
-        """
+        """The derived inputs `(N, number of columns)`, float32 if the inputs are float32, else float64."""
         if inputs.ndim != 2 or inputs.shape[1] != len(self.names):
             expected = f"{len(self.names)} columns: {', '.join(self.names)}"
             raise InputError("input_columns do not fit the inputs.", f"inputs of shape {inputs.shape[1:]}", expected)
@@ -80,21 +68,17 @@ class Columns:
         ) == len(self.names)
 
     def of_used(self) -> Columns:
-        """Returns the same map from only the columns that it uses, in order of first mention."""
+        """The same map from only the columns that it uses, in order of first mention."""
         used = list(dict.fromkeys(column.source for column in self.columns))
         moved = tuple(Column(c.text, used.index(c.source), c.function, c.power) for c in self.columns)
         return Columns(moved, tuple(self.names[source] for source in used))
 
 
 def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
-    """Reads derived inputs as a user writes them.
+    """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`, at least one.
 
-    Each is a column, a power of it with a positive whole exponent, its sine or its cosine: `x1`, `x1^2`, `sin(x1)`,
-    `cos(x2)`. A column is meant by its name; where no column has the name `x2`, that is the second one, as is `2`.
-
-    Args:
-        texts: The derived inputs, at least one.
-        names: Names of the columns of the data.
+    Exponents are positive whole numbers. A column is meant by its name; where no column has the name `x2`, that is the
+    second one, as is `2`.
     """
     if not texts:
         raise InputError("input_columns are empty.", expected=f"at least one of {FORMS}")

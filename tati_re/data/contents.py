@@ -14,19 +14,11 @@ from tati_re.data.packing import Layout
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Arrays as they were read.
+    """Arrays as they were read: inputs `(N, ...)`, targets `(N,)` or `(N, K)`, and in `test` those of a test part.
 
-    Args:
-        inputs: `(N, ...)`.
-        targets: `(N,)` or `(N, K)`.
-        test: Inputs and targets of a test part, or empty.
-        name: What messages call it.
-        names: One name for each column of the inputs, where known.
-        input_scale: Factor of the inputs.
-        by_value: Integer-valued floats count as integers, since a text file does not tell them apart.
-        weights: What each example counts, `(N,)`. Default: 1 for all.
-        test_weights: The same for the test part.
-        layout: Names and shapes of several inputs that stand side by side; empty for one input.
+    `name` is what messages call them, `names` has one for each column of the inputs, where known. `by_value` says that
+    integer-valued floats count as integers, since a text file does not tell them apart. Weights are what each example
+    counts, `(N,)`, None for 1. The layout is of several inputs that stand side by side, empty for one.
     """
 
     inputs: np.ndarray

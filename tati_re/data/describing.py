@@ -18,11 +18,9 @@ _WORDS = {
 
 
 def describe_dataset(dataset: Dataset) -> str:
-    """Describes a data set, a few lines of text.
+    """A data set in a few lines: name, numbers of examples, shapes and types, the classes with how often each appears.
 
-    Returns:
-        Name, numbers of examples, shapes and types, the classes with how often each appears, and minimum, maximum, mean
-        and standard deviation of each column of inputs and of each target of a regression.
+    Each column of inputs and each target of a regression has its minimum, maximum, mean and standard deviation.
     """
     test = "no test part" if dataset.test_inputs is None else f"{len(dataset.test_inputs)} to test"
     count = "1 example" if dataset.num_examples == 1 else f"{dataset.num_examples} examples"
@@ -51,7 +49,7 @@ def _ranges(values: np.ndarray, names: tuple[str, ...]) -> list[str]:
 
 
 def _counts(dataset: Dataset) -> list[str]:
-    """Returns the number of examples of each class, in both parts."""
+    """The number of examples of each class, in both parts."""
 
     def of(targets: np.ndarray | None) -> dict[int, int]:
         if targets is None:

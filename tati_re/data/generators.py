@@ -121,13 +121,9 @@ FIXED = ("harmonic", "gaussian")
 
 
 def built_in(name: str, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
-    """Makes a built-in data set with default parameters.
+    """A built-in data set with default parameters; those of `FIXED` have no test part.
 
-    Args:
-        name: One of `GENERATORS`.
-        test_fraction: Part for testing, in [0, 1); those of `FIXED` have none.
-        seed: Integer >= 0.
-        shuffle: Which digits are kept for testing is random; False keeps the last ones.
+    `shuffle` says whether the digits kept for testing are random; False keeps the last ones.
     """
     if name == "harmonic":
         return harmonic()

@@ -14,16 +14,10 @@ values of a regression."""
 def kind_of(
     targets: np.ndarray, test_targets: np.ndarray | None, by_value: bool, num_classes: int | None = None
 ) -> tuple[str, int | None]:
-    """Determines the kind of targets.
+    """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of classes or None.
 
-    Args:
-        targets: `(N,)` or `(N, K)` numbers.
-        test_targets: Likewise, or None.
-        by_value: Floats that are whole numbers count as integers.
-        num_classes: What the user says: the number of classes, 0 for a regression, None to look at the values.
-
-    Returns:
-        "classification", "signs", "one_hot" or "regression", and the number of classes or None.
+    Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers count as integers. `num_classes` is
+    what the user says, 0 for a regression, None to look at the values.
     """
     if num_classes == 0:
         return "regression", None
@@ -51,7 +45,7 @@ def kind_of(
 
 
 def as_storage_type(targets: np.ndarray, kind: str) -> np.ndarray:
-    """Returns targets in their storage type: class numbers as int32, everything else as floats."""
+    """Class numbers as int32, all other targets as floats."""
     if kind == "classification":
         return targets.astype(np.int32)
     return targets if targets.dtype.kind == "f" else targets.astype(np.float64)

@@ -20,9 +20,7 @@ _MOST = 2**24
 def is_several(inputs: Any, count: int | None = None) -> bool:
     """Whether inputs are several arrays: a mapping, or a list or tuple of arrays with one row per example.
 
-    Args:
-        inputs: What was given.
-        count: How many examples there are, where known; a list of so many rows is one array.
+    A list of as many rows as there are examples (`count`, where known) is one array.
     """
     if isinstance(inputs, Mapping):
         return True
@@ -35,11 +33,9 @@ def is_several(inputs: Any, count: int | None = None) -> bool:
 
 
 def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) -> tuple[np.ndarray, Layout]:
-    """Returns several inputs as one array, and their layout.
+    """Several inputs as one array, and their layout; arrays of bytes are multiplied by `bytes_scale`.
 
-    Args:
-        inputs: Arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`.
-        bytes_scale: Factor of arrays of bytes. Default: 1.
+    Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`.
     """
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
@@ -64,7 +60,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
 
 
 def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
-    """Returns inputs in the form of a data set's: several are packed in the order of its layout."""
+    """Inputs in the form of a data set's: several are packed in the order of its layout."""
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
         return np.asarray(inputs)
     if isinstance(inputs, Mapping):

@@ -18,11 +18,7 @@ def read_parquet_names(path: Path) -> list[str]:
 
 
 def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Reads columns of numbers.
-
-    Returns:
-        Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type.
-    """
+    """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type."""
     used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
     table = _opened(path).read(columns=list(used))
     if table.num_rows == 0:

@@ -16,23 +16,17 @@ STANDARDIZE = ("none", "inputs", "all")
 
 @dataclass(frozen=True, eq=False)
 class Standard:
-    """Means and standard deviations for standardizing: (value - mean) / deviation.
-
-    Args:
-        mean: Float64, broadcastable to the values.
-        deviation: Same shape, above 0.
-    """
+    """Standardizes by (value - mean) / deviation, which is above 0; both float64, broadcastable."""
 
     mean: np.ndarray
     deviation: np.ndarray
 
     @classmethod
     def of(cls, values: np.ndarray) -> Standard:
-        """Computes mean and deviation of the training part.
+        """Mean and deviation (with divisor N) of the training part.
 
-        Each column has its own mean and deviation (with divisor N). Images `(N, height, width)` have one of all
-        pixels, images `(N, height, width, channels)` one of each channel. What does not vary keeps the deviation 1, so
-        that it becomes 0.
+        Each column has its own. Images `(N, height, width)` have one of all pixels, images `(N, height, width,
+        channels)` one of each channel. What does not vary keeps the deviation 1, so that it becomes 0.
         """
         axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
         mean = np.asarray(values.mean(axes, dtype=np.float64))
@@ -50,12 +44,9 @@ class Standard:
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The map from the data to the network: first the columns, then the standardization.
+    """The map from the data to the network: first the columns, then the standardization; None changes nothing.
 
-    Args:
-        columns: The derived inputs. Default: the inputs as they are.
-        input_standard: Of the derived inputs of the training part. Default: they are not standardized.
-        target_standard: Of the targets of the training part. Default: they are not standardized.
+    Both standards are those of the training part; that of the inputs is of the derived ones.
     """
 
     columns: Columns | None = None
@@ -63,7 +54,7 @@ class Preparation:
     target_standard: Standard | None = None
 
     def inputs(self, inputs: np.ndarray, scale: float = 1.0) -> np.ndarray:
-        """Returns the network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64."""
+        """The network's inputs, `(n, ...)`: float32 for float32 and bytes, else float64."""
         values: np.ndarray = inputs.astype(_precision(inputs))
         if scale != 1.0:
             values = values * values.dtype.type(scale)
@@ -80,15 +71,15 @@ class Preparation:
         return standard(values)
 
     def targets(self, targets: np.ndarray) -> np.ndarray:
-        """Returns targets in the units of the network's outputs."""
+        """Targets in the units of the network's outputs."""
         return targets if self.target_standard is None else self.target_standard(targets)
 
     def restored(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns outputs of the network in the units of the targets."""
+        """Outputs of the network in the units of the targets."""
         return outputs if self.target_standard is None else self.target_standard.undone(outputs)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the manifest's entry, from which a run can predict without its data; inverse of `from_config`."""
+        """The manifest's entry, from which a run can predict without its data."""
         config: dict[str, Any] = {}
         if self.columns is not None:
             config["columns"] = [[c.text, c.source, c.function, c.power] for c in self.columns.columns]
@@ -120,18 +111,9 @@ class Preparation:
 
 
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
-    """Fits the preparation of a data set on its training part.
+    """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
 
-    Args:
-        dataset: The data set, already split.
-        columns: Derived inputs, or None.
-        standardize: "none", "inputs", or "all" for the targets of a regression too; those of classes stay.
-
-    Returns:
-        The preparation, or None where nothing happens.
-
-    Raises:
-        InputError: Another word, or columns that do not fit.
+    `standardize` is "none", "inputs", or "all" for the targets of a regression too; those of classes stay.
     """
     if standardize not in STANDARDIZE:
         raise InputError("standardize is not known.", standardize, "'none', 'inputs' or 'all'")

@@ -35,14 +35,11 @@ FORMS = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options for reading files.
+    """Options for reading files; None where one is not given.
 
-    Attributes:
-        label_columns: Names of the label columns of a table, or None.
-        input_columns: Inputs of the network in terms of columns, or None.
-        data_keys: Names of the arrays of an NPZ file, of the features of a TFRecord file, or None.
-        weights: Name of the column of a table or of the array of an NPZ file that holds sample weights, or None.
-        limit: Bytes of inputs that are kept in memory; larger ones are kept on the disk. None: all in memory.
+    Label columns are names in a table, and `input_columns` the inputs of the network in terms of columns; `data_keys`
+    are arrays of an NPZ file or features of a TFRecord file; `weights` is the column or NPZ array of sample weights.
+    Inputs of more than `limit` bytes are kept on the disk.
     """
 
     label_columns: Sequence[str] | None = None
@@ -53,7 +50,7 @@ class ReadOptions:
 
 
 def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
-    """Returns the contents of a source, and the columns derived from it."""
+    """The contents of a source, and the columns derived from it."""
     if isinstance(source, str) and source in KERAS:
         contents = load_keras(source)
     elif by_name(source):
@@ -66,7 +63,7 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
 
 
 def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
-    """Returns the map of columns for inputs `(N, columns)`, or None."""
+    """The map of columns for inputs `(N, columns)`, or None."""
     if reading.input_columns is None:
         return None
     if contents.inputs.ndim > 2:
@@ -110,7 +107,7 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
 def read_test_part(
     source: object, training: object, reading: ReadOptions, contents: Contents
 ) -> tuple[np.ndarray, ...]:
-    """Returns inputs and targets of test data, read in the same way as the training data."""
+    """Inputs and targets of test data, read in the same way as the training data."""
     try:
         if by_name(source):
             if is_table(source) and is_table(training):
@@ -156,12 +153,12 @@ def is_table(source: object) -> bool:
 
 
 def shown(source: object) -> str:
-    """Returns a source as text for error messages."""
+    """A source as text for error messages."""
     return ", ".join(map(str, _listed(source))) if by_name(source) else type(source).__name__
 
 
 def _suffix(path: Path) -> str:
-    """Returns the suffix of a file's type: `.tfrecord` also for `a.tfrecord.gz` and `a.tfrecord-00000-of-00010`."""
+    """The suffix of a file's type: `.tfrecord` also for `a.tfrecord.gz` and `a.tfrecord-00000-of-00010`."""
     name = path.name.lower()
     found = re.search(r"(\.tfrecords?)(-\d+-of-\d+)?(\.gz)?$", name)
     return found[1] if found else Path(name).suffix

@@ -11,22 +11,11 @@ SPLIT, GENERATE, GENERATE_TEST, BATCHES = range(1, 5)
 
 
 def stream(seed: int, purpose: int, *counter: int, stage: int = 0) -> np.random.Generator:
-    """Returns the generator for a seed, a purpose and up to two counters.
+    """The generator for a seed in [0, 2**63), a purpose of this module, and up to two counters, as (epoch, walker).
 
     Philox 4x64 (Salmon et al. 2011) with key (seed, purpose). The counters fill the two high words of its 256-bit
-    counter, so that streams with different counters never overlap.
-
-    Args:
-        seed: Integer in [0, 2**63).
-        purpose: One of the constants of this module.
-        *counter: At most two integers >= 0, such as (epoch, walker). Default: zeros.
-        stage: In [0, 2**32), the upper half of the key's second word: the stage of a fit. Default: 0.
-
-    Returns:
-        A `numpy.random.Generator` at the start of its stream.
-
-    Raises:
-        InputError: The seed is not an integer in [0, 2**63).
+    counter, so that streams with different counters never overlap. The stage of a fit, in [0, 2**32), is the upper half
+    of the key's second word.
     """
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise InputError("seed is not valid.", seed, "an integer from 0 to 2**63 - 1")

@@ -19,13 +19,9 @@ WHITE_SPACE = (".txt", ".dat", ".data")
 
 @dataclass(frozen=True)
 class Choice:
-    """The roles of a table's columns.
+    """The roles of a table's columns, by name: those read as inputs, as labels and as sample weights.
 
-    Attributes:
-        inputs: Names of the columns that are read as inputs.
-        labels: Names of the columns that are read as labels.
-        derived: The inputs of the network, made from `inputs`; None where they are taken as they are.
-        weights: Name of the column of sample weights, or None.
+    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are.
     """
 
     inputs: tuple[str, ...]
@@ -41,17 +37,10 @@ def choose_columns(
     file: str,
     weights: str | None = None,
 ) -> Choice:
-    """Assigns roles to the columns of a table.
+    """Assigns roles to the columns of a table, of the inputs only to those that are used.
 
-    Args:
-        names: All columns.
-        label_columns: Names of the label columns. Default: all that start with `label`, else the last.
-        input_columns: Inputs of the network, as `parse_columns` reads them. Default: all columns but the labels.
-        file: What messages call the table.
-        weights: The column of sample weights. Default: none.
-
-    Returns:
-        The choice; of the inputs only those that are used.
+    None means for the labels all columns that start with `label`, else the last; for the inputs, which are written as
+    `parse_columns` reads them, all that are no labels. `file` is what messages call the table.
     """
     if weights is not None and weights not in names:
         what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
@@ -75,7 +64,7 @@ def choose_columns(
 
 
 def read_header(path: Path) -> list[str]:
-    """Returns the column names of a text table; without a header line (white space only) x1, x2, ..."""
+    """The column names of a text table; without a header line (white space only) x1, x2, ..."""
     white = _white(path)
     line = next((line for _, line in _lines(path)), None)
     if line is None:
@@ -96,10 +85,9 @@ def read_header(path: Path) -> list[str]:
 
 
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Reads a text table: lines that start with `#` are skipped, columns that are not chosen may hold text.
+    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64.
 
-    Returns:
-        Inputs `(N, columns)` and targets `(N, labels)`, float64.
+    Lines that start with `#` are skipped; columns that are not chosen may hold text.
     """
     used = [*choice.inputs, *choice.labels, *([choice.weights] if choice.weights else [])]
     table = _numbers(path, names, used, choice.labels)
@@ -118,7 +106,7 @@ def _cells(line: str, white: bool) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the non-empty lines with their numbers."""
+    """The non-empty lines with their numbers."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
@@ -131,7 +119,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _body(path: Path, white: bool) -> Iterator[tuple[int, str]]:
-    """Yields the lines below the header."""
+    """The lines below the header."""
     lines = _lines(path)
     first = next(lines)
     if white and all(_is_number(cell) for cell in first[1].split()):
@@ -140,7 +128,7 @@ def _body(path: Path, white: bool) -> Iterator[tuple[int, str]]:
 
 
 def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> np.ndarray:
-    """Returns the columns `used`, in this order."""
+    """The columns `used`, in this order."""
     columns, white = [list(names).index(name) for name in used], _white(path)
     everything = sorted(columns) == list(range(len(names)))
     with warnings.catch_warnings():

@@ -15,20 +15,17 @@ FORM = "pairs (inputs, labels), or triples with sample weights, of arrays in bat
 
 
 def is_tf_dataset(source: object) -> bool:
-    """Returns whether an object is a `tf.data.Dataset`, without importing TensorFlow."""
+    """Whether an object is a `tf.data.Dataset`, without importing TensorFlow."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and isinstance(source, tensorflow.data.Dataset)
 
 
 def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
-    """Reads all examples of a `tf.data.Dataset` in order; bytes get the scale 1/255.
+    """All examples of a finite `tf.data.Dataset` in order; bytes get the scale 1/255.
 
-    Elements are batches, as for `keras.Model.fit`. Pairs whose label is a single number, or whose inputs and labels
-    have different known lengths, are taken as single examples.
-
-    Args:
-        source: Finite, of pairs (inputs, labels), or of triples with sample weights.
-        limit: Bytes; inputs that are larger are kept on the disk. Default: none, all in memory.
+    Elements are batches, as for `keras.Model.fit`: pairs (inputs, labels), or triples with sample weights. Those whose
+    label is a single number, or whose inputs and labels have different known lengths, are taken as single examples.
+    Inputs of more than `limit` bytes are kept on the disk.
     """
     spec = source.element_spec
     if not isinstance(spec, tuple) or len(spec) not in (2, 3) or not all(hasattr(part, "shape") for part in spec):

@@ -21,20 +21,13 @@ _ENCODED = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF"}
 
 
 def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | None = None) -> Contents:
-    """Reads a TFRecord file.
+    """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets `(N,)` or `(N, K)`.
 
     A feature of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats or integers as it is. Bytes
-    take the shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1;
-    where they are not there, inputs stay flat.
-
-    Args:
-        path: The file; with the suffix `.gz` it is compressed.
-        keys: Names of the features of inputs and labels. Default: image_raw, label.
-        limit: Bytes; inputs that are larger are kept on the disk, as numbers one after the other, since a step reads
-            examples in any order. Default: none, all in memory.
-
-    Returns:
-        Inputs `(N, height, width)`, `(N, height, width, depth)` or `(N, length)`, targets `(N,)` or `(N, K)`.
+    take the shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1; where
+    they are not there, inputs stay flat. A file with the suffix `.gz` is compressed. `keys` are the features of inputs
+    and labels. Inputs of more than `limit` bytes are kept on the disk, as numbers, since a step reads examples in any
+    order.
     """
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))
@@ -112,7 +105,7 @@ def _odd_record(tf: Any, path: Path, records: Any, keys: Sequence[str], first: A
 
 
 def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) -> np.ndarray:
-    """Returns numbers: bytes become uint8, as many in each record from record `first` on as in record 0."""
+    """Numbers: bytes become uint8, as many in each record from record `first` on as in record 0."""
     if values.dtype != object:
         return values
     if values.shape[1] > 1:

@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError
 
 
 def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> np.ndarray:
-    """Returns weights as float64 `(count,)`."""
+    """Weights as float64 `(count,)`."""
     values = np.asarray(weights)
     if values.dtype.kind not in "buif":
         raise InputError(f"{what} are no numbers.", f"an array of type {values.dtype}", "numbers, one an example")
@@ -28,12 +28,9 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
 
 
 def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: Any, targets: np.ndarray) -> np.ndarray:
-    """Returns the weight of each example's class, float64 `(n,)`.
+    """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those of the data set.
 
-    Args:
-        class_weights: One for each class in their order, or by class; classes that are not named count once.
-        dataset: Says what the targets are.
-        targets: Labels, in any form of those of a data set.
+    Weights are one for each class in their order, or by class; classes that are not named count once.
     """
     count = dataset.num_classes
     if count is None:
@@ -52,12 +49,9 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
 
 
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
-    """Returns a data set whose examples are weighted by their own weights times those of their classes.
+    """The data set with examples weighted by their own weights (given, or its own) times those of their classes.
 
-    Args:
-        dataset: The data set, before a part is kept for testing.
-        sample_weights: One for each example to train on. Default: those of the data set.
-        class_weights: As `of_classes` takes them; for the test part too. Default: none.
+    It comes before a part is kept for testing; class weights, as `of_classes` takes them, act on the test part too.
     """
     from dataclasses import replace
 

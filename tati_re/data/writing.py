@@ -16,7 +16,7 @@ ENDINGS = (".csv", ".npz")
 
 
 def files_of(dataset: Dataset, path: Path) -> list[Path]:
-    """Returns the paths that `write_dataset` writes; `-test` marks the CSV file of the test part."""
+    """The paths that `write_dataset` writes; `-test` marks the CSV file of the test part."""
     if path.suffix.lower() not in ENDINGS:
         raise InputError("output: the data are written as .csv or .npz.", path, "a file with one of these endings")
     both = dataset.test_inputs is not None and path.suffix.lower() == ".csv"
@@ -24,14 +24,10 @@ def files_of(dataset: Dataset, path: Path) -> list[Path]:
 
 
 def write_dataset(dataset: Dataset, path: Path) -> list[Path]:
-    """Writes a data set: one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for each part.
+    """Writes one NPZ file with x_train, y_train and perhaps x_test, y_test, or one CSV file for each part.
 
-    Numbers are written so that they are read back exactly. Inputs are multiplied by their scale, but for bytes in an
-    NPZ file with the scale 1/255, which reading gives them. Images become rows of a CSV file.
-
-    Args:
-        dataset: The data set.
-        path: Ends in `.csv` or `.npz`; what is there is replaced.
+    Numbers are read back exactly. Inputs are multiplied by their scale, but for bytes in an NPZ file with the scale
+    1/255, which reading gives them. Images become rows of a CSV file. What is there is replaced.
     """
     files = files_of(dataset, path)
     parts: list[Any] = [(dataset.inputs, dataset.targets)]
