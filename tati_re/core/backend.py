@@ -73,12 +73,9 @@ __all__ = [
 
 
 def set_threads(number: int | None) -> None:
-    """Sets how many threads TensorFlow may use inside one operation.
+    """Sets how many threads, at least 1, TensorFlow may use inside one operation; `None` leaves it (all cores).
 
     Sums are split over the threads, so results agree bit for bit only at equal numbers of threads.
-
-    Args:
-        number: At least 1, or `None` to leave the number as it is (all cores).
     """
     if number is None or number == threads():
         return

@@ -1,8 +1,7 @@
 """The mathematical functions of a step besides + - * /, for NumPy and TensorFlow.
 
 Each takes numpy arrays or TensorFlow tensors and computes with the library its argument belongs to, so that the same
-sampler runs
-on numpy, eagerly, as a graph, or under XLA.
+sampler runs on numpy, eagerly, as a graph, or under XLA.
 """
 
 from __future__ import annotations

@@ -72,11 +72,8 @@ def prior_generator(seed: int) -> np.random.Generator:
 class Batching(Protocol):
     """The examples of each step.
 
-    Attributes:
-        full: Every batch is the whole data set, so that nothing is gathered and `indices` is not asked.
-        shared: All walkers see the same examples.
-        batch_size: Examples in a batch.
-        sampling: "epochs" or "replacement".
+    With `full` every batch is the whole data set, so that nothing is gathered and `indices` is not asked; with `shared`
+    all walkers see the same examples. `sampling` is "epochs" or "replacement".
     """
 
     full: bool

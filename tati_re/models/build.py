@@ -24,20 +24,10 @@ def build_network(
     seed: int = 0,
     use_bias: bool = True,
 ) -> Any:
-    """Builds a fully connected network.
+    """A fully connected `keras.Sequential` with layers named `dense`, `dense_1`, ...; without `hidden` a linear model.
 
-    Args:
-        input_shape: Shape of one example; more than one dimension is flattened first.
-        num_outputs: Units of the output layer, at least 1.
-        hidden: Units of each hidden layer, each at least 1. Default: none, a linear model.
-        activation: Keras activation of the hidden layers. Default "relu".
-        output_activation: Keras activation of the output layer. Default "linear".
-        dtype: "float32" (default) or "float64".
-        seed: Seed of the weights, uniform after Glorot and Bengio (2010); biases are 0. Default 0.
-        use_bias: Whether the layers have biases. Default True.
-
-    Returns:
-        A `keras.Sequential` model with layers named `dense`, `dense_1`, ...
+    Examples of more than one dimension are flattened first. The weights are uniform after Glorot and Bengio (2010),
+    drawn from `seed`; biases are 0. Computes in "float32" or "float64".
     """
     for name, value in (("activation", activation), ("output_activation", output_activation)):
         check_activation(name, value)

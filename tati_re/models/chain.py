@@ -19,11 +19,9 @@ from tati_re.models.inspect import acts_alone, input_shape_of
 class Pass(NamedTuple):
     """A dense layer's part of a pass through the chain.
 
-    Attributes:
-        kernel: Place of its kernel among the trainable variables.
-        bias: Place of its bias, `None` where it has none.
-        inputs: `(n, inputs)` where walkers share them, else `(walkers, n, inputs)`.
-        linear: Its output before the activation, `(walkers, n, outputs)`.
+    `kernel` and `bias` are places among the trainable variables, `None` where it has no bias; `inputs` is `(n, inputs)`
+    where walkers share them, else `(walkers, n, inputs)`; `linear` is its output before the activation,
+    `(walkers, n, outputs)`.
     """
 
     kernel: int
@@ -35,12 +33,8 @@ class Pass(NamedTuple):
 class DenseChain:
     """A model as a chain of layers, for several walkers at once; made by `chain_of`.
 
-    Args:
-        model: The Keras model.
-        layers: Its layers, first to last.
-        places: Of the layers that are dense and trainable, by the layer's identity: where kernel and bias are among the
-            trainable variables.
-        frozen: All variables but those, in the order in which `call` takes them.
+    `places` says, by the identity of each layer that is dense and trainable, where kernel and bias are among the
+    trainable variables; `frozen` are all other variables, in the order in which `call` takes them.
     """
 
     def __init__(
@@ -58,17 +52,11 @@ class DenseChain:
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, shared: bool, watch: Callable
     ) -> tuple[Any, list[Pass]]:
-        """Computes the outputs, layers as in prediction.
+        """The outputs, `(walkers * n, ...)`, one walker after the other, and the dense layers, first to last.
 
-        Args:
-            weights: All trainable variables, `(walkers, *shape)` each.
-            auxiliary: All others, the same for these walkers, `shape` each.
-            x: Inputs, `(n, ...)` where shared, else `(walkers, n, ...)`.
-            shared: Whether all walkers see the same examples.
-            watch: Called with the linear output of each dense layer before anything is computed from it.
-
-        Returns:
-            Outputs `(walkers * n, ...)`, one walker after the other, and the dense layers, first to last.
+        `weights` are all trainable variables, `(walkers, *shape)` each, `auxiliary` all others, `shape` each, the same
+        for these walkers. Inputs are `(n, ...)` where all walkers share them, else `(walkers, n, ...)`. Layers act as
+        in prediction; `watch` is called with the linear output of each dense layer before anything is computed from it.
         """
         walkers, passes = weights[0].shape[0], []
         n = x.shape[0 if shared else 1]
@@ -96,15 +84,11 @@ class DenseChain:
 def chain_of(
     model: Any, variables: Sequence[Any] | None = None, others: Sequence[Any] | None = None
 ) -> DenseChain | None:
-    """Returns a model as a chain, or `None` if it is not one.
+    """A built Keras model as a chain, or `None` if it is not one.
 
     It is one where each layer takes the output of the one before and treats every example by itself, and where all
-    trainable variables are kernels and biases of dense layers that are met once, with one vector an example.
-
-    Args:
-        model: A built Keras model.
-        variables: Those that move. Default: all that are trainable.
-        others: All others. Default: those that are not trainable.
+    variables that move (`None`: the trainable ones) are kernels and biases of dense layers that are met once, with one
+    vector an example. `others` are all other variables (`None`: the non-trainable ones).
     """
     layers = _row_of(model)
     if layers is None or layout_of(model) or not all(acts_alone(layer) for layer in layers):

@@ -16,12 +16,7 @@ _TATI = re.compile(r"(?:layer(\d+)|(output))/(weights|biases)/Variable(?:_\d+)?:
 
 
 class Fixed(NamedTuple):
-    """The fixed entries of one tensor.
-
-    Attributes:
-        mask: True where an entry is fixed, of the tensor's shape.
-        values: Of all entries; only those that are fixed count.
-    """
+    """The fixed entries of one tensor: a mask of its shape, True where fixed, and values, of which only those count."""
 
     mask: np.ndarray
     values: np.ndarray
@@ -30,8 +25,7 @@ class Fixed(NamedTuple):
 def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
     """Patterns and the text of their values, None to keep the model's.
 
-    Args:
-        given: A text or several, each `pattern` or `pattern=values`, or several of these separated by `;`.
+    Each given text is `pattern` or `pattern=values`, or several of these separated by `;`.
 
     Examples:
         >>> items("dense/bias;output/*=0,0.5")
@@ -48,14 +42,11 @@ def fixed_parts(
 ) -> list[Fixed | None]:
     """The fixed entries of each tensor, None where there are none.
 
-    A pattern is a tensor's name or the end of it after a slash, with `*` and `?` as in file names, and perhaps entries:
-    `dense/bias`, `bias`, `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`. Of two values the later counts. For
-    networks of dense layers TATi's names mean the same: `layer1/weights/Variable:0`, `output/biases/Variable:0`.
-
-    Args:
-        given: As `items` takes it. A value of one number stands for all entries, else there is one for each.
-        names: Of the tensors.
-        values: Theirs, which stay where no values are given.
+    A pattern, given as to `items`, is a tensor's name or the end of it after a slash, with `*` and `?` as in file
+    names, and perhaps entries: `dense/bias`, `bias`, `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`. For
+    networks of dense layers TATi's names mean the same: `layer1/weights/Variable:0`, `output/biases/Variable:0`. A
+    value of one number stands for all entries, else there is one for each; without any the tensors' `values` stay. Of
+    two values the later counts.
     """
     found: list[Fixed | None] = [None] * len(names)
     for pattern, text in items(given):

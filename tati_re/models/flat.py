@@ -21,12 +21,10 @@ class FlatModel:
 
     Nothing here holds a state: `call` takes weights and non-trainable variables and returns outputs, in Keras'
     `StatelessScope`. All functions of tensors run eagerly, in a graph, under XLA and in `tf.vectorized_map`. A model
-    whose variables move otherwise (constraints), or whose loss has terms that depend on activations, is refused.
+    whose variables move otherwise (constraints), or whose loss has terms that depend on activations, is refused. The
+    model is built, has one output, and its trainable variables are of one type, float32 or float64 (`in_precision`).
 
-    Args:
-        model: A built Keras model with one output, all trainable variables of one type, float32 or
-            float64 (`tati_re.models.precision.in_precision`).
-        fix: Parameters that keep their values, as `fixed_parts` takes them. Default: none.
+    Parameters that `fix` names, as `fixed_parts` takes them, keep their values.
 
     Attributes:
         model: The model; `set` writes into it.
@@ -41,12 +39,10 @@ class FlatModel:
         input_dtype: Type in which the model takes its inputs: an integer type where it says so, else `dtype`.
         auxiliary: Values of the others (statistics, frozen weights, states of seeds).
         training_layers: Names of the layers that act differently while training (BatchNormalization, Dropout).
-        has_training_state: Whether there are such layers.
         vectorizable: Whether `tf.vectorized_map` handles all layers as single large operations.
         xla_safe: Whether the gradient compiles under XLA.
         regularized: Names of the tensors with a weight regularizer.
-        regularizer: Function (weights of one walker) -> sum of the weight regularizers, a scalar tensor; None where
-            there are none.
+        regularizer: From the weights of one walker to the sum of these, a scalar tensor; None where there are none.
 
     Examples:
         >>> import keras
@@ -180,16 +176,11 @@ class FlatModel:
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, training: bool = False
     ) -> tuple[Any, tuple]:
-        """Computes the outputs of one walker.
+        """The outputs `(n, ...)` of one walker, and the non-trainable variables as the call left them.
 
-        Args:
-            weights: Tensors of `shapes`.
-            auxiliary: Tensors of the shapes of `self.auxiliary`.
-            x: Inputs, `(n, ...)`; several stand side by side, `(n, numbers)`.
-            training: Act as while training: batch statistics, dropout. Default False.
-
-        Returns:
-            Outputs `(n, ...)`, and the non-trainable variables as the call left them.
+        Weights and auxiliary are tensors of the shapes of `variables` and `self.auxiliary`; several inputs of a model
+        stand side by side in `x`, `(n, numbers)`. With `training` layers act as while training: batch statistics,
+        dropout.
         """
         # Keras' own stateless_call skips what calling a model does: casting its inputs, telling layers that they train.
         variables = [*self.variables, *self.others]
@@ -200,15 +191,7 @@ class FlatModel:
 
 
 class _Constant:
-    """A tensor with some fixed entries.
-
-    Args:
-        fixed: Which, and their values.
-
-    Attributes:
-        free: Numbers of the entries that move, the last index fastest.
-        still: Those of the others.
-    """
+    """A tensor with some fixed entries: numbers of the entries that are `free`, the last index fastest, and `still`."""
 
     def __init__(self, fixed: Any) -> None:
         mask, self._values = fixed.mask.reshape(-1), fixed.values.reshape(-1)

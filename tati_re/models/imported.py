@@ -18,19 +18,11 @@ def is_code(name: str | None) -> bool:
 
 
 def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
-    """Returns the model made by a function of a module, or held by the module.
+    """The Keras model of `name`: a module or file, a colon, and a function, a class of models, or a model in it.
 
-    The function is called with those of `input_shape` (of one example), `num_outputs`, and the options that its
-    signature names, such as `hidden`, `activation`, `dtype` or `seed`. Keras' own random numbers start from `seed`.
-
-    Args:
-        name: Module or file, a colon, and the name of a function, a class of models, or a model.
-        options: Attributes by the name of the option.
-        input_shape: Of one example of the data.
-        num_outputs: What a network for these data and this loss would have.
-
-    Returns:
-        A `keras.Model`.
+    The function is called with those of `input_shape` (of one example), `num_outputs` (what a network for these data
+    and this loss would have), and the options that its signature names, such as `hidden`, `activation`, `dtype` or
+    `seed`. Keras' own random numbers start from `seed`.
     """
 
     def builds(value: Any) -> bool:

@@ -20,14 +20,11 @@ def snake_case(name: str) -> str:
 
 
 def tensor_names(model: Any) -> list[str]:
-    """Returns one name for each trainable variable of a Keras model, by its place in the model.
+    """One name for each trainable variable of a Keras model, in their order, by its place in the model; all different.
 
     `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from the outside in, then the variable. A name
     that the user chose is kept. The model's own name is left out. A layer that is used in several places has the name
     of the first.
-
-    Returns:
-        Names in the order of `model.trainable_variables`, all different.
     """
     found: dict[int, str] = {}
     _visit(model, "", found)
@@ -35,15 +32,7 @@ def tensor_names(model: Any) -> list[str]:
 
 
 def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> list[str]:
-    """Returns one name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`; a scalar has none.
-
-    Args:
-        tensors: Names of the tensors.
-        shapes: Their shapes.
-
-    Returns:
-        As many names as entries.
-    """
+    """One name for each entry of the tensors, the last index fastest: `dense/kernel[0,3]`; a scalar has no index."""
     names = []
     for tensor, shape in zip(tensors, shapes, strict=True):
         if len(shape) == 0:

@@ -20,13 +20,10 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_
 
 
 def in_precision(model: Any, dtype: str) -> Any:
-    """Returns a model with weights and computation in one precision.
+    """The model with weights and computation in one precision: itself where it already has this one, else a new one.
 
-    A model given weights of another type casts them back to its own, so it is rebuilt from its config with every
-    type policy rewritten, and the weights and states of its layers are copied.
-
-    Returns:
-        The model itself where it already has this precision, else a new one.
+    A model given weights of another type casts them back to its own, so it is rebuilt from its config with every type
+    policy rewritten, and the weights and states of its layers are copied.
     """
     if not _other_precision(model, dtype):
         return model

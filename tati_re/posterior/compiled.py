@@ -11,10 +11,7 @@ from tati_re.core.backend import tf
 class Compiled:
     """A function of tensors, traced once for each set of their shapes and types.
 
-    Args:
-        function: Takes tensors, returns tensors.
-        free: Positions of the arguments whose number of rows may be another in each call. Default: none.
-        jit_compile: Whether XLA compiles it. Default: False.
+    The arguments at the positions `free` may have another number of rows in each call.
     """
 
     def __init__(self, function: Callable, free: Sequence[int] = (), jit_compile: bool = False) -> None:
@@ -33,10 +30,7 @@ class Compiled:
     def over_pieces(self, size: int, rows: Sequence[Any], *others: Any) -> list:
         """Its results for `(*pieces of rows, *others)`, piece by piece.
 
-        Args:
-            size: Rows of a piece at most.
-            rows: Arrays or tensors of the same number of rows.
-            *others: Further arguments, the same for every piece.
+        `rows` are arrays or tensors of the same number of rows, of which a piece has at most `size`.
         """
         starts = range(0, max(1, rows[0].shape[0]), size)
         return [self(*(values[start : start + size] for values in rows), *others) for start in starts]

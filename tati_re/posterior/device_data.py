@@ -12,20 +12,10 @@ from tati_re.posterior.losses import Loss
 
 
 class StoredExamples:
-    """The examples of one part of a data set, as they are stored.
+    """The examples of one part of a data set, as they are stored: inputs, and labels as the loss takes them.
 
-    Args:
-        inputs: `(N, ...)`.
-        labels: `(N, ...)`, as the loss takes them.
-        scale: Factor of the inputs.
-        dtype: The type in which the model takes them.
-        limit: Bytes of a tensor of inputs at most; what is larger is streamed. Default: no limit.
-
-    Attributes:
-        x: Inputs, a tensor or streamed.
-        y: Labels.
-        count: N.
-        streamed: The inputs stay with the host.
+    Both are `(N, ...)`. The model takes the inputs times `scale`, in the type `dtype`; bytes stay bytes until then.
+    Inputs of more than `limit` bytes (None: no limit) stay with the host: `streamed`.
     """
 
     def __init__(
@@ -43,12 +33,9 @@ class StoredExamples:
         return rows_at_once(self.x, most, self.limit)
 
     def summed(self, most: int, part: Callable, zeros: tuple) -> tuple:
-        """The sums of what `part(x, y)` gives for each piece of the examples.
+        """The sums of the tuples of tensors that `part(x, y)` gives for each piece of at most `most` examples.
 
-        Args:
-            most: Examples of a piece at most.
-            part: From inputs and labels, as stored, to a tuple of tensors.
-            zeros: Of their shapes and types.
+        Inputs and labels are as stored; `zeros` has the shapes and types of the sums.
         """
         piece = self.piece(most)
         whole = self.count - self.count % piece

@@ -15,10 +15,9 @@ from tati_re.posterior.weighted import WeightedLoss
 class Spread(NamedTuple):
     """Loss and gradient of a mini-batch, and the variance behind them.
 
-    Attributes:
-        loss: Mean loss, `(walkers,)`, float64.
-        slopes: Its gradient, one tensor `(walkers, *shape)` for each variable.
-        variances: Variance over the examples of the gradient of one example's loss, likewise, n - 1 below the sum.
+    `loss` is the mean, `(walkers,)`, float64; `slopes` is its gradient, one tensor `(walkers, *shape)` for each
+    variable; `variances`, likewise, is the variance over the examples of the gradient of one example's loss, n - 1
+    below the sum.
     """
 
     loss: Any
@@ -51,17 +50,9 @@ def spread_in_chain(
     """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one row an example, the
     gradients sum to a'δ and their squares to (a²)'(δ²).
 
-    Where the mean of a gradient is 1/ε times its deviation, rounding counts 1/ε² times.
-
-    Args:
-        chain: The network.
-        loss: One value an example.
-        weights: `(walkers, *shape)` each.
-        auxiliary: The variables that are not trained, the same for these walkers, `shape` each.
-        x: Inputs, `(n, ...)` where shared, else `(walkers, n, ...)`.
-        y: Labels, likewise.
-        shared: Whether all walkers see the same examples.
-        counted: 1 for each example that is meant, 0 for those that fill up a short batch, `(n,)`, float64.
+    Where the mean of a gradient is 1/ε times its deviation, rounding counts 1/ε² times. The arguments are those of
+    `DenseChain.call`; `y` has the form of `x`, and `counted` is 1 for each example that is meant, 0 for those that fill
+    up a short batch, `(n,)`, float64.
     """
     walkers, n = weights[0].shape[0], counted.shape[0]
     labels = tf.repeat(y[None], walkers, axis=0) if shared else y
@@ -98,15 +89,9 @@ def _moments(sums, squares, size):
 def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: int = 32):
     """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and LeVeque 1983).
 
-    Args:
-        gradients: From indices of k examples, `(k,)`, to the gradient of each, `(k, parameters)`.
-        theta: Where the gradients are taken, `(parameters,)`; only its shape and type count.
-        indices: The mini-batch, `(n,)`.
-        size: How many of the n are meant, int32 scalar.
-        at_once: Examples whose gradients are in memory at a time. Default: 32.
-
-    Returns:
-        `(parameters,)`, n - 1 below the sum.
+    `gradients` takes the indices of k examples, `(k,)`, to the gradient of each, `(k, parameters)`; k is at most
+    `at_once`, which bounds the memory. Of `theta`, `(parameters,)`, only shape and type count. Of the `indices`,
+    `(n,)`, as many as `size`, an int32 scalar, are meant. The result is `(parameters,)`, n - 1 below the sum.
     """
     capacity = indices.shape[0]
     piece = min(at_once, capacity)

@@ -17,15 +17,9 @@ SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
 
 
 class Loss:
-    """A loss with one value per example.
+    """A loss with one value per example, of `CLASSIFICATION` or `REGRESSION`, or any other Keras loss as `function`.
 
-    Args:
-        name: `sparse_categorical_crossentropy`, `categorical_crossentropy`, `binary_crossentropy`, `gaussian`,
-            `mean_squared_error`,
-            `mean_absolute_error`, or the name of any other Keras loss.
-        from_logits: Whether the cross-entropies take logits.
-        noise_std: Standard deviation of the noise that `gaussian` assumes; "sampled" where it is a parameter.
-        function: A Keras loss, in place of a known name.
+    `from_logits` concerns the cross-entropies; `noise_std` is that of `gaussian`, "sampled" where it is a parameter.
 
     Attributes:
         likelihood: N times the mean loss is a negative log likelihood, constants included.
@@ -147,17 +141,12 @@ class Loss:
 def make_loss(
     loss, num_classes: int | None, one_hot: bool, signs: bool, noise_std: float, from_logits, activation: str | None
 ) -> Loss:
-    """Makes the loss that an option names, or the one that fits the data.
+    """The loss that an option names, by name or as a Keras loss object, or for `None` the one that fits the data.
 
-    Args:
-        loss: A name, a Keras loss object, or `None`: cross-entropy for classes, `gaussian` for regression.
-        num_classes: `None` for regression.
-        one_hot: The labels are rows of class indicators.
-        signs: The labels are -1 and +1 with one output.
-        noise_std: Of `gaussian`.
-        from_logits: `True`, `False`, or "auto": probabilities where the model ends in a softmax (binary: sigmoid), else
-            logits.
-        activation: What the model ends in, `None` where unknown.
+    That is the cross-entropy for classes, the mean squared error for `signs` (-1 and +1 with one output), and
+    `gaussian` for a regression, where `num_classes` is `None`. With `one_hot` the labels are rows of class indicators.
+    With `from_logits` "auto" the outputs are probabilities where `activation`, what the model ends in (`None` where
+    unknown), is a softmax (binary: a sigmoid), else logits.
     """
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):

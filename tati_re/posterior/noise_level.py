@@ -19,18 +19,11 @@ SAMPLED = "sampled"
 
 
 class NoisyModel:
-    """A model's parameters and, behind them, s = log σ, the logarithm of the likelihood's noise.
+    """A model's (`FlatModel`) parameters and, behind them, s = log σ, the logarithm of the likelihood's noise.
 
-    All that is not said here is the model's own.
-
-    Args:
-        inside: The model (`FlatModel`).
-        log_noise: Where s starts. Default: 0.
-
-    Attributes:
-        num_parameters: One more than the model has.
-        tensor_names, shapes: With `log_noise_std`, a scalar, as the last.
-        log_noise: The value that `set` was given last.
+    `tensor_names` and `shapes` end with `log_noise_std`, a scalar, and `num_parameters` is one more than the model's;
+    all that is not said here is the model's own. `log_noise` is where s starts, later the value that `set` was given
+    last.
     """
 
     samples_noise = True

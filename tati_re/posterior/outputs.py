@@ -15,11 +15,9 @@ _ROWS = 8192
 
 
 class Outputs:
-    """A model as a function of vectors of parameters and inputs; layers act as in prediction.
+    """A model (`FlatModel`) as a function of vectors of parameters and inputs; layers act as in prediction.
 
-    Args:
-        flat: The model (`FlatModel`).
-        prepared: Makes what the model takes of the inputs. Default: they are that.
+    `prepared` makes what the model takes of the inputs.
     """
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
@@ -34,15 +32,10 @@ class Outputs:
         self._one, self._several = Compiled(self._of_one, free=(0,)), Compiled(self._of_several, free=(0, 1))
 
     def __call__(self, parameters: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
-        """Computes outputs.
+        """The outputs of each draw, `(draws, n, ...)`, in the model's number type.
 
-        Args:
-            parameters: `(draws, P)`.
-            auxiliary: The non-trainable variables of each draw, `(draws, *shape)` each.
-            inputs: `(n, ...)`, before they are prepared.
-
-        Returns:
-            `(draws, n, ...)`, in the model's number type.
+        Parameters are `(draws, P)`, their non-trainable variables `(draws, *shape)` each; inputs, `(n, ...)`, are not
+        prepared yet.
         """
         parameters = np.asarray(parameters, self.flat.dtype)
         if not self._together:

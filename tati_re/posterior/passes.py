@@ -221,17 +221,11 @@ class ModelPasses:
         return self._with_prior(position, rung, *self.train.summed(self.most_at_once, part, zeros))
 
     def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
-        """Variance of each entry of a mini-batch's estimate of ∇U, from the gradients of its examples.
+        """Variance of each entry of a mini-batch's estimate of ∇U, `(walkers, parameters)`, from gradients of examples.
 
         A batch of n examples drawn without replacement from N has the variance (scale²/n) (1 - n/N) Var(∇ loss of an
         example); drawn with replacement the factor (1 - n/N) is absent. Costs a gradient and a half where the model is
-        a `DenseChain`, else n gradients of single examples.
-
-        Returns:
-            `(walkers, parameters)`, in the type of the parameters.
-
-        Raises:
-            InputError: A batch, or the last one of an epoch, has one example, which has no variance.
+        a `DenseChain`, else n gradients of single examples. Batches of one example have no variance and are refused.
         """
         if batch is None:
             return tf.zeros_like(position)

@@ -17,15 +17,11 @@ from tati_re.posterior.priors.choosing import unconfined
 
 
 class ModelPotential(ModelPasses, Potential):
-    """The potential that a model, a loss, a prior and a data set make.
+    """The potential that a model, a loss, a prior and a data set (`tati_re.data.Dataset`) make.
 
     Args:
         flat: The model as a function of a flat vector (`FlatModel`).
         loss: One value an example.
-        prior: V.
-        dataset: Inputs and labels (`tati_re.data.Dataset`).
-        batches: The mini-batches (`tati_re.data.Batches`).
-        num_walkers: W.
         convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
         walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
         under_xla: The steps will be compiled by XLA, which changes what "auto" means.

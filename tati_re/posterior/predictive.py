@@ -24,19 +24,16 @@ class Predictive:
     noise of `gaussian`; the mean squared error over k outputs stands for s² = k/2.
 
     Args:
-        loss: Name, `from_logits` and `noise_std`, as `Loss.get_config` gives them.
+        loss: As `Loss.get_config` gives it.
         task: Of the data set: "classification", "signs", "one_hot" or "regression".
         num_classes: Of the data set; None for a regression.
         num_outputs: Of the network.
-        deviation: Standard deviation that targets were divided by, `()` or `(outputs,)`. Default: 1.
-        mean: What was subtracted before, likewise. Default: 0.
-        per_example: Loss of labels `(n, ...)` and outputs `(n, outputs)`, `(n,)`; needed where the name is none of
-            those above.
+        deviation: Standard deviation that targets were divided by, `()` or `(outputs,)`.
+        mean: What was subtracted before, likewise.
+        per_example: Loss of labels `(n, ...)` and outputs `(n, outputs)`, `(n,)`; needed for losses but these.
 
     Attributes:
         kind: `CLASSES` or `VALUES`.
-        deviation: As given.
-        mean: As given.
         num_columns: Columns of a prediction: classes, or outputs.
         has_noise: Whether the loss says something of the noise of predicted values.
         samples_noise: Whether the noise is a parameter: then each draw brings its own.
@@ -109,15 +106,10 @@ class Predictive:
         return log_softmax(-np.stack([self._loss(code, f) for code in self._codes], axis=-1), axis=-1)
 
     def losses(self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None) -> np.ndarray:
-        """The loss of each example, in the units of the network, as the column `loss` of a run has it.
+        """The loss of each example, `(..., n)`, float64, in the network's units, as the column `loss` of a run has it.
 
-        Args:
-            outputs: `(..., n, outputs)`.
-            targets: `(n,)` or `(n, outputs)`, as the network was trained on them.
-            noise_std: Of each draw, `(draws,)`, where the noise is a parameter.
-
-        Returns:
-            `(..., n)`, float64.
+        Outputs are `(..., n, outputs)`; targets, `(n,)` or `(n, outputs)`, are those that the network was trained on.
+        Where the noise is a parameter, `noise_std` is that of each draw, `(draws,)`.
         """
         if self.name == "sparse_categorical_crossentropy":
             chosen = np.asarray(targets).reshape(-1).astype(np.int64)
@@ -149,15 +141,11 @@ class Predictive:
     def log_densities(
         self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """Log density of targets under N(f, s²), in the units of the targets, all outputs of an example together.
+        """Log density of targets under N(f, s²), all outputs of an example together, `(draws, n)`, float64.
 
-        Args:
-            outputs: `(draws, n, outputs)`, of the network.
-            targets: `(n,)` or `(n, outputs)`, in the units of the data.
-            noise_std: Of each draw, `(draws,)`, in the network's units. Default: the loss's.
-
-        Returns:
-            `(draws, n)`, float64; None where the loss says nothing of the noise.
+        Density and targets, `(n,)` or `(n, outputs)`, are in the units of the data; outputs, `(draws, n, outputs)`, and
+        the noise of each draw, `(draws,)`, in the network's (None: the loss's noise). None where the loss says nothing
+        of the noise.
         """
         noise = self.noise(noise_std)
         if noise is None:

@@ -17,19 +17,16 @@ MANY_WALKERS = 16
 def choose(
     requested: str, vectorizable: bool, num_walkers: int, shared: bool, training: bool, moves_data: bool = False
 ) -> str:
-    """The walker evaluation that a run uses.
+    """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
 
-    Args:
-        requested: "vectorized", "unrolled", "looped", or "auto". Auto: vectorized where the walkers share their inputs
-            and the model allows it (one large product for all walkers), or where there are more than 16; else unrolled
-            up to 16 walkers and looped beyond, or where moving each walker's own batch is most of the work.
-        vectorizable: All layers of the model vectorize well.
-        num_walkers: W.
-        shared: All walkers see the same mini-batch.
-        training: The forward pass updates auxiliary variables, which the vectorized form does not carry.
-        moves_data: A walker's batch is much larger than its parameters, and the steps run under XLA: one walker after
-            the other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a step, unrolled 4.8), and the loop
-            keeps XLA from converting the images inside of the product (1 walker: 0.6 ms, unrolled 0.7).
+    Auto is vectorized where the walkers share their inputs and the model's layers allow it (one large product for all
+    walkers), or where there are more than 16; else unrolled up to 16 walkers and looped beyond, or where moving each
+    walker's own batch is most of the work. A forward pass that updates auxiliary variables, `training`, is never
+    vectorized, as that form does not carry them.
+
+    `moves_data`: A walker's batch is much larger than its parameters, and the steps run under XLA. One walker after the
+    other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a step, unrolled 4.8), and the loop keeps XLA from
+    converting the images inside of the product (1 walker: 0.6 ms, unrolled 0.7).
     """
     if training:
         return "unrolled" if requested in ("auto", "vectorized") else requested
@@ -43,19 +40,11 @@ def choose(
 
 
 def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
-    """Summed loss and gradient of every walker.
+    """Summed loss of every walker, `(walkers,)`, its gradient, flat, `(walkers, parameters)`, and the new auxiliary.
 
-    Args:
-        how: "vectorized", "unrolled" or "looped".
-        total: `(weights of one walker, its auxiliary, x, y) -> (sum of losses, float64 scalar; new auxiliary)`.
-        weights: `(walkers, *shape)` tensors.
-        auxiliary: Keras' non-trainable variables, `(walkers, *shape)` tensors.
-        x: Inputs, `(n, ...)` where shared, else `(walkers, n, ...)`.
-        y: Labels, likewise.
-        shared: Whether all walkers see the same examples.
-
-    Returns:
-        Losses `(walkers,)`; gradients, flat: `(walkers, parameters)`; the new auxiliary.
+    `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses, a float64 scalar, and the new
+    auxiliary. Weights and auxiliary (Keras' non-trainable variables) are `(walkers, *shape)` tensors, inputs and labels
+    `(n, ...)` where shared, else `(walkers, n, ...)`.
     """
     if how == "vectorized":
         return _vectorized(total, weights, auxiliary, x, y, shared)
@@ -111,11 +100,10 @@ def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: 
 def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
     """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop of one round.
 
-    Losses of another shape are announced by `shape`.
-
     A vectorized map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
     random bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA
-    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop.
+    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. Losses of
+    another shape are announced by `shape`.
     """
 
     def body(i, _, position, *others):
@@ -133,7 +121,7 @@ def map_walkers(
 ):
     """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked.
 
-    `signature`: the type of what it returns, or types in the structure of that.
+    `signature` is the type of what it returns, or types in the structure of that.
     """
     if how == "unrolled":
         results = [

@@ -10,13 +10,9 @@ from tati_re.core.backend import tf
 
 
 class WeightedLoss:
-    """A loss times the weight of each example, which comes with the labels.
+    """A loss (`Loss`) times the weight of each example, which comes with the labels; all else is the loss' own.
 
-    All that is not said here is the loss' own.
-
-    Args:
-        loss: The loss (`Loss`).
-        labels: Labels of some examples as the loss takes them: of this type and number of dimensions it gets them back.
+    It gets labels back in the type and number of dimensions of `labels`, which are as the loss takes them.
     """
 
     def __init__(self, loss: Any, labels: np.ndarray) -> None:
@@ -29,12 +25,9 @@ class WeightedLoss:
 
     @staticmethod
     def packed(labels: np.ndarray, weights: np.ndarray, dtype: tf.DType) -> np.ndarray:
-        """Returns labels and, behind them, the weights, `(n, outputs + 1)`.
+        """Labels, `(n,)` or `(n, outputs)`, and behind them the weights, `(n,)`, as one array `(n, outputs + 1)`.
 
-        Args:
-            labels: As the loss takes them, `(n,)` or `(n, outputs)`.
-            weights: `(n,)`.
-            dtype: Of the parameters; it holds class numbers up to 2^24 exactly.
+        The type is that of the parameters; it holds class numbers up to 2^24 exactly.
         """
         flat = labels.reshape(len(labels), -1)
         return np.concatenate([flat, weights[:, None]], axis=1).astype(dtype.as_numpy_dtype)

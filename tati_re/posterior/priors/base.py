@@ -72,18 +72,11 @@ class ScaleFamily(Prior):
 
 
 class Width:
-    """A number above 0 for each parameter, or one for all of them.
+    """A finite number above 0 for each parameter, or one for all of them.
 
-    Args:
-        option: Its name, for sentences.
-        what: What it is, in words.
-        given: A number, or `(parameters,)`.
-        fan_in: k of each parameter: the values are given/sqrt(k). Default: none.
-        words: How it is described. Default: by the numbers.
-
-    Attributes:
-        values: A float, or `(parameters,)`, float64.
-        num_parameters: P, or `None` where one number stands for all.
+    `option` and `what` name it in sentences, `words` (None: its numbers) describe it; with the fan-in k of each
+    parameter the values are given/sqrt(k). `values` is a float, or `(parameters,)`, float64; `num_parameters` is P, or
+    `None` where one number stands for all.
     """
 
     def __init__(self, option: str, what: str, given, fan_in=None, words: str | None = None) -> None:

@@ -18,9 +18,8 @@ _DEEPEST = 50.0
 class NormalMap:
     """Growing functions of a normal number, tabulated between -8 and 8 and interpolated by cubics.
 
-    Args:
-        values: `(maps, nodes)`, the functions at `nodes`.
-        which: The map of each parameter, `(parameters,)`. Default: the first.
+    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, is the map of each parameter,
+    None for the first.
     """
 
     nodes = np.linspace(-_END, _END, _CELLS + 1)
@@ -46,13 +45,8 @@ class NormalMap:
 def tabulated(log_density: Callable[[np.ndarray], np.ndarray], ends: tuple[float, float], breaks: Sequence[float]):
     """Normalizer and quantiles of a distribution in one dimension, by Gauss-Legendre quadrature.
 
-    Args:
-        log_density: log of the density up to a constant; smooth between the breaks.
-        ends: An interval that holds the distribution.
-        breaks: Where the density has kinks.
-
-    Returns:
-        log of the integral; the quantiles at `NormalMap.nodes`, `(nodes,)`.
+    The log density, known up to a constant, is smooth between the `breaks`, its kinks; `ends` is an interval that holds
+    the distribution. Returns the log of the integral, and the quantiles at `NormalMap.nodes`, `(nodes,)`.
     """
     from scipy.interpolate import CubicHermiteSpline
     from scipy.special import ndtri

@@ -13,12 +13,7 @@ from tati_re.posterior.priors.base import ScaleFamily
 
 
 class Interval:
-    """The walls of each parameter, and reflection at them.
-
-    Args:
-        lower: A number, or `(parameters,)`; -inf where there is none.
-        upper: Likewise; inf where there is none.
-    """
+    """The walls of each parameter, numbers or `(parameters,)`, infinite where there is none, and reflection at them."""
 
     def __init__(self, lower, upper) -> None:
         self.lower, self.upper = np.broadcast_arrays(np.asarray(lower, np.float64), np.asarray(upper, np.float64))
