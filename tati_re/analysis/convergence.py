@@ -151,12 +151,8 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
 
 
 def autocorrelation_estimate(chains: np.ndarray, num_times: float = 50.0) -> tuple[float, int]:
-    """The estimate of `autocorrelation_time`, even for a chain that is too short.
-
-    Returns:
-        The estimate in rows, which is too small where a chain is too short; and how many rows a chain needs, 0 where
-        it is long enough.
-    """
+    """The estimate of `autocorrelation_time` in rows, too small where a chain is too short, and how many rows a chain
+    needs, 0 where it is long enough."""
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")

@@ -21,12 +21,7 @@ FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1
 
 
 class Coordinate(NamedTuple):
-    """Draws of one coordinate.
-
-    Attributes:
-        values: `(walkers, draws)`.
-        weights: What each counts, same shape; None where all count the same.
-    """
+    """Draws of one coordinate, `(walkers, draws)`, and what each counts, same shape; None where all count the same."""
 
     values: np.ndarray
     weights: np.ndarray | None

@@ -9,15 +9,7 @@ WIDTH = 110
 
 
 def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
-    """Aligns labels and values; long values go on below themselves.
-
-    Args:
-        lines: Pairs of label and value.
-        width: Characters of a line. Default: 110.
-
-    Returns:
-        The lines, joined.
-    """
+    """Aligns pairs of label and value in lines of `width` characters; long values go on below themselves."""
     indent = max((len(label) for label, _ in lines), default=0) + 2
     return "\n".join(
         textwrap.fill(

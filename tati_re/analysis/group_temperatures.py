@@ -113,11 +113,8 @@ def _line(rows: pd.DataFrame, kind: str, number: int, target: float) -> dict:
 
 
 def chi_square_band(num_parameters: int, num_rows: float, temperature: float = 1.0) -> tuple[float, float]:
-    """The band of the mean kinetic temperature of independent rows, left once in 10,000 times.
-
-    Returns:
-        The quantiles 0.00005 and 0.99995 of T χ²(n P)/(n P).
-    """
+    """The band of the mean kinetic temperature of n independent rows, left once in 10,000 times: the quantiles 0.00005
+    and 0.99995 of T χ²(n P)/(n P)."""
     from scipy.stats import chi2
 
     freedom = num_parameters * num_rows

@@ -27,14 +27,8 @@ _MOST = 60_000
 
 
 class LadderDraws(NamedTuple):
-    """Draws at the rungs of a ladder, or at the one temperature of a run.
-
-    Attributes:
-        likelihood: L, the negative log likelihood, `(rungs, walkers, draws)`.
-        penalty: V = -log prior, same shape.
-        inverse_temperatures: β of each rung.
-        likelihood_weights: λ of each rung; it samples exp(-β (λ L + V)).
-    """
+    """Draws at the rungs of a ladder, or at the one temperature of a run, which sample exp(-β (λ L + V)): the negative
+    log likelihood L and the penalty V = -log prior, `(rungs, walkers, draws)` both, and β and λ of each rung."""
 
     likelihood: np.ndarray
     penalty: np.ndarray
@@ -120,13 +114,8 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
 
 
 def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    """Free energies f_k = -ln Z_k of K states from draws of each, relative to the first.
-
-    Args:
-        reduced: Reduced potential of each draw in each state, `(K, N)`.
-        counts: Draws of each state, in the order of the columns, `(K,)`.
-        start: Where to start. Default: None, zeros.
-    """
+    """Free energies f_k = -ln Z_k of K states relative to the first, from the reduced potential of each draw in each
+    state, `(K, N)`, and the draws of each state in the order of the columns, `(K,)`. `start` None is zeros."""
     if len(counts) == 1:
         return np.zeros(1)
     from tati_re.analysis.mbar import load_pymbar

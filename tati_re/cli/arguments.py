@@ -40,14 +40,7 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
-        """Parses the arguments of a command.
-
-        Args:
-            argv: The arguments, without the command's name.
-
-        Returns:
-            What was typed, by destination; flags that were not typed are absent.
-        """
+        """What was typed, without the command's name, by destination; flags that were not typed are absent."""
         known, left = self.parse_known_args(_negatives_joined(argv))
         if (count := vars(known).pop("v", None)) is not None:
             vars(known).setdefault("verbose", str(min(count, 2)))
@@ -67,11 +60,7 @@ class Parser(argparse.ArgumentParser):
         return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
 
     def add_names_of_tati(self, groups: Iterable[str]) -> None:
-        """Adds the hidden flags of TATi: `--step_width`, `--batch_size`, also with dashes.
-
-        Args:
-            groups: The groups of options in TATi (`tati_re.options.tati_names`) that the command has.
-        """
+        """Adds TATi's hidden flags of these groups (`tati_re.options.tati_names`): `--step_width`, also with dashes."""
         for name, alias in ALIASES.items():
             if alias.group not in groups:
                 continue
@@ -106,17 +95,8 @@ def _negatives_joined(argv: Sequence[str]) -> list[str]:
 
 
 def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: Collection[str] = ()) -> Parser:
-    """Makes the parser of a command from the table of options.
-
-    Args:
-        prog: The command's name.
-        description: What it does, one sentence.
-        groups: The groups of options it has.
-        leave_out: Options of these groups it does not have. Default: none.
-
-    Returns:
-        The parser, with `--config`, `--print-config`, `--quiet` and `--version` in addition to the options.
-    """
+    """Makes the parser of a command from the table of options: those of these groups, but for some that are left out,
+    and `--config`, `--print-config`, `--quiet` and `--version`."""
     parser = Parser(prog=prog, usage=f"{prog} [options]", description=description)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
@@ -129,15 +109,7 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
 
 
 def free_folder(name: str, parent: str = "runs") -> Path:
-    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for concurrent commands.
-
-    Args:
-        name: The first part of the folder's name.
-        parent: The folder above. Default: `runs` in the current folder.
-
-    Returns:
-        The folder, new and empty.
-    """
+    """Makes the next free numbered folder, `runs/sample-1`, `runs/sample-2`, ..., safely for concurrent commands."""
     number = 1
     while True:
         folder = Path(parent) / f"{name}-{number}"
@@ -164,12 +136,7 @@ def remove_if_empty(folder: Path) -> None:
 
 @contextlib.contextmanager
 def output_folder(given: str | None, name: str) -> Iterator[Path]:
-    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty.
-
-    Args:
-        given: What was typed, if anything.
-        name: The first part of the name of a free folder.
-    """
+    """The folder of `--output`, else the next of `free_folder`, removed at the end if it is empty."""
     if given is not None:
         yield Path(given)
         return
@@ -181,14 +148,7 @@ def output_folder(given: str | None, name: str) -> Iterator[Path]:
 
 
 def number_typed(name: str, text: str, kind: type = int, least: float | None = None) -> Any:
-    """Converts a typed value to a number.
-
-    Args:
-        name: Of the flag, as in Python.
-        text: What was typed after it.
-        kind: `int` or `float`. Default: `int`.
-        least: The smallest that is allowed. Default: any.
-    """
+    """Converts what was typed after a flag, `name` in Python, to an `int` or `float` that is not below `least`."""
     try:
         value = kind(text)
     except ValueError:
@@ -206,12 +166,8 @@ def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, 
 
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Replaces a leading Python name in errors by its flag.
-
-    Args:
-        names: Flags of a command that are not in the table of options, as in Python.
-        renamed: Flags of another name than in Python, by that of Python.
-    """
+    """Replaces a leading Python name in errors by its flag, for flags that are not in the table of options; `renamed`
+    holds those of another name than in Python, by that of Python."""
     try:
         yield
     except InputError as error:
@@ -222,15 +178,8 @@ def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None
 
 
 def as_typed(message: str, flags: Collection[str]) -> str:
-    """Returns a message with typed options written as flags.
-
-    Args:
-        message: The message, with options by their Python names.
-        flags: The names of the options typed on the command line.
-
-    Returns:
-        The message; a name of one word, which is a word of English too, is changed only where the message begins.
-    """
+    """The message with the options that were typed written as flags; a name of one word, which is a word of English
+    too, is changed only where the message begins."""
     for name in set(flags) & set(OPTIONS):
         start = r"(?<![\w/.'\"-])" if "_" in name else "^"
         message = re.sub(rf"{start}{name}(?![\w/=-]|\.\w)", flag(name), message)
@@ -251,12 +200,7 @@ def show(run: Any) -> None:
 
 
 def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[..., int]:
-    """Makes the `main` of a command.
-
-    Args:
-        prog: The command's name.
-        body: Called with its arguments; it returns nothing, or an exit status.
-    """
+    """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status."""
 
     def main(argv: Sequence[str] | None = None) -> int:
         return command(body, argv)
@@ -273,16 +217,8 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
 
 
 def command(body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs the body of a command and turns users' errors into one line on stderr and an exit status.
-
-    Args:
-        body: The command, a function of its arguments.
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status: the body's, 0 if it has none; 2 for bad input or a run that had to stop, 130 when
-        interrupted.
-    """
+    """Runs the body of a command and turns users' errors into one line on stderr and an exit status: the body's, 0 if
+    it has none; 2 for bad input or a run that had to stop, 130 when interrupted."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:

@@ -41,12 +41,8 @@ class PrintCompletion(argparse.Action):
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The completion script for the shell, `source <(tati-sample --print-completion bash)`.
-
-    Args:
-        parser: The command's parser. It parses nothing afterwards: names that are only offered become its choices.
-        shell: "bash" or "zsh".
-    """
+    """The completion script for "bash" or "zsh", `source <(tati-sample --print-completion bash)`. The parser parses
+    nothing afterwards: names that are only offered become its choices."""
     if shell not in SHELLS:
         raise InputError("--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
     import shtab

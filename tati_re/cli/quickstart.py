@@ -54,14 +54,8 @@ def _parser() -> Parser:
 
 
 def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> None:
-    """Trains, samples, predicts, prints the tables and writes the figures.
-
-    Args:
-        folder: Run folder, new or empty.
-        num_steps: Sampling steps; the first fifth is burn-in.
-        seed: Seed of every random number.
-        verbose: 0 or 1.
-    """
+    """Trains, samples, predicts, prints the tables and writes the figures into a new or empty folder; the first fifth
+    of the sampling steps is burn-in."""
     from tati_re.plotting import plot_traces
     from tati_re.report.prediction import report_predictions
     from tati_re.simulation.simulation import Simulation

@@ -12,14 +12,7 @@ from tati_re.options.presets import note_of
 
 
 def with_config(typed: dict[str, Any]) -> Options:
-    """Makes options from the file of `--config`, then the flags, then `--quiet`.
-
-    Args:
-        typed: What `Parser.parse` returned.
-
-    Returns:
-        The options.
-    """
+    """Makes options from the file of `--config`, then the flags that `Parser.parse` returned, then `--quiet`."""
     flags = {name: value for name, value in typed.items() if name not in ("config", "print_config", "quiet")}
     if typed.get("quiet"):
         if flags.get("verbose", "0") != "0":
@@ -30,17 +23,10 @@ def with_config(typed: dict[str, Any]) -> Options:
 
 
 def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> None:
-    """Runs a command that makes a new run folder.
+    """Runs a command that makes a new run folder; an empty one that was made for bad input is removed again.
 
-    Args:
-        parser: The command's parser.
-        argv: Its arguments.
-        name: The first part of the run folder's name under `runs`, where `--output` is not given.
-        groups: The groups of options that `--print-config` writes.
-        action: Starts the run of these options and returns it.
-
-    Raises:
-        InputError: Bad input; an empty run folder made for it is removed again.
+    `name` begins the folder's name under `runs` where `--output` is not given, `groups` are those of the options that
+    `--print-config` writes, and `action` starts the run and returns it.
     """
     typed = parser.parse(argv)
     options = with_config(typed)

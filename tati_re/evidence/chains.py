@@ -18,14 +18,9 @@ _MOST_STEPS = 64
 
 
 class Segment(NamedTuple):
-    """The result of a number of steps.
-
-    Attributes:
-        position: `(walkers, parameters)`.
-        energies: E after each step, `(walkers, steps)`, float64.
-        acceptance: Mean over the steps, `(walkers,)`; 1 for samplers without a Metropolis test.
-        visited: Where they were after each of the last steps, `(steps, walkers, parameters)`; none unless asked for.
-    """
+    """The result of a number of steps: `position`, `(walkers, parameters)`; `energies`, E after each step, `(walkers,
+    steps)`, float64; the mean `acceptance`, `(walkers,)`, 1 for samplers without a Metropolis test; and `visited`,
+    positions after each of the last steps, `(steps, walkers, parameters)`, None unless asked for."""
 
     position: np.ndarray
     energies: np.ndarray
@@ -36,16 +31,11 @@ class Segment(NamedTuple):
 class Chains:
     """A sampler and a path, compiled for a number of walkers.
 
-    Every call begins with fresh momenta from their distribution, which keeps the distribution of the positions. On a
-    ladder (`tati_re.exchange.ReplicaExchange`) walkers are given and returned point by point.
-
-    Args:
-        potential: With `bind`, and E = `scale` times the loss.
-        sampler: What moves the walkers.
-        seed: Of the random numbers; every call draws others.
-        execution: "xla", "graph" or "eager".
-        most_steps: Of one compiled call; random numbers are drawn for so many at a time. Default: 64.
-        visited: How many of the last positions of each run are returned. Default: 0.
+    Every call begins with fresh momenta from their distribution, which keeps the distribution of the positions, and
+    draws other random numbers, for `most_steps` steps of one compiled call at a time. On a ladder
+    (`tati_re.exchange.ReplicaExchange`) walkers are given and returned point by point. E is `scale` times the loss of
+    what `potential.bind` gives, `execution` is "xla", "graph" or "eager", and of each run the last `visited` positions
+    are returned.
     """
 
     def __init__(
@@ -119,10 +109,8 @@ class Chains:
         self._chunk = int(min(self.most_steps, max(2, _BYTES // heaviest)))
 
     def _compiled(self, *given):
-        """The steps, compiled at the first call.
-
-        Traced by itself: TensorFlow takes functions that are made anew for one that it traces again and again.
-        """
+        """The steps, compiled at the first call. Traced by itself: TensorFlow takes functions that are made anew for
+        one that it traces again and again."""
         if self._steps is None:
             self._steps = self._moved
             if self.execution != "eager":

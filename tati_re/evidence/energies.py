@@ -27,13 +27,9 @@ _CALL = 64
 class Energies(NamedTuple):
     """Energies E = -log(f/q) in nats, with step sizes, acceptance and cost.
 
-    Attributes:
-        path: λ from 0 to 1, `(points,)`.
-        values: `(points, walkers, draws)`.
-        step_size: At each point, `(points,)`.
-        acceptance: Mean at each point, `(points,)`.
-        gradients: Evaluations of the gradient for one walker on all data.
-        position: Where the walkers are at last, `(points, walkers, parameters)`, or the last point's alone.
+    `path` (λ from 0 to 1), `step_size` and the mean `acceptance` are `(points,)`, `values` is `(points, walkers,
+    draws)`. `gradients` counts evaluations of the gradient for one walker on all data; `position` is where the walkers
+    are at last, `(points, walkers, parameters)`, or the last point's alone.
     """
 
     path: np.ndarray
@@ -47,16 +43,10 @@ class Energies(NamedTuple):
 class SamplingPlan(NamedTuple):
     """Number of draws, sampling scheme and step sizes of an estimate.
 
-    Attributes:
-        walkers: Independent repeats.
-        num_draws: At each point.
-        num_burnin_steps: Steps before these at each point.
-        sampling: "ladder" or "sequential".
-        step_size: First step size; for samplers without a Metropolis test that of all points.
-        target_acceptance: Of samplers with a Metropolis test, whose step size is tuned at each point.
-        largest_step_size: Where tuning ends in flat places.
-        seed: Of all random numbers.
-        execution: "xla" or "graph".
+    `walkers` are independent repeats, each with `num_draws` draws at each point after `num_burnin_steps` there.
+    `sampling` is "ladder" or "sequential", `execution` "xla" or "graph". `step_size` is the first one, and that of all
+    points for samplers without a Metropolis test; for the others it is tuned at each point to `target_acceptance`, in
+    flat places up to `largest_step_size`.
     """
 
     walkers: int
@@ -93,20 +83,15 @@ def energies_along(
     say: Callable[[str], None],
     parts: PartFiles | None = None,
 ) -> Energies:
-    """Energies at all points of a path.
+    """Energies at all points of a path of λ from 0 to 1.
 
     First every walker goes from a draw of the reference up to the posterior, point by point, with the step size tuned
     at each one. "sequential" takes its draws on this way; "ladder" starts all points where they were passed, and lets
     neighbors swap after every step, so that a walker that met a mode can leave it by the reference. At λ = 0 draws are
     independent draws from the reference in both.
 
-    Args:
-        path: λ from 0 to 1.
-        potential_of: The path's potential for a number of walkers.
-        sampler: Moves the walkers at one point.
-        plan: How long.
-        say: Takes sentences on the progress.
-        parts: Where each point, and each tenth of the draws of all points at once, is kept. Default: nowhere.
+    `potential_of` makes the path's potential for a number of walkers; `say` takes sentences on the progress; `parts`
+    keeps each point, and each tenth of the draws of all points at once; None: nothing is kept.
     """
     parts = PartFiles() if parts is None else parts
     path = np.asarray(path, np.float64)

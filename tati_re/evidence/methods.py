@@ -86,13 +86,7 @@ def sample_energies(sim, **options: Any) -> Energies:
 
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:
-    """The checked estimation of `log_evidences`, not yet started.
-
-    Args:
-        sim: As for `log_evidence`.
-        methods: Names. Default: the option `method`.
-        **options: As for `log_evidence`.
-    """
+    """The checked estimation of `log_evidences`, with the same arguments, not yet started."""
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
     estimation = Estimation(sim, chosen, {**sim.objects, **given})

@@ -76,11 +76,7 @@ class PartFiles:
 
 
 def opened(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool) -> list[str]:
-    """Makes the folder of an estimate, or opens one of the same estimate.
-
-    Returns:
-        Messages on what is reused.
-    """
+    """Makes the folder of an estimate, or opens one of the same estimate; returns messages on what is reused."""
     now = {**specification, **versions()}
     then = open_folder(
         folder, SPECIFICATION, now, "evidence", outdated=("*.npz",), overwrite=overwrite, difference=_difference

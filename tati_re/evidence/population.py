@@ -20,14 +20,8 @@ def effective_fraction(log_weights) -> np.ndarray:
 
 
 def next_point(now: float, energies, fraction: float = 0.5) -> float:
-    """The next λ, at most 1, at which the smallest effective fraction of a population falls to `fraction`; by
-    bisection.
-
-    Args:
-        now: λ of the populations.
-        energies: E of their members, `(populations, members)`.
-        fraction: Between 0 and 1. Default: 0.5.
-    """
+    """The next λ, at most 1, at which the smallest effective fraction of populations at λ = `now` falls to `fraction`,
+    by bisection; `energies` are E of their members, `(populations, members)`."""
     energies = np.asarray(energies, np.float64)
 
     def enough(point: float) -> bool:
@@ -53,16 +47,8 @@ def log_increments(step: float, energies) -> np.ndarray:
 
 
 def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndarray:
-    """Indices of the surviving members, by systematic resampling.
-
-    Args:
-        log_weights: `(members,)`.
-        uniform: One uniform number.
-        count: How many go on. Default: as many as there are.
-
-    Returns:
-        `(count,)`, int64, rising.
-    """
+    """Indices of the `count` surviving members (None: as many as there are), rising, int64, from log weights
+    `(members,)` by systematic resampling with one uniform number."""
     log_weights = np.asarray(log_weights, np.float64)
     members = len(log_weights)
     count = members if count is None else count
@@ -71,11 +57,9 @@ def systematic(log_weights, uniform: float, count: int | None = None) -> np.ndar
 
 
 def combined(log_z) -> tuple[float, float]:
-    """The log of the mean of Z over independent populations, and its standard error.
-
-    Each population's Z is unbiased, its logarithm is not; where the logarithms spread by more than about 1 both the
-    mean and its error are dominated by the largest.
-    """
+    """The log of the mean of Z over independent populations, and its standard error. Each population's Z is unbiased,
+    its logarithm is not; where the logarithms spread by more than about 1 both the mean and its error are dominated by
+    the largest."""
     log_z = np.asarray(log_z, np.float64)
     count = len(log_z)
     mean = float(logsumexp(log_z) - np.log(count))

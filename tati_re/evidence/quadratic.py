@@ -17,13 +17,8 @@ from tati_re.core.errors import InputError
 
 
 class Springs:
-    """The normalized Gaussian density q.
-
-    Args:
-        centre: c, `(parameters,)`.
-        std: s, above 0, `(parameters,)`.
-        bound: Half width of the box, `(parameters,)` or a number. Default: there is no box.
-    """
+    """The normalized Gaussian density q with center c and standard deviations s > 0, `(parameters,)` both, in a box of
+    half width `bound`, `(parameters,)` or a number; None: there is no box."""
 
     def __init__(self, centre, std, bound=None) -> None:
         self.centre = np.asarray(centre, np.float64)

@@ -22,15 +22,9 @@ _BYTES = 256 * 2**20
 
 
 class Cooling(NamedTuple):
-    """The result of cooling the populations.
-
-    Attributes:
-        log_z: Of all populations together.
-        error: From their spread.
-        repeats: log Z of each population.
-        curve: Columns, one entry a stage.
-        gradients: Evaluations of the gradient for one member on all data.
-    """
+    """The result of cooling the populations: log Z of all together with an error from their spread, log Z of each
+    (`repeats`), a `curve` of columns with one entry a stage, and `gradients`, evaluations of the gradient for one
+    member on all data."""
 
     log_z: float
     error: float
@@ -55,23 +49,16 @@ def cooled(
     Rule, from independent draws of the reference: the next λ is where the effective part of the poorest population
     falls to `fraction`; weights exp(-Δλ E), whose mean is the population's share of Z; of each population by itself
     `num_particles` are resampled and moved, while the step size is tuned, and by `num_moves` steps more, after each of
-    which they count: a population has num_particles x num_moves members, and no move is wasted. Where the positions
-    of so many would take more than 256 MiB only the last moves count. Choosing λ and step sizes from the members leaves
-    a bias of order 1/members.
+    which they count: a population has num_particles x num_moves members, and no move is wasted. Where the positions of
+    so many would take more than 256 MiB only the last moves count. Choosing λ and step sizes from the members leaves a
+    bias of order 1/members.
+
+    `potential_of` makes the path's potential for a number of walkers; `sampler` has the distribution of each λ; of
+    `plan` the step sizes, `target_acceptance`, `seed` and `execution` are used; `say` takes sentences on the progress;
+    `parts` keeps the last stage; None: nothing is kept.
 
     Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); all moves as members: Dau and Chopin, J. R.
     Statist. Soc. B 84 (2022), whose chains these are.
-
-    Args:
-        potential_of: The path's potential for a number of walkers.
-        sampler: With the distribution of each λ.
-        plan: `step_size`, `target_acceptance`, `largest_step_size`, `seed`, `execution`.
-        num_populations: Independent ones, from whose spread the error is taken.
-        num_particles: Chains of each.
-        num_moves: Steps after each resampling.
-        fraction: Between 0 and 1.
-        say: Takes sentences on the progress.
-        parts: Where the last stage is kept. Default: nowhere.
     """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)

@@ -25,16 +25,9 @@ _NUMBERS = ("potential", "loss", "gradient_norm", "index", "num_flat", "smallest
 
 
 class Job(NamedTuple):
-    """A leg and its descents, to be run.
-
-    Attributes:
-        number: Counted from 1; says the file and the seed.
-        start: `(parameters,)`.
-        temperature: Of the leg.
-        num_steps: Of the leg; 0: no leg, the descents start at `path`.
-        num_candidates: Descents along the leg.
-        path: Positions that are there already, or none.
-    """
+    """A leg of `num_steps` from `start`, `(parameters,)`, and `num_candidates` descents along it, to be run. Without
+    steps there is no leg, and the descents start at `path`, positions that are there already. `number`, from 1, gives
+    file and seed."""
 
     number: int
     start: np.ndarray
@@ -76,13 +69,8 @@ class ExploredSystem:
 
 
 def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
-    """The system of a simulation, a function potential, or a dict of options.
-
-    Args:
-        source: A Simulation, a FunctionPotential, `{"run": folder, options}`, or an ExploredSystem, which is returned.
-        step_size: Of a function's legs. Default: 0.05.
-        friction: Of a function's legs. Default: 1.
-    """
+    """The system of a Simulation, a FunctionPotential, or a dict of options, `{"run": folder, ...}` for those of a run;
+    an ExploredSystem is returned as it is. For legs of a function None is step size 0.05, friction 1."""
     from tati_re.posterior.function import FunctionPotential
 
     if isinstance(source, ExploredSystem):
@@ -132,15 +120,8 @@ def read(path: Path) -> JobResult:
 
 
 class Pool:
-    """Runs the jobs without a saved result, here or in processes that rebuild the system from its description.
-
-    Args:
-        system: The system in this process.
-        folder: Where the files are, or None: nothing is written.
-        seed: Of all legs.
-        num_processes: 0 or 1: in this process. Default: 0.
-        source: The description, for other processes.
-    """
+    """Runs the jobs without a saved result, here or in `num_processes` > 1 processes that rebuild the system from its
+    description, `source`. Where `folder` is None nothing is written; `seed` is that of all legs."""
 
     def __init__(
         self, system: ExploredSystem, folder: Path | None, seed: int, num_processes: int = 0, source: dict | None = None
@@ -166,13 +147,9 @@ class Pool:
         until: float = float("inf"),
         report: Callable[[Job, JobResult, float], None] | None = None,
     ) -> list[JobResult]:
-        """Results of the jobs in order, of the first ones if the time ran out.
-
-        Args:
-            jobs: They are.
-            until: The time of `time.monotonic()` after which no further job is begun in this process; one always is.
-            report: Called after each job of this process, with what it found and the seconds that it took.
-        """
+        """Results of the jobs in order, of the first ones if the time ran out: after `until`, a `time.monotonic()`, no
+        further job is begun in this process; one always is. `report` is called after each job of this process, with
+        what it found and the seconds that it took."""
         left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
         if self._executor is not None:
             list(self._executor.map(_do, left))

@@ -21,13 +21,7 @@ def num_positions(num_parameters: int) -> int:
 
 
 class FunctionTrajectories:
-    """BAOAB Langevin dynamics on a surface, for potentials given as functions.
-
-    Args:
-        surface: `tati_re.landscape.Surface`.
-        step_size: h.
-        friction: γ. Default: 1.
-    """
+    """BAOAB Langevin dynamics with step size h and friction γ on a surface, for potentials given as functions."""
 
     def __init__(self, surface: Surface, step_size: float, friction: float = 1.0) -> None:
         self.surface, self.step_size, self.friction = surface, step_size, friction
@@ -56,11 +50,7 @@ class FunctionTrajectories:
 
 
 class ModelTrajectories:
-    """Legs sampled by a simulation's own sampler and mini-batches.
-
-    Args:
-        sim: A `tati_re.Simulation` with one walker.
-    """
+    """Legs sampled by the sampler and the mini-batches of a `tati_re.Simulation` with one walker."""
 
     def __init__(self, sim: Any) -> None:
         if sim.num_walkers() != 1:
@@ -99,12 +89,7 @@ class ModelTrajectories:
 
 
 class Candidates(NamedTuple):
-    """Points of a leg to descend from.
-
-    Attributes:
-        rows: Which rows of the leg, `(k,)`.
-        norms: |∇U| of all rows, `(n,)`.
-    """
+    """Points of a leg to descend from: which `rows` of it, `(k,)`, and the `norms` |∇U| of all rows, `(n,)`."""
 
     rows: np.ndarray
     norms: np.ndarray

@@ -26,19 +26,9 @@ DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1,
 
 
 def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
-    """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker.
-
-    Args:
-        folder: The run folder.
-        **overrides: Options in place of the run's, and what the run was given as objects in Python: `data`, `model`,
-            `loss`, `prior`.
-
-    Returns:
-        A `tati_re.Simulation`, at the parameters of the run's model file.
-
-    Raises:
-        InputError: No run there, objects that are missing, or data that are not the same.
-    """
+    """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the parameters of the
+    run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
+    `data`, `model`, `loss`, `prior`."""
     from tati_re.simulation.simulation import Simulation
 
     return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **overrides})
@@ -95,11 +85,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
 
 
 def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> tuple[np.ndarray, dict[int, float]]:
-    """The mask of fixed parameters, and their values.
-
-    Returns:
-        A mask `(parameters,)`, and values by place.
-    """
+    """The mask of fixed parameters, `(parameters,)`, and their values by place."""
     mask, values = held(names, exclude), {}
     for text in fix:
         pattern, sign, number = text.rpartition("=")
@@ -116,15 +102,8 @@ def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> t
 
 
 def named_axes(names: Sequence[str], grid: Sequence[str]) -> tuple[np.ndarray, list[Axis], list[str]]:
-    """A grid over named parameters: directions that are single parameters, and their ranges.
-
-    Args:
-        names: Parameter names.
-        grid: `PATTERN=LOW:HIGH:POINTS`, around the center; a pattern may fit several parameters, each an axis.
-
-    Returns:
-        Directions `(axes, parameters)`, ranges, and the names of the axes.
-    """
+    """A grid over named parameters: directions `(axes, parameters)` that are single parameters, their ranges and names.
+    `grid` has entries `PATTERN=LOW:HIGH:POINTS`, around the center; a pattern may fit several, each an axis."""
     chosen: dict[int, Axis] = {}
     for text in grid:
         pattern, sign, numbers = text.rpartition("=")
@@ -151,22 +130,12 @@ def directions_of(
     seed: int = 0,
     walker: int | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Directions from their descriptions, with a sentence about each.
+    """Directions from their descriptions, rows `(axes, parameters)`, with a sentence about each.
 
-    Args:
-        words: `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file.
-        surface: `tati_re.landscape.Surface`.
-        centre: `(parameters,)`.
-        run: For `covariance`: the run.
-        positions: For `trajectory`: `(n, parameters)`.
-        others: For `between`: one or two more points.
-        free: A mask `(parameters,)` of those that may move. Default: all.
-        normalization: Of `random`. Default: "filter".
-        seed: Of `random` and `hessian`. Default: 0.
-        walker: Of `covariance`. Default: all.
-
-    Returns:
-        Rows `(axes, parameters)`, and one sentence for each.
+    `words` is `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file; `surface` is
+    a `tati_re.landscape.Surface`. `random` takes `normalization` and `seed`, `hessian` `seed`, `trajectory` positions
+    `(n, parameters)`, `covariance` the run and its `walker` (None: all), `between` one or two more points, `others`.
+    `free` is a mask `(parameters,)` of those that may move; None: all.
     """
     kind, _, rest = words.partition(":")
     known = ("random", "trajectory", "covariance", "hessian", "between")

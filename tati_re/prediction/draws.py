@@ -16,20 +16,11 @@ if TYPE_CHECKING:
 
 
 class Draws:
-    """The weighted draws of one rung in a run's trajectory.
+    """The weighted draws of one rung in a run's trajectory, counted from the target, 0.
 
-    Args:
-        run: The run, as `tati_re.load(folder)` returns it.
-        rung: Of the ladder, counted from the target, 0. Default: 0.
-        burnin: Steps to leave out. Default: None, the run's own burn-in, which is not stored anyway.
-        thin: Each so many of the stored positions of a walker. Default: 1, all.
-
-    Attributes:
-        step: Of each draw, `(draws,)`.
-        walker: Likewise.
-        weight: What a draw counts in averages, above 0; 1 where the run has no weights.
-        burnin: Steps that were left out.
-        loss: The column `loss` of the trajectory: on the step's mini-batch.
+    `burnin` steps are left out (None: the run's own burn-in, which is not stored anyway), and of a walker's stored
+    positions each `thin`-th is taken. Of each draw, `(draws,)`: `step`, `walker`, `weight`, what it counts in averages,
+    above 0 and 1 where the run has no weights, and `loss`, on the step's mini-batch.
     """
 
     def __init__(self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
@@ -65,12 +56,8 @@ class Draws:
 
 
 class Members:
-    """Fixed vectors of parameters in place of draws: an optimum, or the members of an ensemble.
-
-    Args:
-        vectors: `(members, P)`, or `(P,)`.
-        walkers: Number of the walker of each, for its moving statistics. Default: 0.
-    """
+    """Fixed vectors of parameters in place of draws, `(members, P)` or `(P,)`: an optimum, or the members of an
+    ensemble. `walkers` are the numbers of the walkers whose moving statistics they have; None: 0."""
 
     def __init__(self, vectors: np.ndarray, walkers: np.ndarray | None = None) -> None:
         self.vectors = np.atleast_2d(vectors)

@@ -48,14 +48,8 @@ class PosteriorAverage(NamedTuple):
 
 
 def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
-    """Probabilities with one column per class, also from the single column of a binary classifier.
-
-    Args:
-        probabilities: Shape (n, k), or (n,) or (n, 1) with the probability of the positive class.
-
-    Returns:
-        Shape (n, k) with k >= 2, float64.
-    """
+    """Probabilities with one column per class, `(n, k)` with k >= 2, float64; also from those of the positive class of
+    a binary classifier alone, `(n,)` or `(n, 1)`."""
     values = np.asarray(probabilities, dtype=np.float64)
     if values.ndim == 1:
         values = values[:, None]
@@ -67,15 +61,8 @@ def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
 
 
 def class_labels(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Labels as integers from 0, from integers, from -1 and +1, or from one-hot rows.
-
-    Args:
-        labels: Shape (n,), (n, 1) or one-hot (n, num_classes).
-        num_classes: Number of classes, at least 2.
-
-    Returns:
-        Shape (n,), int64, 0 to num_classes - 1.
-    """
+    """Labels as integers from 0 to num_classes - 1, `(n,)`, int64, from integers or from -1 and +1, `(n,)` or `(n, 1)`,
+    or from one-hot rows `(n, num_classes)`."""
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == num_classes:
         values = values.argmax(axis=1)

@@ -19,16 +19,8 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """A run's model as a function of parameters and inputs, with the preparation of inputs and outputs.
-
-    Args:
-        run: The run, as `tati_re.load(folder)` returns it.
-        model: The Keras model, if the folder could not hold it. Default: the folder's.
-
-    Attributes:
-        predictive: What the outputs predict.
-        num_parameters: P.
-    """
+    """A run's model as a function of parameters and inputs, with the preparation of inputs and outputs; `model` is the
+    Keras model if the folder could not hold it. `predictive` is what the outputs predict."""
 
     def __init__(self, run: RunFiles, model: Any = None) -> None:
         manifest = run.manifest
@@ -79,16 +71,8 @@ class Network:
         return targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
 
     def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-        """Outputs of the network for several vectors of parameters.
-
-        Args:
-            parameters: `(draws, P)`.
-            walkers: Whose moving statistics each draw has, `(draws,)`.
-            inputs: As `prepared` gives them, `(n, ...)`.
-
-        Returns:
-            `(draws, n, outputs)`, in the model's number type.
-        """
+        """Outputs `(draws, n, outputs)`, in the model's number type, for parameters `(draws, P)` and inputs `(n, ...)`
+        as `prepared` gives them; `walkers`, `(draws,)`, says whose moving statistics each draw has."""
         extra = [values[np.asarray(walkers) % len(values)] for values in self.auxiliary]
         found = self._outputs(parameters, extra, inputs)
         if found.ndim > 3 and self.predictive.kind == "classification":

@@ -23,12 +23,7 @@ def model_of(run: RunFiles) -> Any:
 
 
 def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
-    """The model of a run as a function of one flat vector.
-
-    Args:
-        run: The run.
-        model: The Keras model. Default: the folder's.
-    """
+    """The model of a run, the given Keras model or the folder's, as a function of one flat vector."""
     from tati_re.models.flat import FlatModel
     from tati_re.models.precision import in_precision
     from tati_re.posterior.noise_level import with_noise

@@ -62,17 +62,9 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
 
 
 def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """Quantiles over the first axis: NumPy's (linear between order statistics) for equal weights, else the inverse of
-    the weighted distribution function, linear between the middles of its steps.
-
-    Args:
-        values: `(draws, ...)`.
-        weights: `(draws,)`, above 0.
-        levels: `(k,)`, in 0..1.
-
-    Returns:
-        `(k, ...)`.
-    """
+    """Quantiles `(k, ...)` of values `(draws, ...)` with weights `(draws,)` above 0, at levels `(k,)` in 0..1: NumPy's
+    (linear between order statistics) for equal weights, else the inverse of the weighted distribution function, linear
+    between the middles of its steps."""
     if np.ptp(weights) == 0:
         return np.quantile(values, levels, axis=0)
     flat = values.reshape(len(values), -1)
@@ -85,34 +77,16 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarr
 
 
 def mixture_cdf(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Distribution function of a mixture of normals at `y`.
-
-    Args:
-        y: `(...,)`.
-        means: `(draws, ...)`.
-        stds: Of the shape of `means`, or of one that fits it; above 0.
-        weights: `(draws,)`.
-
-    Returns:
-        Of the shape of `y`.
-    """
+    """Distribution function of a mixture of normals at `y`, `(...,)`, and of its shape; `means` is `(draws, ...)`,
+    `stds` > 0 fits it, `weights` is `(draws,)`."""
     return np.tensordot(weights / weights.sum(), ndtr((y - means) / stds), axes=1)
 
 
 def mixture_interval(
     means: np.ndarray, stds: np.ndarray, weights: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The central interval of a mixture of normals, by bisection and Newton steps to 1e-9 of its width.
-
-    Args:
-        means: `(draws, n)`.
-        stds: Fits `means`.
-        weights: `(draws,)`.
-        level: Probability inside, in 0..1; as much is left below as above.
-
-    Returns:
-        Lower and upper end, `(n,)` each.
-    """
+    """Lower and upper end, `(n,)` each, of the central interval with probability `level` of a mixture of normals, by
+    bisection and Newton steps to 1e-9 of its width; `means` `(draws, n)`, `stds` that fit, `weights` `(draws,)`."""
     stds = np.broadcast_to(stds, means.shape)
     share = weights / weights.sum()
     reach = -ndtri((1 - level) / 2)

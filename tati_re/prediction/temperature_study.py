@@ -114,19 +114,13 @@ def temperature_study(
 def temperature_curve(
     runs: RunFiles | Sequence[RunFiles], inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
 ) -> pd.DataFrame:
-    """Loss and accuracy at the temperature of each run, or of each rung of one ladder.
+    """Loss and accuracy at the temperature of each run, or of each rung of one ladder with `trajectory_rungs="all"`.
 
-    Args:
-        runs: Runs at several temperatures, or one on a ladder with `trajectory_rungs="all"`.
-        inputs: With labels. Default: the test part of the run's data.
-        labels: Their labels.
-        validation_fraction: Part of them that validates, in 0..1. Default: 0.5; 0: none.
-
-    Returns:
-        One row a temperature, rising: `temperature, draws`; means over the draws with their Monte Carlo errors,
-        `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers,
-        `test_accuracy`; and what the posterior average reaches on the test part, `average_loss` (the loss of the
-        averaged probabilities or densities) and `average_accuracy`. The losses are the network's.
+    Inputs and labels are by default the test part of the run's data; the part `validation_fraction` of them, in 0..1,
+    validates. One row a temperature, rising: `temperature, draws`; means over the draws with their Monte Carlo errors,
+    `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers,
+    `test_accuracy`; and what the posterior average reaches on the test part, `average_loss` (the loss of the averaged
+    probabilities or densities) and `average_accuracy`. The losses are the network's.
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
@@ -155,13 +149,8 @@ def temperature_curve(
 
 
 def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
-    """The temperature with the lowest validation loss when cooling until it rises.
-
-    It has risen where it is more than `RISE` standard errors (of the difference) above the lowest one so far.
-
-    Returns:
-        The temperature of the lowest validation loss until then, and that at which it had risen, or None.
-    """
+    """The temperature of the lowest validation loss when cooling until it rises, and that at which it had risen, or
+    None. It has risen where it is more than `RISE` standard errors (of the difference) above the lowest one so far."""
     column = "validation_loss" if frame["validation_loss"].notna().all() else "test_loss"
     rows = frame.sort_values("temperature", ascending=False)
     best = rows.iloc[0]
@@ -213,16 +202,8 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
 
 
 def mean_and_error(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -> tuple[float, float]:
-    """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each walker.
-
-    Args:
-        values: `(draws,)`, those of a walker in the order of its steps.
-        weight: `(draws,)`, above 0.
-        walker: `(draws,)`.
-
-    Returns:
-        Mean and error; the error is nan where a walker has fewer than four draws.
-    """
+    """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each walker; the error is
+    nan where a walker has fewer than four draws. All are `(draws,)`, a walker's values in the order of its steps."""
     mean = float(np.average(values, weights=weight))
     # The error of a ratio of two means, to first order.
     deviations = weight * (values - mean) / weight.mean()

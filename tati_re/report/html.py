@@ -68,14 +68,8 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
 
 
 def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
-    """A figure of matplotlib as an embedded image.
-
-    Args:
-        drawn: The figure.
-        caption: What it shows; also its text for those who do not see it.
-        width: In inches, in place of its own, so that its letters are large enough on a phone. Default: its own.
-        height: Likewise.
-    """
+    """A figure of matplotlib as an embedded image; the caption is also its text for those who do not see it. `width`
+    and `height`, in inches, replace its own, so that its letters are large enough on a phone."""
     own = drawn.get_size_inches()
     drawn.set_size_inches(width or own[0], height or own[1])
     content = io.BytesIO()

@@ -17,11 +17,7 @@ _MOST_ROWS = 40
 def ladder_lines(
     manifest: dict[str, Any], ladder: pd.DataFrame, noise: pd.DataFrame | None = None
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """The warnings and the lines of the end table of a run on a ladder.
-
-    Returns:
-        Sentences; pairs of label and value, one for each rung.
-    """
+    """The warnings of a run on a ladder, and the lines of its end table: label and value of each rung."""
     exchanges = manifest.get("method", {}).get("exchange") != "none"
     tempered = ladder["likelihood_weight"].nunique() > 1
     what = "likelihood_weight" if tempered else "temperature"
@@ -87,10 +83,8 @@ def _notes(ladder: pd.DataFrame) -> list[str]:
 
 
 def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
-    """Advice on a ladder from its heat capacity d<U>/dT, by the mean energies of neighbors.
-
-    Sentences; none where the energies do not rise with temperature, or the likelihood alone is tempered.
-    """
+    """Advice on a ladder, in sentences, from its heat capacity d<U>/dT, by the mean energies of neighbors; none where
+    the energies do not rise with temperature, or the likelihood alone is tempered."""
     from tati_re.exchange.advice import ladder_advice
     from tati_re.exchange.ladder import explicit
 

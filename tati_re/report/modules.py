@@ -36,23 +36,12 @@ _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
 class Choices:
     """The options of the modules.
 
-    Attributes:
-        burnin: Steps to leave out; None: the run's own burn-in.
-        thin: Every how many rows or positions are kept.
-        by: `all`, `walker` or `rung`.
-        observables: Columns of run.csv; empty: those that vary.
-        num_eigenpairs: Leading ones of the covariance.
-        groups: Of the temperatures: each `tensor`, `layer` or `kind` (kernels, biases).
-        num_eigenvectors: Of the diffusion map.
-        num_points: Most positions that it takes.
-        num_landmarks: Points far apart that are marked in it.
-        bandwidth: Of its kernel: a number, `bgh` or `median`.
-        alpha: Its normalization.
-        target_measure: Whether its points count for exp(-U/T).
-        along: The coordinate of the free energy.
-        method: `histogram` or `kernel`.
-        num_bins: Of the free energy.
-        temperatures: To reweight to; empty: the ladder's and two between each.
+    `burnin` None is the run's own, `thin` is every how many rows or positions are kept. Empty `observables` are the
+    columns of run.csv that vary, empty `temperatures` those of the ladder and two between each. `groups` are those of
+    the temperatures; a kind is kernels or biases. Of the diffusion map are `num_eigenvectors`, `num_points`, the most
+    positions that it takes, `num_landmarks`, points far apart that are marked in it, the `bandwidth` of its kernel (a
+    number, "bgh" or "median"), its normalization `alpha`, and `target_measure`, whether its points count for exp(-U/T).
+    Of the free energy are the coordinate `along`, `method` ("histogram" or "kernel") and `num_bins`.
     """
 
     burnin: int | None = None
@@ -80,14 +69,8 @@ class Choices:
 
 @dataclass
 class Result:
-    """The tables, figures and text of a module.
-
-    Attributes:
-        table: The table.
-        sentences: What to know when reading it.
-        figures: Functions that draw into a path, by file name without ending.
-        arrays: Arrays for an `.npz` file of the module's name.
-    """
+    """A module's table, sentences to know when reading it, functions that draw into a path by file name without ending,
+    and arrays for an `.npz` file of the module's name."""
 
     table: pd.DataFrame
     sentences: list[str] = field(default_factory=list)

@@ -148,13 +148,8 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> 
 
 
 class Part(NamedTuple):
-    """The part of a run that enters its averages.
-
-    Attributes:
-        burnin: Steps that are left out; 0 for a fit.
-        thin: Every how many rows of a walker are kept.
-        rows: Those at the target, or None for a fit, and where there are too few of a walker to say anything.
-    """
+    """The part of a run that enters its averages: after `burnin` steps, 0 for a fit, each `thin`-th of a walker's rows
+    at the target. `rows` is None for a fit, and where a walker has too few to say anything."""
 
     burnin: int
     thin: int
