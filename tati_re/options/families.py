@@ -40,11 +40,7 @@ FAMILIES = {
 
 
 def families() -> dict[str, str]:
-    """Returns the samplers by name, those of installed packages included.
-
-    Raises:
-        InputError: A package takes a name that another sampler has.
-    """
+    """The samplers by name, those of installed packages included, which may not take another sampler's name."""
     all_of_them = dict(FAMILIES)
     for entry in entry_points(group=GROUP):
         if entry.name.upper() in map(str.upper, all_of_them):
@@ -54,29 +50,29 @@ def families() -> dict[str, str]:
 
 
 def family(name: str) -> str | None:
-    """Returns where the sampler of this name, in any case, is made; `None` if there is none."""
+    """Where the sampler of this name, in any case, is made; `None` if there is none."""
     return next((where for known, where in families().items() if known.upper() == name.upper()), None)
 
 
 def is_foreign(name: str) -> bool:
-    """Returns whether the code of a sampler is a user's, or of another package."""
+    """Whether the code of a sampler is a user's, or of another package."""
     where = name if ":" in name else family(name)
     return where is not None and where not in FAMILIES.values()
 
 
 def factory(where: str) -> Callable[..., Any]:
-    """Returns the class of samplers, or the function that makes one, that `module:name` means."""
+    """The class of samplers, or the function that makes one, that `module:name` means."""
     form, kind = "my_module:MySampler or my_file.py:MySampler", "a class with init and step"
     return found("sampler", where, form, lambda value: inspect.isclass(value) and hasattr(value, "step"), kind)
 
 
 def options_of_family(where: str) -> list[str]:
-    """Returns the options that a sampler takes, in the order of its constructor."""
+    """The options that a sampler takes, in the order of its constructor."""
     return [name for name in inspect.signature(factory(where)).parameters if name in OPTIONS]
 
 
 def meaning(field: FieldInfo) -> str:
-    """Returns the help of an option, with the names of all samplers where it lists them."""
+    """The help of an option, with the names of all samplers where it lists them."""
     text = str(field.description)
     if "{samplers}" not in text:
         return text
@@ -84,7 +80,7 @@ def meaning(field: FieldInfo) -> str:
 
 
 def markdown_table() -> str:
-    """Returns the samplers that have a name as a Markdown table: name, options, what it is."""
+    """The samplers that have a name as a Markdown table: name, options, what it is."""
     rows = ["| sampler | its options | what it is |", "|---|---|---|"]
     for name, where in families().items():
         said = (inspect.getdoc(factory(where)) or "").split("\n\n")[0].replace("\n", " ")

@@ -18,12 +18,12 @@ _METAVARS = {str: "TEXT", int: "N", float: "X"}
 
 
 def flag(name: str) -> str:
-    """Returns the flag of an option: `step_size` is typed as `--step-size`."""
+    """The flag of an option: `step_size` is typed as `--step-size`."""
     return "--" + name.replace("_", "-")
 
 
 def _bounds(metadata: Iterable[Any]) -> str:
-    """Returns the range in words: `" greater than 0"`, `" at least 0 and below 1"`, or an empty string."""
+    """The range in words: `" greater than 0"`, `" at least 0 and below 1"`, or an empty string."""
     words = {"gt": "greater than", "ge": "at least", "lt": "below", "le": "at most"}
     found = []
     for constraint in metadata:
@@ -74,23 +74,23 @@ class _OneOrMore(argparse.Action):
 
 
 def expected(field: FieldInfo) -> str:
-    """Returns what an option may be, in words: `a number greater than 0 or none`."""
+    """What an option may be, in words: `a number greater than 0 or none`."""
     return _words(field.annotation, field.metadata)
 
 
 def choices(field: FieldInfo) -> list[str]:
-    """Returns the names an option may have, empty where it is not a choice of names."""
+    """The names an option may have, empty where it is not a choice of names."""
     parts = get_args(field.annotation) if get_origin(field.annotation) is not Literal else (field.annotation,)
     return [v for p in parts if get_origin(p) is Literal for v in get_args(p) if isinstance(v, str)]
 
 
 def optional(field: FieldInfo) -> bool:
-    """Returns whether an option may be left without a value (none)."""
+    """Whether an option may be left without a value (none)."""
     return type(None) in get_args(field.annotation)
 
 
 def default_text(field: FieldInfo) -> str:
-    """Returns the default as it is shown to a user: `none`, `0.001`, `BAOAB`, `[]`, `false`."""
+    """The default as it is shown to a user: `none`, `0.001`, `BAOAB`, `[]`, `false`."""
     value = field.default
     if value is None:
         return "none"
@@ -128,7 +128,7 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> No
 
 
 def toml_line(name: str, value: Any) -> str:
-    """Returns `name = value` as TOML, or a comment where the option is not set, since TOML has no none."""
+    """`name = value` as TOML, or a comment where the option is not set, since TOML has no none."""
     if value is None:
         return f"# {name} is not set"
     if isinstance(value, Mapping):
@@ -143,7 +143,7 @@ def toml_line(name: str, value: Any) -> str:
 
 
 def markdown_table(fields: Mapping[str, FieldInfo]) -> str:
-    """Returns a Markdown table of options, one row each: name, flag, type and range, default, meaning."""
+    """A Markdown table of options, one row each: name, flag, type and range, default, meaning."""
     rows = ["| option | flag | type and range | default | meaning |", "|---|---|---|---|---|"]
     for name, field in fields.items():
         text = meaning(field).replace("|", "\\|")

@@ -54,7 +54,7 @@ OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_eq
 
 
 def _plain(value: Any) -> Any:
-    """Returns paths as text, tuples and arrays as lists, NumPy numbers as Python numbers; anything else as it is."""
+    """Paths as text, tuples and arrays as lists, NumPy numbers as Python numbers; anything else as it is."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "tolist"):
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mapping[str, Any], text: bool) -> InputError:
-    """Returns the first complaint of pydantic as one sentence in the user's words; `text` where values were typed."""
+    """The first complaint of pydantic as one sentence in the user's words; `text` where values were typed."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "two_temperatures":
         both = [f"{spell(name)} {values[name]}" for name in ("temperature", "inverse_temperature")]
@@ -100,8 +100,7 @@ def _checked(
 
 
 def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns both together; a temperature among the overrides replaces the one before it, however that was written,
-    and stages replace the number of steps, which is theirs."""
+    """Both together; a temperature replaces the one before it, however written, and stages the number of steps."""
     merged = dict(values)
     for name, other in (("temperature", "inverse_temperature"), ("inverse_temperature", "temperature")):
         if overrides.get(name) is not None and other not in overrides:
@@ -164,11 +163,7 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Reads options from a TOML file and checks them; keys are option names, without tables.
-
-    Returns:
-        The checked values by option name; those under names of TATi as they stand in the file.
-    """
+    """The checked values of a TOML file by option name; those under names of TATi as they stand in the file."""
     import tomllib
 
     try:
@@ -246,7 +241,7 @@ def add_arguments(parser: argparse.ArgumentParser, groups: Iterable[str], leave_
 
 
 def reference_page() -> str:
-    """Returns the userguide's page of all options as Markdown."""
+    """The userguide's page of all options as Markdown."""
     parts = [
         "# Options",
         "Each option is a keyword argument in Python (`step_size=0.01`), a flag of the commands (`--step-size 0.01`) "

@@ -41,20 +41,11 @@ BY_PATTERN = _Table(_read)
 
 
 def by_tensor(option: str, value: Any, default: Any, names: Sequence[str]) -> list:
-    """The value of an option for each tensor: a value for all, or a table of patterns, of which the last that matches
-    counts; where none does, the option's default.
+    """The value of an option for each tensor: one for all, or by a table of patterns.
 
-    A pattern is a tensor's name or the end of it after a slash, with `*` and `?` as in file names: `*/bias`, `bias`,
-    `dense_1/*`.
-
-    Args:
-        option: Its name.
-        value: A value, or a mapping of patterns to values.
-        default: The option's default.
-        names: Of the tensors.
-
-    Returns:
-        One value for each tensor.
+    The last pattern that matches counts; where none does, the option's default. A pattern is a tensor's name or the end
+    of it after a slash, with `*` and `?` as in file names: `*/bias`, `bias`, `dense_1/*`. `names` are those of the
+    tensors.
 
     Examples:
         >>> by_tensor("prior_std", {"bias": 10.0}, 1.0, ["dense/kernel", "dense/bias"])

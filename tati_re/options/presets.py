@@ -73,9 +73,6 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
 
     A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature,
     or another prior.
-
-    Args:
-        values: Options by name.
     """
     name = values.get("sampler")
     preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}

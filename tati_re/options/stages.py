@@ -22,11 +22,8 @@ EXPECTED = {
 class Stage(BaseModel):
     """One stage as an option: a table of TOML, a dictionary, or the text `3000:0.5:550`, `3000:0.05:all`, `3000:0.1`.
 
-    Args:
-        num_steps: Steps of the stage, at least 1.
-        learning_rate: Above 0. Default: the `learning_rate` of the run.
-        batch_size: Examples in a mini-batch, at least 1; "all" (in Python also `None`) takes all of them. Default: the
-            `batch_size` of the run.
+    Learning rate and batch size are by default those of the run; the batch size "all", in Python also `None`, takes all
+    examples.
 
     Examples:
         >>> Stage.model_validate("3000:0.5:550").batch_size
@@ -64,13 +61,9 @@ def _number(text: str) -> int | float | str:
 
 
 class PlannedStage(NamedTuple):
-    """A stage with its place in the run.
+    """A stage with its place in the run: the steps taken before it, and its last step, as planned.
 
-    Attributes:
-        first_step: Steps taken before it.
-        last_step: Its last step, as planned.
-        learning_rate: None for the run's.
-        batch_size: None for all examples.
+    A learning rate of None is the run's, a batch size of None takes all examples.
     """
 
     first_step: int
@@ -113,12 +106,9 @@ def extended(stages: Sequence[Mapping[str, Any]], num_steps: int) -> list[dict[s
 
 
 def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Collection[str]) -> InputError:
-    """One complaint of pydantic about a stage, in the user's words.
+    """One complaint of pydantic about a stage, in the user's words; its `loc` starts with "stages" and a number.
 
-    Args:
-        error: An entry of `ValidationError.errors()` whose `loc` starts with "stages" and a number.
-        spell: How an option is written.
-        known: Names of all options.
+    `spell` gives an option as it is written; `known` are the names of all options.
     """
     place, value = error["loc"][1:], error["input"]
     number, option = place[0] + 1, spell("stages")

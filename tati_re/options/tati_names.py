@@ -54,14 +54,11 @@ Translation = Callable[[str, Any], dict[str, Any]]
 
 
 class Alias(NamedTuple):
-    """An option of TATi.
+    """An option of TATi, and the options that stand for it here: none where it is refused or has nothing to set.
 
-    Attributes:
-        new: The options that stand for it here; none where it is refused or has nothing to set.
-        translate: Function (the name as typed, value) -> options here by name; raises InputError where it is refused.
-        instead: What stands for it, in words.
-        group: Its group in TATi: data, prior, model, common, train, sampler, or analysis.
-        many: Takes several values on the command line.
+    `translate` takes the name as typed and the value to options here by name, or raises InputError where it is refused.
+    `instead` says in words what stands for it. Its group in TATi is data, prior, model, common, train, sampler, or
+    analysis; `many` means that it takes several values on the command line.
     """
 
     new: tuple[str, ...]
@@ -274,10 +271,8 @@ def describe(name: str) -> str:
 class Translated(NamedTuple):
     """Options in the names of the table.
 
-    Attributes:
-        values: By name.
-        tati: What was given under TATi's names, those that are ours too among them.
-        typed: The name that was typed, by the name here.
+    `tati` has what was given under TATi's names, those that are ours too among them; `typed` the name that was typed,
+    by the name here.
     """
 
     values: dict[str, Any]
@@ -288,10 +283,7 @@ class Translated(NamedTuple):
 def translated(values: Mapping[str, Any], known: Collection[str], spell: Callable[[str], str] = str) -> Translated:
     """Puts options here in place of those of TATi; names that neither knows are left as they are.
 
-    Args:
-        values: Options by name.
-        known: The names of the options here.
-        spell: Writes a name as the user typed it.
+    `known` are the names of the options here; `spell` writes a name as the user typed it.
     """
     result: dict[str, Any] = {}
     tati: dict[str, Any] = {}
@@ -330,10 +322,7 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
     """The options implied by TATi's names: its distribution, files that are used whole, the leapfrog steps of a time.
 
-    Args:
-        values: The options that were given, by the names here.
-        tati: What was given under TATi's names.
-        step_size: The step size where none was given.
+    `values` were given by the names here, `tati` under TATi's; the step size is that where none was given.
     """
     more: dict[str, Any] = {}
     if values.get("potential") is None and any(name in tati for name in MEAN_LOSS_NAMES):
@@ -350,11 +339,7 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
 
 
 def sentences(options: Any) -> list[str]:
-    """Sentences at the start of a run about TATi's names.
-
-    Args:
-        options: The options of the run (`tati_re.options.make.Options`).
-    """
+    """Sentences at the start of a run about TATi's names."""
     tati, derived = options.tati, options.derived
     said = []
     if "potential" in derived:

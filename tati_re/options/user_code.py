@@ -18,19 +18,10 @@ from tati_re.options.table import OPTIONS
 
 
 def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind: str) -> Any:
-    """Returns what a name means.
+    """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the current folder.
 
-    A module is one that is installed or lies in the current folder; a file is executed anew each time.
-
-    Args:
-        option: The option, for messages.
-        name: Module or file, a colon, and a name in it.
-        form: How such names look, for messages.
-        known: Whether a value of the module may have been meant, for messages.
-        kind: What is looked for, for messages, such as "a class with init and step".
-
-    Raises:
-        InputError: No colon, no such module or file or name, or a module that cannot be imported.
+    A file is executed anew each time. The rest is for messages: `form` shows how such names look, `known` says whether
+    a value of the module may have been meant, and `kind` is what is looked for, such as "a class with init and step".
     """
     where, _, what = name.rpartition(":")
     if not where or not what.isidentifier():
@@ -51,17 +42,12 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
 
 
 def called(option: str, factory: Callable, options: Any, others: Mapping[str, Any] | None = None) -> Any:
-    """Calls a class or function with those options that its signature names.
+    """Calls a class or function with those options that its signature names, and with `others` by further names.
 
     A parameter that has the name of an option gets the value of that option, its default in the table of options
     included; `kT` gets the temperature of the target. An option that has no value (none) leaves the default of the
-    signature, if there is one. All other parameters keep their own defaults.
-
-    Args:
-        option: The option that named it, for messages.
-        factory: What is called.
-        options: Attributes by the name of the option.
-        others: Values by further names that the signature may have. Default: none.
+    signature, if there is one. All other parameters keep their own defaults. `option` is the one that named it, for
+    messages.
     """
     name = getattr(factory, "__name__", type(factory).__name__)
     others, arguments = others or {}, {}

@@ -33,8 +33,7 @@ from tati_re.testing.sampler_protocol import (
 
 
 class LoopRun(NamedTuple):
-    """The results of 25 steps of the engine's loop: the number of traces, the recorded rows, and every field of the
-    final state but the rung."""
+    """What 25 steps of the engine's loop gave: traces, recorded rows, and the final state but for the rung."""
 
     traces: int
     rows: np.ndarray
@@ -112,12 +111,7 @@ def _with_rung(state, rung, convert: Callable):
 
 
 def run_loop(sampler: Any, execution: str) -> LoopRun:
-    """25 steps of the engine's loop on an anharmonic potential, 5 walkers, 3 parameters, float64.
-
-    Args:
-        sampler: The sampler.
-        execution: "eager", "graph" or "xla".
-    """
+    """25 steps of the engine's loop under "eager", "graph" or "xla": U anharmonic, 5 walkers, 3 parameters, float64."""
     method = as_method(sampler)
     loop = Loop(
         FunctionPotential(quartic, PARAMETERS),
@@ -138,9 +132,7 @@ def run_loop(sampler: Any, execution: str) -> LoopRun:
 def check_execution(sampler: Any, run: Callable[[Any, str], LoopRun] = run_loop) -> None:
     """A graph within 1e-12 of eager, XLA (its own erfinv) within 1e-9; one trace.
 
-    Args:
-        sampler: The sampler.
-        run: `run_loop`, or something that remembers what it gave.
+    `run` is `run_loop`, or something that remembers what it gave.
     """
     eager = run(sampler, "eager")
     require(eager.traces == 0 and len(eager.rows) == 5, "25 eager steps do not give 5 rows.")
