@@ -58,10 +58,8 @@ class Annealing(Optimizer):
 
     With this h the gradient moves θ by learning_rate ∇U/scale times (1 + momentum)/2 in a step. A stopped walker stays:
     further steps do nothing. A run that ends before its walkers stop leaves them where they are.
-
     Cost: one gradient per step, on a mini-batch or on all data, and the losses of the test part `validations` times a
     stage. A single validation loss scatters by about T sqrt(P/2)/N: take many, or long stages, where P is small.
-
     Source: Baldock and Marzari (arXiv 1904.04154), who cool until the average validation error rises and then take the
     parameters of the lowest; letters and word: Leimkuhler and Matthews (2013).
 
@@ -143,7 +141,6 @@ class Annealing(Optimizer):
         )
 
     def step(self, state: AnnealingState, evaluate, noise) -> tuple[AnnealingState, Info]:
-        """One BAOAB step of the walkers that have not stopped, and what the end of a stage asks for."""
         step_size = sqrt(state.rung.step_size / evaluate.scale)
         rung = state.rung._replace(inverse_temperature=1.0 / state.temperature, step_size=step_size)
         t = column(0.5 * step_size, state.position)

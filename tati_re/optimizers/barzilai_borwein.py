@@ -42,7 +42,6 @@ class BarzilaiBorwein(Optimizer):
 
     Cost: one gradient of all data per step. There is no line search: on potentials far from a quadratic the long step
     may go round in circles (it does on Rosenbrock's function, whose minimum the short one finds in 67 steps).
-
     Source: Barzilai and Borwein, IMA J. Numer. Anal. 8, 141 (1988), equations 5 and 6; the step where s·y <= 0: Dai,
     Al-Baali and Yang, Numerical Analysis and Optimization (2015), 59-75. TATi takes the short step of each tensor, with
     the absolute value of s·y.

@@ -9,7 +9,6 @@ from tati_re.core.protocol import Info, State
 
 class GradientDescent(Optimizer):
     """θ <- θ - learning_rate ∇U/scale, on a mini-batch or on all data; one gradient a step.
-
     The learning rate is the walkers' `step_size`; scale is N, or 1 under `potential="mean_loss"`.
     """
 

@@ -31,7 +31,6 @@ class CCAdL(Method):
 
     Cost: one gradient, and half of one for the variance where all parameters belong to dense layers in a row; for other
     networks the gradients of the single examples of a mini-batch. Stable while hω < 2 and hξ + h²Σ/(2T) < 2.
-
     Source: Shang, Zhu, Leimkuhler and Storkey, NeurIPS 2015, algorithm 1 (there T = 1, μ = P and w without end).
 
     Args:
@@ -73,7 +72,6 @@ class CCAdL(Method):
         return extend(state, gradient_variance=evaluate.gradient_variance(position))
 
     def step(self, state, evaluate, noise):
-        """One step; gradient and variance of the new position are kept for the next."""
         time = column(state.rung.step_size, state.momentum)
         damping = column(0.5 * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
         rate = column(state.thermostat, state.momentum) + damping * state.gradient_variance

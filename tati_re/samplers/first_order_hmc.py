@@ -25,7 +25,6 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
     first) in place of 1. Drawn at random, each order undoes the other with the same probability.
 
     Cost: L gradients per step. Stable while hω < 2.
-
     Source: the first order scheme of the Thermodynamic Analytics ToolkIt, Heber et al. 2019; the random order is a
     mixture of a map and its inverse, Tierney, Annals of Applied Probability 8, 1 (1998).
 
@@ -45,7 +44,6 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
     name = "HMC1"
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
-        """One trajectory and its Metropolis test."""
         drift_first = noise.uniform(state.potential.shape) < 0.5
         kick_before = where(drift_first, 0.0 * state.potential, 0.0 * state.potential + 1.0)
         before = column(kick_before, state.position)

@@ -29,7 +29,6 @@ class GeneralizedHMC(Method):
 
     Cost: L gradients per step. A trajectory that leaves the support of the prior or is not finite is rejected. Stable
     while hω < 2.
-
     Source: Horowitz, Physics Letters B 268, 247 (1991); Kennedy and Pendleton, Nuclear Physics B 607, 456 (2001).
 
     Args:
@@ -63,7 +62,6 @@ class GeneralizedHMC(Method):
     init = HamiltonianMonteCarlo.init
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
-        """Half a refresh, a trajectory with its Metropolis test, half a refresh."""
         count = self.num_leapfrog_steps
         refresh = 0.5 * self.friction * count * column(state.rung.step_size, state.position)
         start = ornstein_uhlenbeck(state, noise, refresh)

@@ -25,10 +25,8 @@ class HamiltonianMonteCarlo(Method):
     Cost: L gradients per step. A trajectory that ends outside of the support of the prior or is not finite is rejected.
     With walls "reflect" the drift is reflected at the walls of a box instead, exactly as motion without a force is, so
     that volume and time reversal are kept and so is the distribution: with thousands of parameters, some of them free
-    to move between their walls, rejection makes trajectories very short. Stable while hω < 2.
-
-    Source: Duane et al. 1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011),
-    section 5.3.2.
+    to move between their walls, rejection makes trajectories very short. Stable while hω < 2. Source: Duane et al.
+    1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011), section 5.3.2.
 
     Args:
         num_leapfrog_steps: L₀, at least 1. Default: 10.
@@ -58,7 +56,6 @@ class HamiltonianMonteCarlo(Method):
         self.gradients_per_step = sum(self.lengths) / 2
 
     def init(self, position, evaluate, noise) -> LangevinState:
-        """Momenta from N(0, T), the full gradient at the given positions."""
         momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
         energy = evaluate.full(position)
         return LangevinState(
@@ -66,7 +63,6 @@ class HamiltonianMonteCarlo(Method):
         )
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
-        """One trajectory and its Metropolis test."""
         return trajectory(state, evaluate, noise, self.lengths, reflect=self.walls == "reflect")
 
     def get_config(self) -> dict:

@@ -20,7 +20,6 @@ class LeimkuhlerMatthews(Method):
 
     R' is drawn anew and takes the place of R, which the state carries as `random`. The walls of a prior turn R' around
     with the walker, so that the distribution in a box without forces is uniform.
-
     Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56, section 4.
 
     Examples:
@@ -31,13 +30,11 @@ class LeimkuhlerMatthews(Method):
     name = "LM"
 
     def init(self, position, evaluate, noise):
-        """The gradient at the given positions, and the first R."""
         energy = evaluate(position)
         state = State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
         return extend(state, random=noise.normal(position.shape))
 
     def step(self, state, evaluate, noise):
-        """One step; gradient and random numbers are kept for the next."""
         time = column(state.rung.step_size, state.position)
         spread = sqrt(0.5 * time * column(state.rung.temperature, state.position))
         random = noise.normal(state.position.shape)

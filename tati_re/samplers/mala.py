@@ -23,7 +23,6 @@ class MALA(Method):
     Cost: one gradient per step. A proposal outside of the support of the prior or not finite is rejected. Proposals are
     useless from hk = 2 on, k the largest curvature; at many parameters the best step falls as their number to the power
     -1/3 and has the acceptance 0.574.
-
     Source: Rossky, Doll and Friedman, J. Chem. Phys. 69, 4628 (1978); Roberts and Tweedie, Bernoulli 2, 341 (1996);
     acceptance: Roberts and Rosenthal, J. R. Statist. Soc. B 60, 255 (1998).
 
@@ -37,12 +36,10 @@ class MALA(Method):
     full_batch = True
 
     def init(self, position, evaluate, noise) -> State:
-        """The full gradient at the given positions."""
         energy = evaluate.full(position)
         return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
 
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
-        """One proposal and its Metropolis test."""
         step_size = column(state.rung.step_size, state.position)
         spread = sqrt(2.0 * step_size * column(state.rung.temperature, state.position))
         forward = spread * noise.normal(state.position.shape)

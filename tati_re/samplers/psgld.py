@@ -35,7 +35,6 @@ class PreconditionedSGLD(Method):
 
     Cost: one gradient per step, two with Γ, whose H comes from the change of the gradient along random signs. Stable
     while hGk < 2; h N is the learning rate of an RMSprop on the mean loss, so that h is of the order 0.001 / N.
-
     Source: Li, Chen, Carlson and Carin, AAAI 2016, eq. (4) to (7); there h is ε/2 and N times smaller.
 
     Args:
@@ -100,7 +99,6 @@ class PreconditionedSGLD(Method):
         return state
 
     def step(self, state, evaluate, noise):
-        """One step; the gradient of the new position is kept for the next."""
         time = column(state.rung.step_size, state.position)
         temperature = column(state.rung.temperature, state.position)
         mean_gradient = state.gradient / evaluate.scale

@@ -22,10 +22,8 @@ class RandomWalkMetropolis(Method):
 
     Cost: one evaluation of U per step; the gradient comes with it for the columns of run.csv. A proposal outside of the
     support of the prior or not finite is rejected. For a Gaussian of P equal standard deviations σ at T = 1 the best
-    step is 2.38 σ/sqrt(P), with the acceptance 0.234 at large P.
-
-    Source: Metropolis et al., J. Chem. Phys. 21, 1087 (1953); best step: Roberts, Gelman and Gilks, Annals of Applied
-    Probability 7, 110 (1997).
+    step is 2.38 σ/sqrt(P), with the acceptance 0.234 at large P. Source: Metropolis et al., J. Chem. Phys. 21, 1087
+    (1953); best step: Roberts, Gelman and Gilks, Annals of Applied Probability 7, 110 (1997).
 
     Examples:
         >>> RandomWalkMetropolis().metropolis
@@ -37,12 +35,10 @@ class RandomWalkMetropolis(Method):
     full_batch = True
 
     def init(self, position, evaluate, noise) -> State:
-        """The potential at the given positions."""
         energy = evaluate.full(position)
         return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
 
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
-        """One proposal and its Metropolis test."""
         step_size = column(state.rung.step_size, state.position)
         spread = step_size * sqrt(column(state.rung.temperature, state.position))
         proposal = self.init(state.position + spread * noise.normal(state.position.shape), evaluate, noise)

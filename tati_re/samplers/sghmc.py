@@ -31,9 +31,7 @@ class SGHMC(Method):
     One gradient per step, and during the burn-in with "estimate" one and a half more where all parameters belong to
     dense layers in a row, for other networks the gradients of the single examples of a mini-batch. Stable while h²ω² <
     4 - 2α. The kinetic temperature is T / (1 - α/2). A published learning rate η is h², the published V̂ twice theirs
-    (B̂ = h V̂ / 2).
-
-    Source: Chen, Fox and Guestrin, ICML 2014, eq. (13) to (15).
+    (B̂ = h V̂ / 2). Source: Chen, Fox and Guestrin, ICML 2014, eq. (13) to (15).
 
     Args:
         friction: γ above 0. Default: 1.
@@ -92,7 +90,6 @@ class SGHMC(Method):
         return extend(state, noise_estimate=evaluate.gradient_variance(position)) if self.estimates else state
 
     def step(self, state, evaluate, noise):
-        """One step; the gradient of the new position is kept for the next."""
         time, temperature = (column(value, state.momentum) for value in (state.rung.step_size, state.rung.temperature))
         known = state.noise_estimate if self.estimates else self.gradient_noise
         left = 2.0 * self.friction * time * temperature - time * time * known

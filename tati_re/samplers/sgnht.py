@@ -25,9 +25,7 @@ class SGNHT(Method):
         ξ <- ξ + h (p'p - P T) / μ
 
     One gradient per step. Stable while hω < 2 and hξ < 2. With v = h p, the published ε is h² and the published A is
-    hγ; ξ fluctuates with the variance T/μ.
-
-    Source: Ding et al., NeurIPS 2014, algorithm 2.
+    hγ; ξ fluctuates with the variance T/μ. Source: Ding et al., NeurIPS 2014, algorithm 2.
 
     Args:
         friction: γ above 0: ξ starts there, and γT is the strength of the noise that is added. Default: 1.
@@ -60,7 +58,6 @@ class SGNHT(Method):
         return start(self.friction, position, evaluate, noise)
 
     def step(self, state, evaluate, noise):
-        """One step; the gradient of the new position is kept for the next."""
         time = column(state.rung.step_size, state.momentum)
         state = push(state, noise, self.friction, column(state.thermostat, state.momentum))
         state = evaluated(drift(state, evaluate, time), evaluate)

@@ -57,7 +57,6 @@ class Skeleton(Method):
         self.mobility = float(mobility)
 
     def init(self, position, evaluate, noise) -> State:
-        """The gradient at the given positions."""
         energy = evaluate(position)
         # A method that moves or adapts more than State holds has a NamedTuple of its own with further fields (see
         # LangevinState); they are checkpointed with the rest.
@@ -76,5 +75,4 @@ class Skeleton(Method):
         return with_energy(state._replace(position=position), evaluate(position)), Info()
 
     def get_config(self) -> dict:
-        """Plain values from which the same sampler can be made; written to the manifest."""
         return {"sampler": self.name, "mobility": self.mobility}

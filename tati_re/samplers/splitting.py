@@ -44,8 +44,7 @@ _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 
 class LangevinState(NamedTuple):
-    """Walkers with momenta; fields as in `tati_re.samplers.State`, and `momentum` `(walkers,
-    parameters)`."""
+    """Walkers with momenta; fields as in `tati_re.samplers.State`, and `momentum` `(walkers, parameters)`."""
 
     position: Any
     momentum: Any
@@ -116,13 +115,11 @@ class Splitting(Method):
     `(walkers, parameters)`.
 
     Rule: the letters of the word from left to right, see the module. One gradient per step for the words above; it is
-    carried over to the next step where the word begins and ends at the same position. C also costs half a
-    gradient where all parameters belong to dense layers in a row, for other networks the gradients of the single
-    examples of a mini-batch.
-
-    Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102 (2013).
-    BADODAB: Leimkuhler and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang (2025), who
-    approximate C by a Taylor series; here Σ is diagonal and C exact, and the order of the letters is ours.
+    carried over to the next step where the word begins and ends at the same position. C also costs half a gradient
+    where all parameters belong to dense layers in a row, for other networks the gradients of the single examples of a
+    mini-batch. Source: Leimkuhler and Matthews, Appl. Math. Res. Express 2013(1), 34-56; J. Chem. Phys. 138, 174102
+    (2013). BADODAB: Leimkuhler and Shang, SIAM J. Sci. Comput. 38, A712-A736 (2016). mCCAdL: after Wei and Shang
+    (2025), who approximate C by a Taylor series; here Σ is diagonal and C exact, and the order of the letters is ours.
 
     Args:
         word: The splitting word, or GLA1, GLA2, mCCAdL. Default: BAOAB.
@@ -199,7 +196,6 @@ class Splitting(Method):
         return state
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
-        """One pass through the word."""
         fresh = self._carries
         step_size = column(state.rung.step_size, state.position)
         for letter in self.word:

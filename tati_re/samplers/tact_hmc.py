@@ -65,7 +65,6 @@ class TactHMC(Method):
     sqrt(P/2): 300 of them are not evenly tempered after 2,000 steps, though each ξ has its distribution.
 
     Cost: one gradient per step, of which a share of about ξ₀ counts. Stable while hω < 2.
-
     Source: Luo, Wang, Yang, Zhu and Wang, NeurIPS 2018; λ(ξ) as in the authors' program. Theirs is an Euler step with
     noise scaled by λ, and resamples momenta that grew too large; the splitting, the baths that act at every ξ, and the
     measured U in W are ours.
@@ -134,7 +133,6 @@ class TactHMC(Method):
         )
 
     def step(self, state, evaluate, noise):
-        """One pass through BADODAB; the gradient at its end serves the next step."""
         time = state.rung.step_size
         state = self._drift(self._kick(state, 0.5 * time), evaluate, 0.5 * time)
         state = self._thermostats(self._baths(self._thermostats(state, 0.5 * time), noise), 0.5 * time)
@@ -222,7 +220,6 @@ class TactHMC(Method):
         return state._replace(momentum=moved.momentum, tempering_momentum=own)
 
     def labels(self, state) -> dict:
-        """The last column of run.csv: 1 on the plateau, else 0, `(walkers,)`."""
         return {"weight": state.weight}
 
     def get_config(self) -> dict:

@@ -23,7 +23,6 @@ class ControlVariate(Wrapper):
     with `refresh_every` it moves to where the walker is at the beginning of every such step (SVRG).
 
     Cost: two gradients on the mini-batch for each of the sampler inside, and one on all data at each refresh.
-
     Source: Baker, Fearnhead, Fox and Nemeth, Statistics and Computing 29 (2019); SVRG-LD: Dubey et al., NeurIPS 2016.
 
     Args:
@@ -52,13 +51,11 @@ class ControlVariate(Wrapper):
         self.gradients_per_step = 2.0 * self.inner.gradients_per_step
 
     def init(self, position, evaluate, noise):
-        """The center is the start."""
         state = self.inner.init(position, evaluate, noise)
         centre = _centre(evaluate.full(position), position)
         return extend(state, **dict(zip(_FIELDS, centre, strict=True)))
 
     def step(self, state, evaluate, noise):
-        """One step of the sampler inside, with corrected estimates."""
         centre = tuple(fields_of(state, _FIELDS).values())
         if self.refresh_every:
             due = (evaluate.clock.step - 1) % self.refresh_every == 0

@@ -128,10 +128,8 @@ class EnsembleQuasiNewton(Wrapper):
     the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
 
     Cost: that of the sampler inside, two products with B a step, and 4 gradients of the reference walkers at each
-    refresh.
-
-    Source: Leimkuhler, Matthews and Weare, Statistics and Computing 28, 277 (2018); halves: Foreman-Mackey et al., PASP
-    125, 306 (2013), and Chok, Lee, Paulin and Vasil, arXiv 2509.09162.
+    refresh. Source: Leimkuhler, Matthews and Weare, Statistics and Computing 28, 277 (2018); halves: Foreman-Mackey et
+    al., PASP 125, 306 (2013), and Chok, Lee, Paulin and Vasil, arXiv 2509.09162.
 
     Args:
         inner: A Langevin word over A, B, O, D; SGLD; or HMC. Default: BAOAB.
@@ -219,7 +217,6 @@ class EnsembleQuasiNewton(Wrapper):
         )
 
     def step(self, state, evaluate, noise):
-        """One step of the walkers that move."""
         moved, info = self.move(self.begin_turn(state, evaluate), evaluate, noise)
         return self.end_turn(state, moved, evaluate), info
 
@@ -248,7 +245,6 @@ class EnsembleQuasiNewton(Wrapper):
         return state._replace(**part, **known, rung=self._moving(evaluate, count).rung)
 
     def move(self, turn, evaluate, noise):
-        """One step of the walkers of `turn`."""
         preconditioner = tuple(fields_of(turn, _PRECONDITIONER).values())
         moving = self._moving(evaluate, turn.potential.shape[0])
         inner = inner_of(turn)._replace(rung=moving.rung)
@@ -264,7 +260,6 @@ class EnsembleQuasiNewton(Wrapper):
         return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
     def end_turn(self, state, turn, evaluate):
-        """The state of all walkers, after those of `turn` have moved."""
         if self.groups == 1:
             return turn._replace(rung=state.rung)
         first = evaluate.clock.group * turn.potential.shape[0]

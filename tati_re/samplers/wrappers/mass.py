@@ -99,7 +99,6 @@ class Massive(Wrapper):
         return extend(state, square=0.0 * state.gradient, mass=0.0 * state.gradient + 1.0)
 
     def step(self, state, evaluate, noise):
-        """One step of the sampler inside, in scaled coordinates."""
         if not self.measured:
             scale = constant(1.0 / np.sqrt(self.mass), state.position)
             return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))[:2]

@@ -52,7 +52,6 @@ class SimulatedTempering(Wrapper):
 
     u has to be free of noise: at a move it is that of all data. Cost: that of the sampler inside, and one forward pass
     over all data at each move where it uses mini-batches. About 1/M of the steps counts.
-
     Source: Marinari and Parisi, Europhys. Lett. 19, 451 (1992); Wang and Landau, Phys. Rev. Lett. 86, 2050 (2001); the
     1/n that follows: Belardinelli and Pereyra, Phys. Rev. E 75, 046701 (2007).
 
@@ -123,7 +122,6 @@ class SimulatedTempering(Wrapper):
         return {"rung": state.rung_index, "weight": state.weight}
 
     def bound(self, state, evaluate):
-        """The potential at the walkers' own rungs, for what is evaluated beside the steps."""
         return evaluate.at(self.rung_of(evaluate.rung, state.rung_index))
 
     def _at(self, index, like):
@@ -170,7 +168,6 @@ class SimulatedTempering(Wrapper):
         return extend(state, **own)
 
     def step(self, state, evaluate, noise):
-        """One step of the sampler inside at the walkers' rungs, and a move where it is due."""
         own = fields_of(state, [name for name in (*_OWN, "thermostats") if name in state._fields])
         rung = self.rung_of(evaluate.rung, state.rung_index)
         uniform = noise.uniform(state.potential.shape)

@@ -49,7 +49,6 @@ class Windowed:
     every, half_width, change = 10, 0.05, 0.9
 
     def update(self, factor, memory: tuple, acceptance, target: float, number):
-        """The factor of the next step and the memory, from the acceptance of this one."""
         total = memory[0] + acceptance
         mean = total / self.every
         changed = where(mean < target - self.half_width, factor * self.change, factor)
@@ -58,7 +57,6 @@ class Windowed:
         return where(due, changed, factor), (where(due, 0.0 * total, total),)
 
     def frozen(self, factor, memory: tuple):
-        """The factor after the burn-in."""
         return factor
 
 
@@ -79,10 +77,8 @@ class StepSizeTuning(Wrapper):
     acceptance is the mean over the lengths.
 
     Cost: that of the sampler inside. The number of burn-in steps has to be above 0; some hundred are needed to start
-    from a step size that is wrong by a factor of 10, and a single walker needs more than many.
-
-    Source: Hoffman and Gelman, Journal of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock
-    and Marzari (2019).
+    from a step size that is wrong by a factor of 10, and a single walker needs more than many. Source: Hoffman and
+    Gelman, Journal of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and Marzari (2019).
 
     Args:
         inner: A sampler with a Metropolis test. Default: HMC.
@@ -117,14 +113,12 @@ class StepSizeTuning(Wrapper):
         self.adapts, self.of_rung = True, ("step_factor", "next_factor", *self.rule.fields, *self.inner.of_rung)
 
     def init(self, position, evaluate, noise):
-        """As the sampler inside, with the step size as it was given."""
         state = self.inner.init(position, evaluate, noise)
         zeros = 0.0 * state.potential
         own = dict.fromkeys(self.rule.fields, zeros)
         return extend(state, step_factor=zeros + 1.0, next_factor=zeros + 1.0, **own)
 
     def step(self, state, evaluate, noise):
-        """One step of the sampler inside; in the burn-in, what its acceptance means for the next one."""
         adapting, number = evaluate.clock.adapting, as_float64(evaluate.clock.step)
         memory = tuple(fields_of(state, self.rule.fields).values())
         factor = where(adapting, state.next_factor, self.rule.frozen(state.next_factor, memory))
