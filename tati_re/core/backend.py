@@ -74,9 +74,7 @@ __all__ = [
 
 def set_threads(number: int | None) -> None:
     """Sets how many threads, at least 1, TensorFlow may use inside one operation; `None` leaves it (all cores).
-
-    Sums are split over the threads, so results agree bit for bit only at equal numbers of threads.
-    """
+    Sums are split over the threads, so results agree bit for bit only at equal numbers of threads."""
     if number is None or number == threads():
         return
     try:

@@ -146,9 +146,6 @@ class Delegating(Evaluate):
     """An evaluation that delegates to another one; subclasses override what they change.
 
     `with_variance` is put together from the two that it is made of, so that a change of one of them counts.
-
-    Args:
-        evaluate: The evaluation inside.
     """
 
     def __init__(self, evaluate: Evaluate) -> None:

@@ -9,13 +9,11 @@ import numpy as np
 
 def lanczos(product: Callable[[np.ndarray], np.ndarray], size: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Ritz values of a fixed number of Lanczos steps, ascending, and the vector of the lowest, `(size,)`.
-
     `product` multiplies the matrix with a vector `(size,)`; as many vectors are kept as there are steps, at most
     `size`. There are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing), and the ends
     of the spectrum converge first. All vectors are orthogonalized, which keeps copies out. ARPACK iterates to a
     tolerance instead, and says nothing of the Ritz values between the ends. Source: Golub and Van Loan, Matrix
-    Computations, section 10.1.
-    """
+    Computations, section 10.1."""
     from scipy.linalg import eigh_tridiagonal
 
     basis = np.zeros((num_steps, size))

@@ -12,11 +12,9 @@ from typing import Any
 
 def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
     """The `__getattr__` and the `__all__` of the package `room`, whose names are imported on first use.
-
     The names are those that the package imports under `if TYPE_CHECKING:`, so that type checkers, the API reference and
     the running program read one and the same list; importing the package itself loads nothing. No public name may be
-    that of another of its modules: importing the module would hide the name.
-    """
+    that of another of its modules: importing the module would hide the name."""
     tree = ast.parse(Path(str(sys.modules[room].__file__)).read_text(encoding="utf-8"))
     blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]

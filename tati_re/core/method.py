@@ -1,8 +1,7 @@
 """The contract between the engine and a method: a sampler, an optimizer, an ensemble, or replica exchange.
 
-`Sampler` is the least that a method has. `Method` adds every further answer, each with its default, so that whoever
-asks needs no question whether there is one. `Wrapper` is a method around another one, whose answers it gives but for
-those that it changes. A sampler without the base class becomes a method where it enters, by `as_method`.
+`Method` has a default for each answer, so that whoever asks needs no question whether there is one. A sampler without
+the base class becomes a method where it enters, by `as_method`.
 """
 
 from __future__ import annotations
@@ -50,10 +49,8 @@ class Method:
             walkers change temperature; one named `weight` is what a row counts in averages. Default: none.
         of_rung: Names of the fields of the state that belong to the temperature rather than to the walker (thermostat,
             tuned step size, preconditioner): they change hands when two walkers exchange temperatures. Default: none.
-        adapts: The method changes its own parameters during the burn-in, which therefore has to have steps. Default:
-            no.
-        mixes_parameters: A step moves parameters along full matrices, so that walls cannot reflect them one by one.
-            Default: no.
+        adapts: It changes its own parameters during the burn-in, which therefore has to have steps. Default: no.
+        mixes_parameters: A step moves parameters along full matrices: walls cannot reflect them singly. Default: no.
         groups: How many groups of neighboring walkers move in turn, one while the others rest. Default: 1.
         group_steps: How many steps one group makes before the next one does. Default: 1.
         event_columns: Columns of the rows of exchange.csv, which `events` gives. Default: none.
@@ -104,12 +101,9 @@ class Method:
         """Raises an `InputError` for requests of a run that the method cannot fulfill. Default: nothing."""
 
     def begin_turn(self, state, evaluate: Evaluate) -> Any:
-        """The part of the state that the steps of one turn change. Default: the state.
-
-        A turn is up to `group_steps` steps of one group, `evaluate.clock.group`; `step` is `begin_turn`, `move` and
-        `end_turn`, one after the other. A row that is recorded, or the end of a chunk, cuts a turn, and the next
-        `begin_turn` goes on with it.
-        """
+        """The part of the state that the steps of one turn change. Default: the state. A turn is up to `group_steps`
+        steps of one group, `evaluate.clock.group`; `step` is `begin_turn`, `move` and `end_turn`, one after the other.
+        A row that is recorded, or the end of a chunk, cuts a turn, and the next `begin_turn` goes on with it."""
         return state
 
     def move(self, turn, evaluate: Evaluate, noise: Noise) -> Any:

@@ -1,8 +1,5 @@
-"""The mathematical functions of a step besides + - * /, for NumPy and TensorFlow.
-
-Each takes numpy arrays or TensorFlow tensors and computes with the library its argument belongs to, so that the same
-sampler runs on numpy, eagerly, as a graph, or under XLA.
-"""
+"""The mathematical functions of a step besides + - * /, each in the library of its argument, NumPy or TensorFlow, so
+that the same sampler runs on numpy, eagerly, as a graph, or under XLA."""
 
 from __future__ import annotations
 
@@ -167,10 +164,7 @@ def take_last(values, index):
 def interp(x, points, values):
     """Linear interpolation in a table, constant outside of it.
 
-    Args:
-        x: Where, of any shape, float64.
-        points: `(n,)`, n at least 2, not falling, float64.
-        values: `(n,)`, float64.
+    `x` has any shape; `points`, not falling, and `values` are `(n,)`, n at least 2; all are float64.
     """
     if _is_numpy(x, points, values):
         return np.interp(x, points, values)

@@ -70,11 +70,8 @@ def prior_generator(seed: int) -> np.random.Generator:
 
 
 class Batching(Protocol):
-    """The examples of each step.
-
-    With `full` every batch is the whole data set, so that nothing is gathered and `indices` is not asked; with `shared`
-    all walkers see the same examples. `sampling` is "epochs" or "replacement".
-    """
+    """The examples of each step. With `full` every batch is the whole data set, so that nothing is gathered and
+    `indices` is not asked; with `shared` all walkers see the same examples. `sampling` is "epochs" or "replacement"."""
 
     full: bool
     shared: bool

@@ -3,9 +3,9 @@
     init(position, evaluate, noise) -> State
     step(state, evaluate, noise) -> (State, Info)
 
-`State` is a NamedTuple that has at least the fields of `State`; whatever else adapts or moves is a further field of the
-sampler's own NamedTuple and is checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps) are
-attributes of the sampler object. Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
+Whatever else than the fields of `State` adapts or moves is a further field of the sampler's own NamedTuple and is
+checkpointed with it. Tuning parameters (friction, word, number of leapfrog steps) are attributes of the sampler object.
+Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
 """
 
 from __future__ import annotations

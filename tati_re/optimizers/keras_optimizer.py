@@ -40,8 +40,7 @@ class KerasOptimizer(Optimizer):
 
     Attributes:
         learning_rate: The own one of an object, nan where that is a schedule; None for a name.
-        scheduled: An object with a schedule, which then counts; else a step takes the walkers' `step_size`, that of the
-            first one.
+        scheduled: An object with a schedule, which then counts; else a step takes the first walker's `step_size`.
 
     Raises:
         InputError: A momentum for an optimizer that takes none, or a global norm over several walkers.

@@ -1,8 +1,7 @@
 """Samplers: pure-Python steps, one scheme or family a file.
 
-`make_sampler(name, ...)` turns an option into a sampler: a splitting word (BAOAB, OBABO, GLA2, ...), SGLD, or one with
-a Metropolis test (HMC, GHMC, MALA, ...). Adding a family touches one new file (copy `skeleton.py`) and one line of
-`tati_re/options/families.py`.
+`make_sampler` turns an option into a sampler, such as BAOAB, SGLD or HMC. Adding a family touches one new file (copy
+`skeleton.py`) and one line of `tati_re/options/families.py`.
 """
 
 from __future__ import annotations

@@ -25,11 +25,9 @@ class GeneralizedHMC(Method):
 
     The friction is a rate, 1/time, so that it means the same for every L. A rejection reverses the motion: for paths
     longer than 1/γ the acceptance should be high, above 0.9. Where γ L h is large the momenta are new at each step, as
-    in HMC with a fixed length.
-
-    Cost: L gradients per step. A trajectory that leaves the support of the prior or is not finite is rejected. Stable
-    while hω < 2.
-    Source: Horowitz, Physics Letters B 268, 247 (1991); Kennedy and Pendleton, Nuclear Physics B 607, 456 (2001).
+    in HMC with a fixed length. Cost: L gradients per step. A trajectory that leaves the support of the prior or is not
+    finite is rejected. Stable while hω < 2. Source: Horowitz, Physics Letters B 268, 247 (1991); Kennedy and Pendleton,
+    Nuclear Physics B 607, 456 (2001).
 
     Args:
         friction: γ, above 0. Default: 1.

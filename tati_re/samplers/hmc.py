@@ -86,10 +86,8 @@ def trajectory_lengths(num_leapfrog_steps: int, leapfrog_jitter: float) -> tuple
 
 def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[int, int], **split):
     """A trajectory of random length with fresh momenta, and its Metropolis test.
-
     Drawn are the momenta, one uniform number for the length, and one a walker for the test. `lengths` are the least and
-    the largest number of leapfrog steps, `split` is `before` and `reflect` of `leapfrog`.
-    """
+    the largest number of leapfrog steps, `split` is `before` and `reflect` of `leapfrog`."""
     low, high = lengths
     momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)
     length = minimum(floor(low + (high - low + 1) * noise.uniform(())), float(high))
@@ -106,11 +104,9 @@ def energy_change(start: LangevinState, end: LangevinState):
 
 def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool = False) -> LangevinState:
     """`length` steps on the full potential, each a kick of u h, a drift of h, and a kick of (1 - u) h.
-
     Volume preserving; with u = 1/2, which is velocity Verlet, reversible. The reverse of u is 1 - u. `length` may be
     known only while the step runs; u, `before`, is a number or `(walkers, 1)`; `reflect` turns drifts round at the
-    walls of the prior.
-    """
+    walls of the prior."""
     t = column(state.rung.step_size, state.position)
 
     def body(position, momentum, gradient, potential, loss, log_prior):

@@ -12,10 +12,8 @@ from tati_re.options.user_code import called
 
 def imported(name: str, options):
     """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one.
-
     The parameters of the constructor are looked up in the options, see `made`. A module is one that is installed or
-    lies in the current folder; a file is executed anew each time.
-    """
+    lies in the current folder; a file is executed anew each time."""
     return made(factory(name), options)
 
 

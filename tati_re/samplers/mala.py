@@ -19,7 +19,6 @@ class MALA(Method):
         ΔH = U' - U - [abs(θ' - θ + h ∇U)² - abs(θ - θ' + h ∇U')²] / (4h)
 
     It is HMC with one leapfrog step of the time step sqrt(2h), and ΔH is what that would find.
-
     Cost: one gradient per step. A proposal outside of the support of the prior or not finite is rejected. Proposals are
     useless from hk = 2 on, k the largest curvature; at many parameters the best step falls as their number to the power
     -1/3 and has the acceptance 0.574.

@@ -8,10 +8,8 @@ from tati_re.core.protocol import Info
 
 def accept_or_keep(proposal, kept, change, noise):
     """The proposal of each walker with probability min(1, exp(-β ΔH)), else the state that is kept; and `Info`.
-
     `change` is ΔH, `(walkers,)`, float64; not a number means rejected. One uniform number a walker is drawn. The rung
-    is that of `kept`.
-    """
+    is that of `kept`."""
     # A comparison with nan is false, so that a trajectory that blew up is rejected.
     accepted = log(noise.uniform(kept.potential.shape)) < -kept.rung.inverse_temperature * change
     chosen = [

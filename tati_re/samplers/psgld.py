@@ -77,11 +77,7 @@ class PreconditionedSGLD(Method):
         self.of_rung = ("square",)
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in.
-
-        Raises:
-            InputError: There is none.
-        """
+        """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an `InputError`."""
         if not self.adaptive and not num_burnin_steps:
             raise InputError(
                 "preconditioner: frozen, it is learned during the burn-in.",

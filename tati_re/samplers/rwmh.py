@@ -19,7 +19,6 @@ class RandomWalkMetropolis(Method):
 
     The proposal is the drift of a momentum over the time step h: its standard deviation is h sqrt(T), in proportion to
     the width of the target, so that one step size serves all temperatures of a harmonic well.
-
     Cost: one evaluation of U per step; the gradient comes with it for the columns of run.csv. A proposal outside of the
     support of the prior or not finite is rejected. For a Gaussian of P equal standard deviations σ at T = 1 the best
     step is 2.38 σ/sqrt(P), with the acceptance 0.234 at large P. Source: Metropolis et al., J. Chem. Phys. 21, 1087

@@ -1,7 +1,5 @@
 """Step sizes and temperatures that change over a run, as factors of the step number.
-
-A schedule is a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it where it was.
-"""
+A schedule is a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it where it was."""
 
 from __future__ import annotations
 
@@ -21,18 +19,14 @@ TEMPERATURE_SCHEDULES = ("constant", "annealing")
 
 def polynomial(delay: float, power: float) -> Factor:
     """(1 + t/b)^-a: Welling and Teh's a(b + t)^-γ (ICML 2011), scaled to 1 at the start; t = 0 at the first step.
-
     The `delay` b is in steps, above 0; for a `power` a from 0.5 (exclusive) to 1 the averages converge to the
-    distribution without bias.
-    """
+    distribution without bias."""
     return lambda steps: (1.0 + (steps - 1) / delay) ** -power
 
 
 def cyclical(length: int) -> Factor:
     """½ (cos(π mod(t - 1, n) / n) + 1): cycles from the full step size towards 0 (Zhang et al., ICLR 2020, eq. 1).
-
-    A cycle is n steps; theirs is ⌈K/M⌉ for M cycles in K steps.
-    """
+    A cycle is n steps; theirs is ⌈K/M⌉ for M cycles in K steps."""
     return lambda steps: 0.5 * (np.cos(np.pi * ((steps - 1) % length) / length) + 1.0)
 
 

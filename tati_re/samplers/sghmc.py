@@ -61,11 +61,7 @@ class SGHMC(Method):
         self.of_rung = ("noise_estimate",) if self.estimates else ()
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        """Refuses, before a run, a gradient noise above what friction takes out, and an estimate without a burn-in.
-
-        Raises:
-            InputError: h² V̂ > 2 α T, or no steps to estimate V̂ in.
-        """
+        """Refuses a gradient noise above what friction takes out, h² V̂ > 2 α T, and an estimate without a burn-in."""
         if self.estimates and not num_burnin_steps:
             raise InputError(
                 "gradient_noise: it is estimated during the burn-in.",

@@ -33,9 +33,7 @@ def inner_of(state):
 
 class Coordinates(Protocol):
     """A linear map B between the walkers' parameters and the coordinates in which a sampler works: θ = θ₀ + B x.
-
-    Each takes and gives one vector a walker, `(walkers, parameters)`.
-    """
+    Each takes and gives one vector a walker, `(walkers, parameters)`."""
 
     def forward(self, vectors: Any):
         """B v: from x to θ."""
@@ -119,12 +117,9 @@ class InCoordinates(Delegating):
 
 def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates, slope=None):
     """A step of `sampler` in x, with θ = θ₀ + B x and θ₀ where the walkers are: unit mass in x, so that the momenta
-    belong to x.
-
-    A sampler that mixes parameters learns from where the other walkers are: for it θ₀ is 0, the same for all. State and
-    potential are those of θ, before and after; `slope` is B' ∇U where the walkers are, if known from the step before,
-    and the third result is that where they are now, after the state and the info.
-    """
+    belong to x. A sampler that mixes parameters learns from where the other walkers are: for it θ₀ is 0, the same for
+    all. State and potential are those of θ, before and after; `slope` is B' ∇U where the walkers are, if known from the
+    step before, and the third result is that where they are now, after the state and the info."""
     slope = coordinates.transposed(state.gradient) if slope is None else slope
     start, origin = 0.0 * state.position, state.position
     if sampler.mixes_parameters:

@@ -44,10 +44,8 @@ _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
 
 class LowRank:
     """B = I + X' S X for the walkers of each ensemble, with B B' = I + η cov of the reference walkers.
-
     `deviations` is X of the reference walkers from their mean, `(ensembles, references, parameters)`, `factor` S,
-    `(ensembles, references, references)` or `(ensembles, walkers, references, references)`, and `inverse` S of B⁻¹.
-    """
+    `(ensembles, references, references)` or `(ensembles, walkers, references, references)`, and `inverse` S of B⁻¹."""
 
     def __init__(self, deviations, factor, inverse) -> None:
         self.deviations, self.factor, self.inverse = deviations, factor, inverse
@@ -78,9 +76,7 @@ class LowRank:
 
     def _apply(self, vectors, factor):
         """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right.
-
-        One ensemble goes without the batch axis, which makes XLA four times slower on long matrices.
-        """
+        One ensemble goes without the batch axis, which makes XLA four times slower on long matrices."""
         ensembles, num_references, parameters = self.deviations.shape
         if ensembles > 1:
             grouped = reshape(vectors, (ensembles, vectors.shape[0] // ensembles, parameters))
@@ -126,7 +122,6 @@ class EnsembleQuasiNewton(Wrapper):
 
     B is a low-rank update: with U = sqrt(η/L) X' of the reference walkers' deviations X and M the Cholesky factor of
     the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
-
     Cost: that of the sampler inside, two products with B a step, and 4 gradients of the reference walkers at each
     refresh. Source: Leimkuhler, Matthews and Weare, Statistics and Computing 28, 277 (2018); halves: Foreman-Mackey et
     al., PASP 125, 306 (2013), and Chok, Lee, Paulin and Vasil, arXiv 2509.09162.
@@ -184,11 +179,7 @@ class EnsembleQuasiNewton(Wrapper):
         self.mixes_parameters, self.shown = True, ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
-        """Refuses a number of walkers that cannot be divided into the ensembles.
-
-        Raises:
-            InputError: Fewer than 4, or not the same number in every half of every ensemble.
-        """
+        """An `InputError` for fewer than 4 walkers, or not the same number in every half of every ensemble."""
         share = self.num_ensembles * (2 if self.scheme == "halves" else 1)
         if num_walkers < 4 or num_walkers % share or num_walkers // self.num_ensembles < 3:
             raise InputError(
@@ -301,11 +292,8 @@ class EnsembleQuasiNewton(Wrapper):
 
     def _factor(self, deviations, blending):
         """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and averages over
-        references.
-
-        With A = R R', U = sqrt(η) X' R and M M' = I + U'U: (I + U N⁻¹ U')(...)' = I + U U' for N = I + M, as
-        N + N' + U'U = N N'; the inverse is I - U N'⁻¹ M⁻¹ U' (Woodbury).
-        """
+        references. With A = R R', U = sqrt(η) X' R and M M' = I + U'U: (I + U N⁻¹ U')(...)' = I + U U' for N = I + M,
+        as N + N' + U'U = N N'; the inverse is I - U N'⁻¹ M⁻¹ U' (Woodbury)."""
         each = deviations.shape[1]
         if self.scheme == "halves":
             centring = (np.eye(each) - 1.0 / each) / np.sqrt(each)

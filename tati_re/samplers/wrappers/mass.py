@@ -53,9 +53,7 @@ class Massive(Wrapper):
 
     "gradient_rms" estimates m = rms(∇U) / mean rms from a running mean of the squared gradients of each walker (decay
     0.99) during the burn-in and is frozen afterwards; the number of burn-in steps has to be above 0.
-
     Around an ensemble the walkers learn from each other in x: B B' = I + η cov(x of the others).
-
     Cost: that of the sampler inside. Source: masses by fan-in: Baldock and Marzari (2019); frozen root mean square
     preconditioner: Wenzel et al., ICML 2020, appendix D.
 
