@@ -156,7 +156,6 @@ class Driver:
         return carry, outcome
 
     def _loop_at(self, step: int) -> Loop:
-        """The loop that takes this step."""
         return next((loop for loop in reversed(self.loops) if loop.first_step < step), self.loops[0])
 
     def _end_of(self, loop: Loop) -> int:

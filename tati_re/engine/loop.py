@@ -54,10 +54,8 @@ class Chunk(NamedTuple):
         carry: The state after the last step.
         taken: Steps taken; fewer than asked for where the potential stopped being finite.
         rows: `(row capacity, walkers, columns)`, float64; the first `num_rows` are filled.
-        positions: `(trajectory capacity, recorded walkers, parameters or directions)`; the first `num_positions` are
-            filled.
-        beside: Potential, loss and labels beside each position, `(trajectory capacity, recorded walkers, columns)`,
-            float64.
+        positions: `(trajectory capacity, recorded walkers, parameters or directions)`; first `num_positions` filled.
+        beside: Potential, loss and labels of each, `(trajectory capacity, recorded walkers, columns)`, float64.
         events: `(event capacity, rows, columns)`, float64, what the method tells; the first `num_events` are filled.
     """
 
@@ -76,8 +74,6 @@ class Loop:
     """A sampler or optimizer and a potential, compiled.
 
     Args:
-        potential: What is sampled.
-        method: A sampler or optimizer.
         observables: The columns of a row.
         rung: Temperature and step size of each walker.
         seed: Of all random numbers.
@@ -89,8 +85,7 @@ class Loop:
         step_factor: Multiplies the step size at each step; a function of step numbers. Default: 1.
         temperature_factor: Likewise the temperature.
         first_step: Steps that other loops of the run take before this one.
-        num_recorded: How many walkers, the first ones in the order of the method, have positions and moments stored.
-            Default: all.
+        num_recorded: Walkers, the first in the method's order, that have positions and moments stored. Default: all.
         num_steps: Steps that it will take at most: buffers need not be longer. Default: any number.
         limits: On the length of a chunk.
 
@@ -256,10 +251,7 @@ class Loop:
     def run(self, carry: Carry, first_move: int, count: int) -> Chunk:
         """Makes up to `chunk_steps` moves.
 
-        Args:
-            carry: Where to go on.
-            first_move: Number of the first move, from 1.
-            count: How many, at most `chunk_steps` and what is left of `num_steps`.
+        The first is number `first_move`, from 1; `count` is at most `chunk_steps` and what is left of `num_steps`.
         """
         indices, sizes = self.batches(first_move, self._capacity)
         due = Moves(*map(tf.constant, self.timeline.due(first_move, self._capacity, count)))

@@ -23,7 +23,6 @@ ALWAYS = (
 FULL = ("full_loss", "full_potential")
 AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
 OF_GROUPS = ("kinetic_energy", "virial")
-"""Quantities that are recorded for `groups`."""
 
 
 def group_column(name: str, group: str) -> str:
@@ -73,11 +72,7 @@ class Observables:
     def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
         """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan.
 
-        Args:
-            state: Of the sampler.
-            evaluate: The potential that the walkers see.
-            acceptance: Of the last Metropolis test.
-            labels: The last columns.
+        `acceptance` is that of the last Metropolis test, `labels` are the last columns.
         """
         position = tf.cast(state.position, tf.float64)
         gradient = tf.cast(state.gradient, tf.float64)

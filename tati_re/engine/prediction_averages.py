@@ -22,10 +22,8 @@ class PredictionAverages:
 
     Kept are the mean and the sum of squared deviations of the prediction (class probabilities, or values in the units
     of the data; Welford's update), the mean entropy of the class probabilities or the mean noise variance, and for
-    values the log of the mean density of the targets.
-
-    Each `every` steps the model (`outputs`, of `Outputs`) predicts for inputs `(n, ...)` as it takes them. Targets are
-    labels or values, `(n,)` or `(n, outputs)`, in the units of the data.
+    values the log of the mean density of the targets. Each `every` steps the model (`outputs`, of `Outputs`) predicts
+    for inputs `(n, ...)` as it takes them. Targets are labels or values, `(n,)` or `(n, outputs)`, in data units.
     """
 
     def __init__(
@@ -108,9 +106,7 @@ class PredictionAverages:
         averages["m2"] = averages["m2"] + weight * difference * (values - averages["mean"])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of a checkpoint."""
         return {f"{PREFIX}{name}": values for name, values in {**self._averages, "targets": self._targets}.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Goes on from a checkpoint."""
         self._averages = {name: np.asarray(arrays[f"{PREFIX}{name}"]) for name in self._averages}

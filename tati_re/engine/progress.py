@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_SECONDS = 5.0
-"""Least time between two plain lines."""
 
 
 class Progress(Protocol):

@@ -78,7 +78,6 @@ class RowBuffers:
         self._of_event = (event_rows, len(method.event_columns))
 
     def empty(self, moments: RunningMoments) -> Buffers:
-        """The buffers at the start of a chunk."""
 
         def array(dtype, most: int, shape: tuple[int, int]):
             return tf.TensorArray(dtype, most, element_shape=shape)

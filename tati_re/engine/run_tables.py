@@ -43,7 +43,6 @@ class RunTables:
         self.last: tuple[float | None, float | None] = (None, None)
 
     def create(self) -> None:
-        """Makes the tables, empty."""
         for name, columns in self._columns.items():
             kind = H5Table if _is_h5(name) else CsvTable
             self._tables[name] = kind(self._folder / name, columns, **self._options(name))
@@ -88,18 +87,15 @@ class RunTables:
             self.flush()
 
     def add_timing(self, step: int, seconds: float) -> None:
-        """Adds a clock reading."""
         rate = step / seconds if seconds > 0 else 0.0
         self._tables[files.TIMING].append(np.array([[step, seconds, rate]]))
 
     def flush(self) -> None:
-        """Writes all rows."""
         for table in self._tables.values():
             table.flush()
         self._waiting = 0
 
     def close(self) -> None:
-        """Writes all rows, for the last time."""
         for table in self._tables.values():
             table.close()
 

@@ -35,9 +35,7 @@ class RunningAverages:
         return np.concatenate(parts, axis=-1)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of a checkpoint."""
         return {"averages/counts": self._counts, "averages/sums": self._sums}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Goes on from a checkpoint."""
         self._counts, self._sums = arrays["averages/counts"], arrays["averages/sums"]

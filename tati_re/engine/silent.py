@@ -8,8 +8,6 @@ from tati_re.posterior.function import no_clock
 
 
 class SilentEvaluate(Evaluate):
-    """Stands for the potential while a step is asked which random numbers it draws."""
-
     scale = 1.0
     num_examples = 1
     exact = False

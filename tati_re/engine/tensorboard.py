@@ -30,7 +30,6 @@ class TensorBoard:
         self._after = step
 
     def __call__(self, folder: Path, step: int) -> None:
-        """Writes the rows that are new."""
         if self.target is None:
             return
         rows = self._new_rows(folder / files.ROWS)

@@ -1,8 +1,8 @@
 """The step of each walker, and the records due after it.
 
-A move is one iteration of the loop. Where all walkers move together, moves and steps are the same. Where groups of
-walkers take turns (ensemble methods: one half moves while the other rests), a group makes `group_steps` steps, then the
-next one the same steps: steps are counted per walker, and a walker is recorded only while it moves.
+A move is one iteration of the loop: a step of all walkers, or of one group where groups take turns (ensemble methods:
+one half moves while the other rests). A group makes `group_steps` steps, then the next one the same steps: steps are
+counted per walker, and a walker is recorded only while it moves.
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ class Timeline:
         return steps % self.record_every == 0
 
     def positions_due(self, steps: np.ndarray) -> np.ndarray:
-        """Whether a position is due after each of these steps."""
         if not self.trajectory_every:
             return np.zeros(len(steps), bool)
         return (steps % self.trajectory_every == 0) & self.counted(steps)
@@ -108,7 +107,6 @@ class Timeline:
         return past if self.temperature_factor is None else past & (self.temperature_factor(steps) > 0)
 
     def factors(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The factors of step size and temperature at these steps."""
         ones = np.ones(len(steps))
         given = [ones if factor is None else factor(steps) for factor in (self.step_factor, self.temperature_factor)]
         return given[0], given[1]

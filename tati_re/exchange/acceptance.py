@@ -15,15 +15,13 @@ def mean_acceptance(
 ) -> np.ndarray:
     """A(D): acceptance of a swap with log ratio D, averaged over Gaussian noise of the estimate, by quadrature.
 
+    The result has the shape of `log_ratio`, to about 1e-6; an exact rule has ln A(D)/A(-D) = D.
+
     Args:
-        rule: The rule.
         log_ratio: D, of any shape.
         noise_variance: Variance of the noise that there is, 0 or more.
         variance: Variance that the rule is told. Default: the true one.
         count: How many numbers it is said to come from. Default: so many that it counts as known.
-
-    Returns:
-        Probabilities in the shape of `log_ratio`, to about 1e-6; an exact rule has ln A(D)/A(-D) = D.
 
     Examples:
         >>> from tati_re.exchange.swap_rules import Penalty

@@ -85,27 +85,22 @@ def log_harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
     """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b, b).
 
-    b = (d/2 - 1)/γ + 1, with γ = 1 without bias; else of converged well-tempered ensembles.
-
     Args:
-        dimensions: d, number of stiff directions.
+        dimensions: d, number of stiff directions; b = (d/2 - 1)/γ + 1.
         ratio: R of the temperatures.
-        bias_factor: γ, at least 1. Default: 1.
+        bias_factor: γ, at least 1, of converged well-tempered ensembles. Default: 1, without bias.
     """
     return np.exp(log_harmonic_acceptance(dimensions, ratio, bias_factor))
 
 
 def spaced_evenly(coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None) -> np.ndarray:
-    """Rungs between the same ends that exchange equally.
+    """Rungs between the same ends that exchange equally. Returned is their b.
 
     Args:
         coordinate: b of the rungs on which the spread was measured, `(rungs,)`.
         energy_sd: There.
         acceptance: The least wanted of neighbors. Default: 0.3.
         num_replicas: Number of rungs instead, at least 2.
-
-    Returns:
-        b of the new rungs.
     """
     total = distances(coordinate, energy_sd).sum()
     if num_replicas is None:
@@ -133,8 +128,7 @@ class Advice(NamedTuple):
         acceptance: Expected of each pair of neighbors, `(rungs - 1,)`.
         num_replicas: Rungs that the wanted acceptance takes between the same ends.
         coordinate: Where they would be: β, or β λ.
-        bias_factor: The least γ with which this ladder has the wanted acceptance; none where there is no such, or
-            where no bias is needed.
+        bias_factor: The least γ for the wanted acceptance on this ladder; none where no γ gives it, or none is needed.
         sentences: The same in words, one or two.
     """
 
@@ -162,8 +156,7 @@ def ladder_advice(
 
     Args:
         ladder: At least 2 rungs, of NumPy arrays.
-        energy_sd: Measured standard deviation of U on each rung, or of L for likelihood tempering; `(rungs,)` or one
-            number.
+        energy_sd: Measured standard deviation of U, or L for likelihood tempering; `(rungs,)` or one number.
         heat_capacity: var(U)/T² instead, `(rungs,)` or one number.
         dimensions: Number of stiff directions d instead, C_V = d/2: the number of parameters before anything is known.
         acceptance: The wanted one, above 0 and below 1. Default: 0.3.

@@ -46,7 +46,6 @@ class Counts(NamedTuple):
 
 
 def no_counts(rungs: int, walkers: int) -> Counts:
-    """Nothing counted yet."""
     pairs, each = tf.zeros((rungs - 1,), tf.float64), tf.zeros((walkers,), tf.float64)
     energy = tf.zeros((rungs,), tf.float64)
     nowhere = tf.fill((walkers,), tf.constant(_NOWHERE))

@@ -17,7 +17,6 @@ _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "
 
 
 def ladder_of(options) -> Ladder | None:
-    """The ladder of the options, or `None`."""
     asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
     if not any(getattr(options, name) for name in asked) and options.tempering == "posterior":
         return None
@@ -37,8 +36,7 @@ def ladder_of(options) -> Ladder | None:
 
 
 def with_replicas(sampler, options, exact: bool, prior):
-    """The sampler on the ladder of the options, or as it is where they have none; `exact`: it sees all data at every
-    step."""
+    """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at every step."""
     if sampler.label_names:
         if options.num_replicas or options.temperatures or options.tempering != "posterior":
             raise InputError(
@@ -100,7 +98,6 @@ def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering
 
 
 def _rule(options, exact: bool):
-    """The swap rule, or `None` without swaps."""
     if options.exchange == "none":
         return None
     if options.exchange == "infinite":

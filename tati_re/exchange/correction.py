@@ -45,8 +45,7 @@ class Correction:
 
     Args:
         gain: g in (0, 1]. Default: `None`, 1/m at the m-th estimate, the mean of all of them.
-        every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, since an attempt brings its
-            estimate along.
+        every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, each brings its own.
         decay: α in (0, 1], for each accepted swap of a ladder. Default: 1; published for CIFAR: 0.8.
         growth: At least 1, for each 1,000 steps. Default: 1; published: 1.02 an epoch.
 
@@ -79,10 +78,8 @@ class Correction:
     def updated(self, state: Smoothed, pairs, found) -> Smoothed:
         """The averages with the estimates of a round.
 
-        Args:
-            state: Before it.
-            pairs: `low`, `high`, `valid`, `(ladders, pairs)`; others than neighbors are passed over.
-            found: ṽ of each pair, `(ladders, pairs)`.
+        These are `found`, ṽ of each pair; of `pairs` (`low`, `high`, `valid`), others than neighbors are passed over.
+        All are `(ladders, pairs)`.
         """
         here = _neighbors(state, pairs)
         tried = sum_over(as_float64(here), -2)[..., 0, :]
@@ -97,15 +94,8 @@ class Correction:
     def applied(self, state: Smoothed, pairs, difference, coefficient, num_examples: int):
         """The averages after a round's estimates, and its differences with the averaged variance V.
 
-        Args:
-            state: Before the round.
-            pairs: Which rungs.
-            difference: The estimate: `LogRatioEstimate`.
-            coefficient: f of each pair, `(ladders, pairs)` or `(pairs,)`.
-            num_examples: N.
-
-        Returns:
-            The new state, and the difference; a pair that is no pair of neighbors keeps its own estimate.
+        `difference` is a `LogRatioEstimate`, `coefficient` f of each pair, `(ladders, pairs)` or `(pairs,)`, and
+        `num_examples` N. A pair that is no pair of neighbors keeps its own estimate.
         """
         state = self.updated(state, pairs, difference.example_variance)
         here = _neighbors(state, pairs)

@@ -36,6 +36,8 @@ def difference_p_values(
 ) -> np.ndarray:
     """Tests the means of mini-batches of per-example energy differences, each batch drawn without replacement.
 
+    Returned are the p-values, `(num_tests,)`.
+
     Args:
         differences: Loss of one replica less that of the other, `(N,)`.
         batch_size: n, from 1 to N - 1.
@@ -43,9 +45,6 @@ def difference_p_values(
         num_tests: Each with batches of its own. They share the differences: they say how the test scatters, not how
             other data would do. Default: 1.
         seed: Of the batches.
-
-    Returns:
-        p-values `(num_tests,)`.
 
     Raises:
         InputError: A number out of its range, or differences that are all the same.
@@ -83,9 +82,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
 def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batches") -> GaussianityReport:
     """Judges the p-values of several tests by the number below 0.05.
 
-    Args:
-        p_values: `(tests,)`.
-        what: Begins the sentence.
+    `p_values` are `(tests,)`; `what` begins the sentence.
     """
     p_values = np.asarray(p_values, float)
     tests = len(p_values)

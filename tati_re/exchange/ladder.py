@@ -22,10 +22,7 @@ LIKELIHOOD_POWER = 5.0
 class Ladder(NamedTuple):
     """The table of rungs, the coldest first; float64 arrays `(rungs,)`.
 
-    Attributes:
-        inverse_temperature: β.
-        likelihood_weight: λ.
-        step_size: h.
+    `inverse_temperature` is β, `likelihood_weight` λ, `step_size` h.
     """
 
     inverse_temperature: Any
@@ -34,7 +31,6 @@ class Ladder(NamedTuple):
 
     @property
     def num_rungs(self) -> int:
-        """Number of rungs."""
         return self.inverse_temperature.shape[0]
 
     @property
@@ -240,10 +236,8 @@ def barrier(rejection):
 def round_trip_rate(rejection):
     """Round trips of all replicas in a round of the schedule "even_odd", 1/(2 + 2 Σ r/(1 - r)) (Syed et al. 2021).
 
-    It holds where replicas forget their energy between two rounds; 0 where a pair always rejects.
-
-    Args:
-        rejection: r of each pair of neighbors, `(rungs - 1,)`.
+    It holds where replicas forget their energy between two rounds; 0 where a pair always rejects. `rejection` is r of
+    each pair of neighbors, `(rungs - 1,)`.
     """
     open_pairs = rejection < 1.0
     zero = 0.0 * rejection

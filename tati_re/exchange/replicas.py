@@ -51,8 +51,7 @@ class ReplicaExchange(Wrapper):
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
-        bias: How a bias on the energies grows, at each round of the burn-in (`WellTempered`); default: there is
-            none. It needs a swap rule for exact energies.
+        bias: A `WellTempered` that grows at each round of the burn-in; needs a rule for exact energies. Default: none.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
         adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.
@@ -128,7 +127,6 @@ class ReplicaExchange(Wrapper):
         return tf.reshape(tf.transpose(self.places.at_rung(state.rungs.index)), [-1])
 
     def labels(self, state) -> dict:
-        """The last columns of run.csv and of the trajectory, `(walkers,)` each."""
         labels = {"rung": state.rungs.index, "replica": tf.range(self.num_replicas) // self.num_ladders}
         return labels if self.bias is None else {**labels, "weight": self._weight(state)}
 
@@ -140,11 +138,9 @@ class ReplicaExchange(Wrapper):
         return tf.exp(log_weight(rungs.bias, beta, state.potential, index) - usual)
 
     def events(self, state):
-        """The last round's rows of exchange.csv, `(ladders * pairs, columns)`."""
         return state.rungs.events
 
     def tables(self, state) -> dict:
-        """The table ladder.csv."""
         rungs = state.rungs
         tables = {"ladder": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
         if self.bias is not None:
@@ -152,7 +148,6 @@ class ReplicaExchange(Wrapper):
         return tables
 
     def bound(self, state, evaluate):
-        """The potential at the walkers' own rungs."""
         return evaluate.at(self.rung_of(state.rungs, evaluate.rung))
 
     # The two functions of a sampler
@@ -186,7 +181,6 @@ class ReplicaExchange(Wrapper):
         return extend(state, rungs=rungs, temperature=rung.temperature, step_size=step_size_of(state, rung))
 
     def step(self, state, evaluate, noise):
-        """One step of the sampler inside for every replica, and a swap round where it is due."""
         rungs = state.rungs
         rung = self.rung_of(rungs, evaluate.rung)
         random = {} if self.swaps is None else self.swaps.random_numbers(noise)

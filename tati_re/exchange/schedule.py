@@ -58,10 +58,7 @@ class EvenOdd:
     def pairs(self, round, uniforms=None, num_ladders: int | None = None) -> Pairs:
         """The pairs of a round, the same on all ladders.
 
-        Args:
-            round: Its number, from 0; whole scalar.
-            uniforms: Not used.
-            num_ladders: Gives the arrays this many rows. Default: none, `(R // 2,)`.
+        They are `(R // 2,)`, or `num_ladders` such rows; rounds count from 0, and `uniforms` are not used.
         """
         lead = () if num_ladders is None else (num_ladders, 1)
         return _neighbors(self.num_rungs, as_int32(round) % 2 + np.zeros(lead, np.int32))
@@ -81,13 +78,7 @@ class RandomNeighbours:
         self.num_rungs = _checked(num_rungs)
 
     def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
-        """The pairs of a round.
-
-        Args:
-            round: Its number, not used.
-            uniforms: `(1,)`, or `(ladders, 1)`, in (0, 1).
-            num_ladders: Not used, the shape of `uniforms` tells.
-        """
+        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(1,)` or `(ladders, 1)`."""
         return _neighbors(self.num_rungs, as_int32(uniforms >= 0.5))
 
 
@@ -107,13 +98,9 @@ class AllPairs:
         self.num_uniforms = num_rungs
 
     def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
-        """The pairs of a round.
+        """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`.
 
-        Args:
-            round: Its number, not used.
-            uniforms: `(R,)`, or `(ladders, R)`, in (0, 1): the rungs in their order make a random permutation, of which
-                neighbors are paired.
-            num_ladders: Not used, the shape of `uniforms` tells.
+        The rungs in the order of these numbers make a random permutation, of which neighbors are paired.
         """
         rungs = np.arange(self.num_rungs)
         mine, other = uniforms[..., :, None], uniforms[..., None, :]

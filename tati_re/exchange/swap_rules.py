@@ -45,7 +45,7 @@ class SwapRule(Protocol):
     biased: str | None
 
     def accept(self, log_ratio, variance, count, uniform, normal):
-        """Whether to swap.
+        """Whether to swap. The answer is bool, and false where `log_ratio` is NaN.
 
         Args:
             log_ratio: Estimate of D.
@@ -53,9 +53,6 @@ class SwapRule(Protocol):
             count: How many independent numbers the variance was estimated from, at least 2; large where it is known.
             uniform: Uniform numbers in (0, 1).
             normal: Standard normal numbers.
-
-        Returns:
-            bool; false where `log_ratio` is NaN.
         """
 
     def expected(self, log_ratio, variance, count):

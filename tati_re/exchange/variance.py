@@ -58,14 +58,13 @@ def estimate_variance(found: DifferenceMoments, factor, num_examples):
 def sample_size(target_variance, factor, num_examples, example_variance):
     """How many examples bring V down to σ*²: n = N / (1 + N σ*² / (f² v)).
 
+    Not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
+
     Args:
         target_variance: σ*².
         factor: f.
         num_examples: N.
         example_variance: v, variance of the differences of single examples.
-
-    Returns:
-        n, not rounded: take the next whole number; N where v is so large that nothing less will do, 0 where v = 0.
 
     Examples:
         >>> float(sample_size(0.2, (1 - 1 / 1.2) * 50_000, 50_000, 0.01)).__round__(1)

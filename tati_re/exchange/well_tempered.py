@@ -67,10 +67,7 @@ class Bias(NamedTuple):
 def bias_value(bias: Bias, energy, rung):
     """A at energies, cubic between the cells and constant outside of the grid; continuous with its slope.
 
-    Args:
-        bias: Of all rungs.
-        energy: U, float64, of any shape.
-        rung: Index of its rung, int32, of the same shape.
+    `energy` is U, float64, of any shape, `rung` the index of its rung, int32, of the same shape.
     """
     return _hermite(bias, energy, rung)[0]
 
@@ -173,9 +170,7 @@ class WellTempered:
     def init(self, energy, inverse_temperature) -> Bias:
         """No bias yet, on grids of cells T/4 apart.
 
-        Args:
-            energy: About where the energies of each rung will be, float64 `(rungs,)`; finite.
-            inverse_temperature: β, float64 `(rungs,)`.
+        `energy` is about where those of each rung will be, finite, `inverse_temperature` β; float64 `(rungs,)`.
         """
         temperature, zeros = 1.0 / inverse_temperature, 0.0 * energy
         width = zeros + 0.25 * temperature

@@ -29,12 +29,8 @@ __all__ = [
 class LadderRun(NamedTuple):
     """The records of a run on a ladder.
 
-    Attributes:
-        rows: `(rows, rungs, ladders, columns)`.
-        columns: Their names.
-        events: `(attempts, columns of exchange.csv)`.
-        positions: `(positions, rungs, ladders, parameters)`.
-        state: The last one.
+    These are `rows`, `(rows, rungs, ladders, columns)`, `events`, `(attempts, columns of exchange.csv)`, `positions`,
+    `(positions, rungs, ladders, parameters)`, the names of `columns`, and the last `state`.
     """
 
     rows: np.ndarray
@@ -63,7 +59,6 @@ def run_ladder(
     """A run of a `tati_re.exchange.ReplicaExchange` in the engine.
 
     Args:
-        method: The sampler on its ladder.
         potential: Such as a `tati_re.FunctionPotential`.
         start: Where the replicas start, rung by rung, `(rungs * ladders, parameters)`.
         num_steps: Burn-in included.
@@ -157,11 +152,7 @@ class NoisyEnergies(NoisyPotential):
     the variance `energy_variance`, whatever n.
 
     Args:
-        function: U, as of a `FunctionPotential`.
-        num_parameters: P.
-        variance: Of each entry of the gradient, as of a `NoisyPotential`.
-        energy_variance: Of an energy.
-        seed: Of the noise.
+        energy_variance: Of an energy; the others as of a `NoisyPotential`.
     """
 
     def __init__(self, function, num_parameters: int, variance, energy_variance: float, seed: int = 0) -> None:

@@ -35,9 +35,7 @@ class NumpyEvaluate(Evaluate):
         potential: `(walkers, parameters)` to `(walkers,)`.
         gradient: Its gradient, in the type of the position.
 
-    Attributes:
-        calls: How often a step asked for a mini-batch.
-        full_calls: How often for all data.
+    `calls` says how often a step asked for a mini-batch, `full_calls` how often for all data.
     """
 
     scale = 1.0
@@ -95,9 +93,7 @@ class NumpyEvaluate(Evaluate):
 class NumpyNoise:
     """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was given.
 
-    Args:
-        seed: Of the numbers.
-        dtype: Of normal numbers.
+    `seed` is that of the numbers, `dtype` the type of normal ones.
     """
 
     def __init__(self, seed: int, dtype=np.float64) -> None:

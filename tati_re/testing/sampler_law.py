@@ -43,7 +43,6 @@ def check_law(
     of its square root 0.5 and 2.
 
     Args:
-        sampler: The sampler.
         expected_variance: Of θ at T = 1, a number or a function of the step size. Default: not known.
         stiffness: k. Default: 1.
         step_size: h. Default: x = 0.2.
@@ -51,8 +50,7 @@ def check_law(
         num_steps: Steps of each walker. Default: 1,500.
 
     Raises:
-        AssertionError: A variance is not that of the distribution, or the walkers move too slowly to tell it within 10
-            %.
+        AssertionError: A variance is wrong, or the walkers move too slowly to tell it within 10 %.
     """
     unit = 1 / math.sqrt(stiffness) if sampler.has_momentum else 1 / stiffness
     step_size = 0.2 * unit if step_size is None else step_size

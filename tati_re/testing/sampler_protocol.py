@@ -228,8 +228,7 @@ def check_walkers_alone(sampler: Any) -> None:
 
 
 def check_gradients(sampler: Any) -> None:
-    """The count over steps is `gradients_per_step`, of mini-batches or, for `full_batch`, of all data alone; they
-    belong to the position where `current` says so."""
+    """A step asks for `gradients_per_step`, of its one kind; they are of the position where `current` says so."""
     state, evaluate = started(sampler)
     wrong = "evaluate(position)" if sampler.full_batch else "evaluate.full(position)"
 
