@@ -35,8 +35,7 @@ class ClassificationDatasets:
     """TATi's generator of two classes of points in the plane, labeled -1 and +1.
 
     Args:
-        seed: Of the random numbers; with `None` it is drawn from `numpy.random`, as seeded by the script. Default:
-            `None`.
+        seed: Of the random numbers. Default: `None`, drawn from `numpy.random`, as seeded by the script.
     """
 
     TWOCIRCLES, SQUARES, TWOCLUSTERS, SPIRAL = range(4)

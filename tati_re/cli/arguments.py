@@ -23,11 +23,9 @@ INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that raises `InputError`, with the nearest flag for an unknown one.
-
-    Flags are typed in full, and those that are not typed are absent from what `parse` returns. Every command that has
-    one says its version, and can print what shells need to complete it (`--print-completion`).
-    """
+    """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags are typed in full,
+    and those that are not typed are absent from what `parse` returns. Every command that has one says its version, and
+    can print what shells need to complete it (`--print-completion`)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})

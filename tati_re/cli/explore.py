@@ -143,7 +143,6 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
 
 
 def described(system: Any) -> str:
-    """Describes the explored system."""
     sim = system.trajectories.sim
     return f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
 

@@ -23,11 +23,9 @@ def with_config(typed: dict[str, Any]) -> Options:
 
 
 def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> None:
-    """Runs a command that makes a new run folder; an empty one that was made for bad input is removed again.
-
-    `name` begins the folder's name under `runs` where `--output` is not given, `groups` are those of the options that
-    `--print-config` writes, and `action` starts the run and returns it.
-    """
+    """Runs a command that makes a new run folder; an empty one that was made for bad input is removed again. `name`
+    begins the folder's name under `runs` where `--output` is not given, `groups` are those of the options that
+    `--print-config` writes, and `action` starts the run and returns it."""
     typed = parser.parse(argv)
     options = with_config(typed)
     if typed.get("print_config"):

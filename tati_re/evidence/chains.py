@@ -29,14 +29,11 @@ class Segment(NamedTuple):
 
 
 class Chains:
-    """A sampler and a path, compiled for a number of walkers.
-
-    Every call begins with fresh momenta from their distribution, which keeps the distribution of the positions, and
-    draws other random numbers, for `most_steps` steps of one compiled call at a time. On a ladder
-    (`tati_re.exchange.ReplicaExchange`) walkers are given and returned point by point. E is `scale` times the loss of
-    what `potential.bind` gives, `execution` is "xla", "graph" or "eager", and of each run the last `visited` positions
-    are returned.
-    """
+    """A sampler and a path, compiled for a number of walkers. Every call begins with fresh momenta from their
+    distribution, which keeps the distribution of the positions, and draws other random numbers, for `most_steps` steps
+    of one compiled call at a time. On a ladder (`tati_re.exchange.ReplicaExchange`) walkers are given and returned
+    point by point. E is `scale` times the loss of what `potential.bind` gives, `execution` is "xla", "graph" or
+    "eager", and of each run the last `visited` positions are returned."""
 
     def __init__(
         self, potential: Potential, sampler, seed: int, execution: str, most_steps: int = _MOST_STEPS, visited: int = 0
@@ -51,7 +48,6 @@ class Chains:
         self._draws: list = []
 
     def run(self, position, weight, step_size, num_steps: int) -> Segment:
-        """Takes steps."""
         ones = np.ones(self.walkers)
         rung = Rung(*(tf.constant(ones * values, tf.float64) for values in (1.0, weight, step_size)))
         position = tf.constant(np.asarray(position), self.potential.dtype)

@@ -10,7 +10,6 @@ _LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures
 
 
 def check(sim, options: Options, potential) -> None:
-    """Refuses simulations without an evidence."""
     loss, prior = potential.loss, potential.prior
     if options.potential != "posterior":
         raise InputError("potential: the mean loss is not a log likelihood.", options.potential, "potential posterior")

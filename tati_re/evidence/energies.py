@@ -25,12 +25,10 @@ _CALL = 64
 
 
 class Energies(NamedTuple):
-    """Energies E = -log(f/q) in nats, with step sizes, acceptance and cost.
-
-    `path` (λ from 0 to 1), `step_size` and the mean `acceptance` are `(points,)`, `values` is `(points, walkers,
-    draws)`. `gradients` counts evaluations of the gradient for one walker on all data; `position` is where the walkers
-    are at last, `(points, walkers, parameters)`, or the last point's alone.
-    """
+    """Energies E = -log(f/q) in nats, with step sizes, acceptance and cost. `path` (λ from 0 to 1), `step_size` and the
+    mean `acceptance` are `(points,)`, `values` is `(points, walkers, draws)`. `gradients` counts evaluations of the
+    gradient for one walker on all data; `position` is where the walkers are at last, `(points, walkers, parameters)`,
+    or the last point's alone."""
 
     path: np.ndarray
     values: np.ndarray
@@ -41,13 +39,10 @@ class Energies(NamedTuple):
 
 
 class SamplingPlan(NamedTuple):
-    """Number of draws, sampling scheme and step sizes of an estimate.
-
-    `walkers` are independent repeats, each with `num_draws` draws at each point after `num_burnin_steps` there.
-    `sampling` is "ladder" or "sequential", `execution` "xla" or "graph". `step_size` is the first one, and that of all
-    points for samplers without a Metropolis test; for the others it is tuned at each point to `target_acceptance`, in
-    flat places up to `largest_step_size`.
-    """
+    """Number of draws, sampling scheme and step sizes of an estimate. `walkers` are independent repeats, each with
+    `num_draws` draws at each point after `num_burnin_steps` there. `sampling` is "ladder" or "sequential", `execution`
+    "xla" or "graph". `step_size` is the first one, and that of all points for samplers without a Metropolis test; for
+    the others it is tuned at each point to `target_acceptance`, in flat places up to `largest_step_size`."""
 
     walkers: int
     num_draws: int
@@ -83,16 +78,12 @@ def energies_along(
     say: Callable[[str], None],
     parts: PartFiles | None = None,
 ) -> Energies:
-    """Energies at all points of a path of λ from 0 to 1.
-
-    First every walker goes from a draw of the reference up to the posterior, point by point, with the step size tuned
-    at each one. "sequential" takes its draws on this way; "ladder" starts all points where they were passed, and lets
-    neighbors swap after every step, so that a walker that met a mode can leave it by the reference. At λ = 0 draws are
-    independent draws from the reference in both.
-
-    `potential_of` makes the path's potential for a number of walkers; `say` takes sentences on the progress; `parts`
-    keeps each point, and each tenth of the draws of all points at once; None: nothing is kept.
-    """
+    """Energies at all points of a path of λ from 0 to 1. First every walker goes from a draw of the reference up to the
+    posterior, point by point, with the step size tuned at each one. "sequential" takes its draws on this way; "ladder"
+    starts all points where they were passed, and lets neighbors swap after every step, so that a walker that met a mode
+    can leave it by the reference. At λ = 0 draws are independent draws from the reference in both. `potential_of` makes
+    the path's potential for a number of walkers; `say` takes sentences on the progress; `parts` keeps each point, and
+    each tenth of the draws of all points at once; None: nothing is kept."""
     parts = PartFiles() if parts is None else parts
     path = np.asarray(path, np.float64)
     sequential = plan.sampling == "sequential"
@@ -170,17 +161,9 @@ def tuned(
     round_steps: int = _ROUND,
     times: int = 2,
 ) -> tuple[np.ndarray, float]:
-    """Moves walkers while tuning the step size to the target acceptance; returns both.
-
-    Args:
-        chains: They move.
-        position: Where they are.
-        weight: λ.
-        step_size: The first one.
-        plan: The wanted acceptance, and the largest step size.
-        round_steps: Steps after which the acceptance is looked at.
-        times: Rounds in a row that are to be near.
-    """
+    """Moves walkers from `position` at λ = `weight` while tuning the step size, `step_size` at first, to the target
+    acceptance of the plan, up to its largest step size; returns both. The acceptance is looked at every `round_steps`
+    steps, and has to be near in `times` rounds in a row."""
     if not chains.sampler.metropolis:
         return chains.run(position, weight, step_size, round_steps).position, step_size
     settled = 0

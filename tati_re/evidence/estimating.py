@@ -16,8 +16,7 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
     Args:
         energies: `path` from 0 to 1 and `values`, `(points, walkers, draws)`.
         method: "thermodynamic_integration", "stepping_stone" or "mbar".
-        grid: For thermodynamic integration, with the path of the energies. Default: the corrected trapezoid over
-            their points.
+        grid: For thermodynamic integration, with the energies' path. Default: the corrected trapezoid over it.
     """
     import pandas as pd
 

@@ -90,16 +90,12 @@ def thermodynamic_integration(grid: Quadrature, energies) -> Estimate:
     """log Z as the integral of the mean of log(f/q) over the path, by the rule of a grid.
 
     The corrected trapezoid takes off the sum of (Δ²/12)(V_{i+1} - V_i), V the variance of log(f/q), which is the slope
-    of the integrand.
-
+    of the integrand; `bias` of a plain trapezoid is what this would take off.
     Source: Gelman and Meng (1998); the correction: Friel, Hurn and Wyse, Stat. Comput. 24 (2014), eq. 10.
 
     Args:
         grid: Points and weights.
         energies: `(points, walkers, draws)`.
-
-    Returns:
-        The estimate; `bias` of a plain trapezoid is what the correction would take off.
     """
     energies = checked_energies(grid.path, energies)
     curve = point_columns(grid.path, energies) | {"weight": grid.weights}
@@ -123,7 +119,6 @@ def stepping_stone(path, energies) -> Estimate:
 
     No error from the spacing of the points, but the mean of the exponentials has few terms that count where the steps
     are wide: `effective_fraction` says which part.
-
     Source: Xie, Lewis, Fan, Kuo and Chen, Syst. Biol. 60 (2011).
 
     Args:
@@ -154,7 +149,6 @@ def mbar(path, energies) -> Estimate:
     The free energies are solved by pymbar. Its own errors suppose independent draws; here the influence of the
     estimating equations is summed over the points at each time, which counts correlations. Where draws times points are
     more than 5,000,000 every k-th draw is taken.
-
     Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 
     Args:

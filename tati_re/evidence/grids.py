@@ -35,16 +35,14 @@ class Quadrature(NamedTuple):
 def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
     """Gauss-Legendre nodes in t, λ = t^p.
 
-    Neither end has a weight: at λ = 0 the energies of draws from the reference may be huge. Of smooth integrands it is
-    by far the most exact rule: for a linear regression with three weights, whose mean log likelihood rises from -780 to
-    -11, the error is 3.5e-5 with 16 nodes, where a trapezoid over 40 intervals is off by 0.06.
+    Both ends are among the points, with the weight 0: at λ = 0 the energies of draws from the reference may be huge. Of
+    smooth integrands it is by far the most exact rule: for a linear regression with three weights, whose mean log
+    likelihood rises from -780 to -11, the error is 3.5e-5 with 16 nodes, where a trapezoid over 40 intervals is off by
+    0.06.
 
     Args:
         num_nodes: At least 2. Default: 16.
         power: p, at least 1. Default: 5.
-
-    Returns:
-        The nodes and both ends, which have the weight 0.
 
     Raises:
         InputError: A value out of range.
@@ -64,8 +62,7 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
     Args:
         num_nodes: Points, both ends among them, at least 2. Default: 16.
         power: p, at least 1; 1 is an even grid in λ. Default: 5.
-        corrected: The rule is to be corrected by the variances at the points
-            (`tati_re.evidence.estimators.thermodynamic_integration`). Default: no.
+        corrected: `estimators.thermodynamic_integration` corrects the rule by the variances at the points. Default: no.
 
     Raises:
         InputError: A value out of range.

@@ -68,20 +68,13 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
         sim: As for `log_evidence`.
         methods: Names. Default: the option `method`.
         **options: As for `log_evidence`.
-
-    Returns:
-        The estimates, with `table`, `disagreements` and `summary()`.
     """
     return prepared(sim, methods, **options).estimates()
 
 
 def sample_energies(sim, **options: Any) -> Energies:
-    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`.
-
-    Args:
-        sim: As for `log_evidence`.
-        **options: As for `log_evidence`.
-    """
+    """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`. Arguments are as
+    for `log_evidence`."""
     return prepared(sim, **options).from_prior()[0]
 
 

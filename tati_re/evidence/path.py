@@ -33,7 +33,6 @@ class SpringsPotential(Potential):
         self.log_normalization = springs.log_normalization
 
     def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock=None) -> SpringsEvaluate:
-        """The path bound to a step's rungs."""
         ones = Rung(*(tf.ones_like(values) for values in rung))
         return SpringsEvaluate(self, self.posterior.bind(ones, None, auxiliary, clock), rung)
 
@@ -67,19 +66,16 @@ class SpringsEvaluate(Delegating):
     __call__ = full
 
     def mean_loss(self, position):
-        """E, without a gradient."""
         loss = self.evaluate.scale * self.evaluate.mean_loss(position)
         return loss - self.evaluate.log_prior(position) + self.path.log_reference(position)[0]
 
     def log_prior(self, position):
-        """log q."""
         return self.path.log_reference(position)[0]
 
     def gradient_variance(self, position):
         return tf.zeros_like(position)
 
     def drawn_from_prior(self, normal):
-        """Draws from the springs."""
         springs, drawn = self.path.springs, tf.cast(normal, tf.float64)
         if (edges := springs.cut_edges()) is not None:
             low, high = edges

@@ -103,12 +103,8 @@ def explore(
         friction: The same. Default: 1.
         seed: Default: 0.
         output: A folder; an exploration that was stopped goes on there when it is called again. Default: none.
-        max_time: Seconds, four fifths of which are for legs and the rest for barriers; what was begun is ended.
-            Default: no limit.
+        max_time: Seconds, four fifths for legs, the rest for barriers; what was begun is ended. Default: no limit.
         say: Called with a sentence after each leg and each round. Default: none.
-
-    Returns:
-        Bottoms, barriers, paths and legs.
 
     Raises:
         InputError: A number out of its range, or a folder of another exploration.

@@ -109,7 +109,6 @@ def write(path: Path, done: JobResult) -> None:
 
 
 def read(path: Path) -> JobResult:
-    """Reads the result of a job."""
     with np.load(path, allow_pickle=False) as file:
         found = []
         for position, kind, numbers in zip(file["points"], file["kinds"], file["numbers"], strict=True):

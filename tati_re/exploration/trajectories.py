@@ -69,7 +69,6 @@ class ModelTrajectories:
         return f"{options.sampler} {options.step_size} {options.friction} {options.batch_size}"
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
-        """Positions `(n, parameters)`, at most 200, equally spaced, the start first."""
         sim = self.sim
         sim.parameters = np.asarray(start)
         sim.init_momenta(temperature, seed)

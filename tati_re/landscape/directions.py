@@ -24,17 +24,15 @@ def random_directions(
     Rule: d is drawn from N(0, 1), then d_ij <- d_ij / |d_ij| * |θ_ij| for filter j of tensor i: the weights that lead
     into one unit, the last axis of a kernel. A network that computes the same with other lengths of its filters then
     shows the same landscape. Tensors of one axis (biases, scales) count as one filter; published practice sets them to
-    0, which `held` does.
-    Source: H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of neural nets, NeurIPS
-    2018, section 4.
+    0, which `held` does. Source: H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein, Visualizing the loss landscape of
+    neural nets, NeurIPS 2018, section 4.
 
     Args:
         centre: Parameters, `(parameters,)`.
         shapes: Shapes of the tensors that make them, in order.
         count: Directions, at least 1. Default: 2.
         seed: Default: 0.
-        normalization: "filter", "tensor" (one length a tensor), or "none": a random direction of length 1. Default:
-            "filter".
+        normalization: "filter", "tensor" (one length a tensor), "none" (random, of length 1). Default: "filter".
 
     Returns:
         `(count, parameters)`, not orthogonal by construction, nearly so for many parameters.
@@ -144,14 +142,11 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
-    """The mask of parameters that are fixed at the center.
+    """The mask of parameters that are fixed at the center. It is `(parameters,)`.
 
     Args:
         names: Parameter names such as `dense/kernel[0,3]`.
         patterns: Names of tensors or parameters, with `*` and `?`: `*bias*`, `dense_1/*`, `dense/kernel[0,*`.
-
-    Returns:
-        A mask `(parameters,)`.
 
     Raises:
         InputError: A pattern fits no parameter.

@@ -68,15 +68,12 @@ class Density(NamedTuple):
 
 
 def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None) -> np.ndarray:
-    """The Hessian of U at a point, from one Hessian-vector product per parameter.
+    """The Hessian of U at a point, from one Hessian-vector product per parameter. It is symmetric `(n, n)`, float64.
 
     Args:
         surface: `tati_re.landscape.Surface`.
         position: `(parameters,)`.
         free: A mask `(parameters,)`: rows and columns to compute. Default: all.
-
-    Returns:
-        `(n, n)`, symmetric, float64.
 
     Raises:
         InputError: More than 5,000 free parameters.

@@ -80,9 +80,6 @@ def input_space(
         thin: Each so many of the sampled ones. Default: 1.
         model: The Keras model, if the folder could not hold it. Default: the folder's.
 
-    Returns:
-        The predictions.
-
     Raises:
         InputError: Inputs of more than three columns and no `inputs`, parameters that are not stored, or bad ranges.
     """

@@ -130,13 +130,11 @@ def directions_of(
     seed: int = 0,
     walker: int | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Directions from their descriptions, rows `(axes, parameters)`, with a sentence about each.
-
-    `words` is `random`, `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file; `surface` is
-    a `tati_re.landscape.Surface`. `random` takes `normalization` and `seed`, `hessian` `seed`, `trajectory` positions
+    """Directions from their descriptions, rows `(axes, parameters)`, with a sentence about each. `words` is `random`,
+    `random:1`, `trajectory`, `covariance:1,64`, `hessian:1,-1`, `between`, or a file; `surface` is a
+    `tati_re.landscape.Surface`. `random` takes `normalization` and `seed`, `hessian` `seed`, `trajectory` positions
     `(n, parameters)`, `covariance` the run and its `walker` (None: all), `between` one or two more points, `others`.
-    `free` is a mask `(parameters,)` of those that may move; None: all.
-    """
+    `free` is a mask `(parameters,)` of those that may move; None: all."""
     kind, _, rest = words.partition(":")
     known = ("random", "trajectory", "covariance", "hessian", "between")
     if kind not in known:

@@ -72,9 +72,6 @@ def scan(
         description: More words for `landscape.toml`, such as where the center comes from. Default: none.
         progress: Called with points done and in all after each block. Default: none.
 
-    Returns:
-        The landscape.
-
     Raises:
         InputError: Shapes that do not fit, or a folder that holds something else.
     """
@@ -187,15 +184,12 @@ def load(folder: str | os.PathLike[str]) -> Landscape:
 
 
 def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
-    """Stored positions of a run, equally spaced, up to a number.
+    """Stored positions of a run, equally spaced, up to a number. They are `Position`s in the order of the file.
 
     Args:
         run: As `tati_re.load(folder)` returns it.
         most: At least 1. Default: 1,000.
         walker: One walker alone. Default: all.
-
-    Returns:
-        `Position`s in the order of the file.
 
     Raises:
         InputError: The run stored no positions, or has no such walker.

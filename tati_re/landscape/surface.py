@@ -111,15 +111,8 @@ class Surface:
         return values, gradients
 
     def hessian_product(self, position: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """∇²U at one point times one or several vectors.
-
-        Args:
-            position: `(parameters,)`.
-            vectors: `(parameters,)`, or `(k, parameters)`.
-
-        Returns:
-            Of the shape of `vectors`, float64.
-        """
+        """∇²U at one point times one or several vectors. The point is `(parameters,)`, the vectors are
+        `(parameters,)` or `(k, parameters)`, and so is the product, float64."""
         position = self._checked(np.asarray(position)[None])[0]
         several = self._checked(np.atleast_2d(vectors))
         parts = []

@@ -71,14 +71,8 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
 def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any], str | None]:
     """Reads the newest complete checkpoint.
 
-    Args:
-        folder: The run folder.
-
-    Returns:
-        The arrays by name, `meta`, and a note: None, or one sentence when the current checkpoint could not be used.
-
-    Raises:
-        InputError: No checkpoint of the folder can be used.
+    Returned are the arrays by name, `meta`, and a note: None, or one sentence when the current checkpoint could not be
+    used; an InputError where no checkpoint of the folder can be used.
     """
     where = Path(folder) / CHECKPOINTS
     problems = []

@@ -90,7 +90,6 @@ class CsvTable(Rows):
         return cls(path, columns, integer_columns, float32_columns, _position=position)
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk."""
         if self.pending:
             self._write(b"".join(self._text(rows) for rows in self.pending))
             self.pending.clear()

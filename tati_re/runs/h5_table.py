@@ -79,15 +79,7 @@ class H5Table(Rows):
         A file with later rows, or whose writer was killed inside a flush, is copied aside up to `position` and
         renamed, so that another kill loses nothing.
 
-        Args:
-            path: The file.
-            columns: The names that it must have.
-            position: What `position()` said when the checkpoint was written, in rows.
-            integer_columns: As in the constructor.
-            dtype: As in the constructor.
-
-        Returns:
-            The table, ready to append.
+        `position` is what `position()` said when the checkpoint was written; other arguments are as in the constructor.
 
         Raises:
             InputError: The file is missing, cannot be opened, has other columns, or fewer rows.
@@ -117,11 +109,6 @@ class H5Table(Rows):
         return table
 
     def flush(self) -> None:
-        """Writes the waiting rows and returns when they are on disk.
-
-        Raises:
-            StorageError: They could not be written; rows up to `position()` stay readable, the others keep waiting.
-        """
         if self.pending:
             new = np.concatenate(self.pending)
             rows, index = new[:, ~self.is_integer].astype(self.dtype), new[:, self.is_integer].astype(np.int64)
@@ -205,11 +192,9 @@ def _reserve(file: BinaryIO, count: int) -> None:
 
 
 def _open_for_append(path: Path) -> Any:
-    """A low-level file opened for append, without locks: a reader elsewhere must not stop a run.
-
-    The high-level call first opens for writing and then switches to single-writer mode; a kill between the two would
-    leave a file that no reader opens.
-    """
+    """A low-level file opened for append, without locks: a reader elsewhere must not stop a run. The high-level call
+    first opens for writing and then switches to single-writer mode; a kill between the two would leave a file that no
+    reader opens."""
     from h5py import h5f, h5p
 
     access = h5p.create(h5p.FILE_ACCESS)

@@ -35,13 +35,7 @@ def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the content of `manifest.toml`.
-
-    Args:
-        folder: The run folder.
-
-    Returns:
-        Nested dictionaries; a key that was None is absent.
+    """Returns the content of `manifest.toml`. It is nested dictionaries; a key that was None is absent.
 
     Raises:
         InputError: The file is missing, is no TOML, or was written by a later version of the package.

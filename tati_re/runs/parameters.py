@@ -18,11 +18,9 @@ from tati_re.runs.trajectory_rows import read_rows
 
 
 class FileParameters(NamedTuple):
-    """Parameters read from a file: a row a stored walker, in their order, `(rows, parameters)`, float64.
-
-    `source` says in words where they come from; `auxiliary` are Keras' non-trainable variables, `(rows, ...)` each, or
-    None where the file has none.
-    """
+    """Parameters read from a file: a row a stored walker, in their order, `(rows, parameters)`, float64. `source` says
+    in words where they come from; `auxiliary` are Keras' non-trainable variables, `(rows, ...)` each, or None where the
+    file has none."""
 
     positions: np.ndarray
     source: str
@@ -40,14 +38,12 @@ class FileParameters(NamedTuple):
 def read_parameters(
     path: str | os.PathLike[str], step: int | None = None, *, names: Sequence[str], fixed: Collection[str] = ()
 ) -> FileParameters:
-    """The parameters of a model from a file or a run folder; of a ladder those at the target's temperature.
-
-    `path` is `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ...,
-    `b0`, ...: all weights, layer by layer, then all biases); an `.npz` with the array `parameters`, or one array for
-    each tensor of the model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step`
-    it is the last one; of a folder, where the run arrived. A file may also have the parameters named in `fixed`, which
-    keep their values.
-    """
+    """The parameters of a model from a file or a run folder; of a ladder those at the target's temperature. `path` is
+    `trajectory.csv` or `.h5` of a run; a CSV file of TATi (columns `weight0`, ..., `bias0`, ... or `w0`, ..., `b0`,
+    ...: all weights, layer by layer, then all biases); an `.npz` with the array `parameters`, or one array for each
+    tensor of the model by name (`dense/kernel`); an `.npy`; a `.keras` file; the folder of a run. Without a `step` it
+    is the last one; of a folder, where the run arrived. A file may also have the parameters named in `fixed`, which
+    keep their values."""
     path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
     if not path.exists():
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []

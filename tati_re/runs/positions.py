@@ -36,11 +36,8 @@ class Position(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some rows of a trajectory: `(n,)` each, steps and walkers int64.
-
-    `values` are positions `(n, P)`, or projections on the run's directions, float64; `weight` is what each row counts,
-    None where all count the same.
-    """
+    """Some rows of a trajectory: `(n,)` each, steps and walkers int64. `values` are positions `(n, P)`, or projections
+    on the run's directions, float64; `weight` is what each row counts, None where all count the same."""
 
     step: np.ndarray
     walker: np.ndarray
@@ -226,13 +223,11 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
     """Yields the rows of a run's trajectory in written order, with one block in memory at a time.
 
     That is in the order of steps and walkers; where groups of walkers take turns (`covariance_blending`), turn by turn.
+    Rows of the burn-in are not in the trajectory.
 
     Args:
         run: The run, as `tati_re.load(folder)` returns it.
         block_bytes: Of the rows in memory at a time.
-
-    Yields:
-        A Position per row; rows of the burn-in are not in the trajectory.
 
     Raises:
         InputError: The run stored no trajectory, or projections instead of parameters.

@@ -53,10 +53,8 @@ def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
 
 @contextmanager
 def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """An HDF5 table open for reading, also while it is written or after its writer was killed.
-
-    `swmr_mode` of the `h5py.File` is True when a writer has not closed it.
-    """
+    """An HDF5 table open for reading, also while it is written or after its writer was killed. `swmr_mode` of the
+    `h5py.File` is True when a writer has not closed it."""
     import h5py
 
     if not Path(path).is_file():

@@ -134,15 +134,11 @@ class RunFiles:
         return self._cached(name, self._read_moments) if (self.folder / name).exists() else self._read_moments()
 
     def parameters(self, which: str | int = "mean", walker: int | None = None) -> np.ndarray:
-        """Returns one parameter vector of the run.
+        """Returns one parameter vector of the run. It is `(parameters,)`, in the run's number type.
 
         Args:
             which: `"mean"`, over the steps after burn-in, or a stored step. Default: `"mean"`.
-            walker: Counted from 0. None means all walkers pooled for the mean, and for a step the only walker.
-                Default: None.
-
-        Returns:
-            The vector `(parameters,)`, in the run's number type.
+            walker: Counted from 0. Default: None, all walkers pooled for the mean, the only walker for a step.
         """
         num_parameters = self.manifest["parameters"]["num"]
         if which == "mean":

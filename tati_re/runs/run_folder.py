@@ -11,11 +11,9 @@ from tati_re.runs.storage import storing
 
 
 def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """Makes the folder of a new run, with its parents.
-
-    With `overwrite` the files of an old run in it are removed, and the predictions, analyses and reports that the
-    commands made of it; other files stay. Without it the folder has to be empty.
-    """
+    """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
+    the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
+    be empty."""
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError("The output is a file.", received=folder, expected="a folder that is new or empty")

@@ -28,11 +28,9 @@ def open_folder(
     difference: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] = first_difference,
 ) -> Mapping[str, Any] | None:
     """Makes the folder of a calculation, or opens one of the same specification, which is returned; None if new.
-
     `filename` is that of the specification `now`, in TOML, and `kind` the calculation's, for messages. With `overwrite`
     another calculation in the folder is replaced, and files of the patterns `outdated` are removed. `difference` says
-    what differs between the specification found and `now`, or None.
-    """
+    what differs between the specification found and `now`, or None."""
     import tomli_w
 
     folder = Path(folder)

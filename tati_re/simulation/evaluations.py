@@ -24,10 +24,8 @@ _MOST_EXAMPLES = 10_000
 
 
 class Evaluations:
-    """Loss, potential, gradients and curvatures; all of one mini-batch until `next_batch`.
-
-    The part of `tati_re.Simulation` that evaluates; what it is made of is there.
-    """
+    """Loss, potential, gradients and curvatures; all of one mini-batch until `next_batch`. The part of
+    `tati_re.Simulation` that evaluates; what it is made of is there."""
 
     follows_tati = False
     """Whether the batch moves on by itself, where an answer is asked a second time or the parameters change."""
@@ -88,10 +86,8 @@ class Evaluations:
         return self._of_walker(np.stack(rows, axis=1), walker_index)
 
     def step_size_advice(self, walker_index: int = 0) -> StepSizeAdvice:
-        """The largest eigenvalue of ∇²U at a walker, and the step sizes at which samplers are stable there.
-
-        Costs some twenty Hessian-vector products on all data, or on 10,000 examples where there are more.
-        """
+        """The largest eigenvalue of ∇²U at a walker, and the step sizes at which samplers are stable there. Costs some
+        twenty Hessian-vector products on all data, or on 10,000 examples where there are more."""
         examples = self.system.dataset.num_examples
         options = make_options(self.options, batch_size=_MOST_EXAMPLES if examples > _MOST_EXAMPLES else None)
         engine = Evaluator(self.system.potential(options, self.objects), False)
@@ -100,11 +96,7 @@ class Evaluations:
 
     def suggest_step_size(self, walker_index: int = 0) -> float:
         """A step size for the sampler of the options at the place of a walker, mostly where a fit has ended: a quarter
-        of the limit of stability of methods with momenta, a tenth of that of others.
-
-        Args:
-            walker_index: Which walker. Default: the first.
-        """
+        of the limit of stability of methods with momenta, a tenth of that of others."""
         found = self.step_size_advice(walker_index)
         size = found.suggested(own_sampler(self.options, self.objects).has_momentum)
         if not np.isfinite(size):

@@ -72,10 +72,8 @@ def launch(request: Request, walkers: Walkers) -> Run:
 
 
 class Launch:
-    """Builds loop, driver and files of one run, and finishes it; the walkers are moved when the run ends.
-
-    The folder is empty, or that of the run to go on with; `execution` is "xla", "graph" or "eager".
-    """
+    """Builds loop, driver and files of one run, and finishes it; the walkers are moved when the run ends. The folder is
+    empty, or that of the run to go on with; `execution` is "xla", "graph" or "eager"."""
 
     def __init__(self, request: Request, walkers: Walkers, folder: Path, execution: str) -> None:
         self.request, self.walkers, self.folder = request, walkers, folder

@@ -16,10 +16,8 @@ from tati_re.simulation.request import Request
 
 
 class RunLoops:
-    """The loops of a run, one for each of its stages; a run of a sampler has one.
-
-    `execution` is "xla", "graph" or "eager". `potential` is that of the first stage, `meaning` what U is, in words.
-    """
+    """The loops of a run, one for each of its stages; a run of a sampler has one. `execution` is "xla", "graph" or
+    "eager". `potential` is that of the first stage, `meaning` what U is, in words."""
 
     def __init__(self, request: Request, execution: str) -> None:
         self.request, self.execution = request, execution

@@ -26,11 +26,9 @@ from tati_re.simulation.system import System
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a launch: its kind is "sample" or "fit".
-
-    `objects` are what was given as objects in Python: loss, prior, sampler, observables, callbacks, starts, ...
-    `method` is the sampler, with all that is wrapped around it, or the optimizer.
-    """
+    """The request of a launch: its kind is "sample" or "fit". `objects` are what was given as objects in Python: loss,
+    prior, sampler, observables, callbacks, starts, ... `method` is the sampler, with all that is wrapped around it, or
+    the optimizer."""
 
     options: Options
     objects: Mapping[str, Any]

@@ -13,13 +13,10 @@ from tati_re.runs.storage import storing
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """Opens the folder of a run; nothing but its manifest is read yet.
+    """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas DataFrames.
 
     Args:
         path: The folder, of a run that ended, goes on, or was killed.
-
-    Returns:
-        The run, with its tables as pandas DataFrames.
 
     Raises:
         InputError: There is no such folder, or it is not the folder of a run.

@@ -42,8 +42,7 @@ class Simulation(Evaluations):
         data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
             `.npz` file.
         loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
-        prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with
-            `prior_std`.
+        prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with `prior_std`.
         **options: Every other option, see `Simulation.help()`.
 
     Raises:
@@ -69,12 +68,7 @@ class Simulation(Evaluations):
 
     @classmethod
     def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> Simulation:
-        """A simulation from checked options, as the commands make it.
-
-        Args:
-            options: The options.
-            objects: Options that are objects, by name. Default: none.
-        """
+        """A simulation from checked options, as the commands make it. `objects` are those that are objects, by name."""
         self = cls.__new__(cls)
         self._start(options, objects or {})
         return self
@@ -106,9 +100,6 @@ class Simulation(Evaluations):
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
             **objects: What the folder does not hold: `data` where it came as arrays, `model` where it could not be
                 written, `sampler`, `observables`, `callbacks` where they were given; and `max_time`, `verbose`.
-
-        Returns:
-            The run, complete.
 
         Raises:
             InputError: No run there, data that are not the same, or both checkpoints damaged.
@@ -257,33 +248,27 @@ class Simulation(Evaluations):
     # Runs
 
     def fit(self, **overrides: Any) -> Run:
-        """Descends to a minimum of U with every walker; the walkers stay where they arrive.
+        """Descends to a minimum of U with every walker; the walkers stay where they arrive. The run's `run_info`,
+        `averages` and `trajectory` are pandas DataFrames.
 
         Args:
             **overrides: Options for this call, such as `optimizer` (a name or a Keras object),
                 `learning_rate`, `num_steps`, `batch_size`, `output`; `stages`, in each of which rate and batch size are
                 others; and `observables`, `callbacks` as in `sample`.
-
-        Returns:
-            The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
         """
         options, objects = self._for_call(overrides)
         options = make_options(options, num_steps=check_num_steps(options))
         return self._launched(make_request("fit", options, objects, self.system, self.limits))
 
     def sample(self, **overrides: Any) -> Run:
-        """Samples exp(-U/T); the walkers stay where they arrive.
+        """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas DataFrames, as of `fit`.
 
         Args:
-            **overrides: Options for this call; `sampler` may be an object that follows
-                `tati_re.samplers.Sampler`; `observables={"name": function}`: functions of the parameters
-                `(walkers, parameters)` that give `(walkers,)`, a column of run.csv each;
-                `callbacks=[function(folder, step)]`, called at each flush; `starts`: where each replica starts,
-                `(rungs, walkers, parameters)`, for one walker also `(rungs, parameters)`, in place of where the
-                walkers are.
-
-        Returns:
-            The run: `run_info`, `averages`, `trajectory` as pandas DataFrames.
+            **overrides: Options for this call; `sampler` may be an object that follows `tati_re.samplers.Sampler`;
+                `observables={"name": function}`: functions of the parameters `(walkers, parameters)` that give
+                `(walkers,)`, a column of run.csv each; `callbacks=[function(folder, step)]`, called at each flush;
+                `starts`: where each replica starts, `(rungs, walkers, parameters)`, for one walker also `(rungs,
+                parameters)`, in place of where the walkers are.
 
         Raises:
             SamplingError: The potential stopped being finite; what came before is on the disk.

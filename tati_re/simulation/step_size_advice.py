@@ -25,9 +25,8 @@ class StepSizeAdvice(NamedTuple):
     A method with momenta (all words with A and B, HMC) is stable for h < 2/ω_max, ω_max² the largest eigenvalue k_max
     of ∇²U, one without (SGLD, LM, MALA) for h < 2/k_max. A quarter of the first makes the kinetic energy along the
     steepest direction wrong by 1.6 % at most under BAOAB (its positions are right to this order); a tenth of the
-    second, the variance there by 11 % under SGLD.
-
-    Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters 2 and 7, for a harmonic potential.
+    second, the variance there by 11 % under SGLD. Source: Leimkuhler and Matthews (2015), Molecular Dynamics, chapters
+    2 and 7, for a harmonic potential.
 
     Attributes:
         curvature: k_max, the largest eigenvalue of ∇²U.

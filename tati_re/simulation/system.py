@@ -93,12 +93,9 @@ def refuse_fixed(names: Iterable[str]) -> None:
 
 @dataclass
 class System:
-    """A model, in the precision asked for, and its data.
-
-    `dataset` are the data as they were read, inputs in the shape that the model takes unless columns are derived or
-    standardized; `flat` is the model as a function of a flat vector. `memory_limit` are the bytes of inputs that are
-    kept in memory; those of a larger set are streamed.
-    """
+    """A model, in the precision asked for, and its data. `dataset` are the data as they were read, inputs in the shape
+    that the model takes unless columns are derived or standardized; `flat` is the model as a function of a flat vector.
+    `memory_limit` are the bytes of inputs that are kept in memory; those of a larger set are streamed."""
 
     dataset: Dataset
     model: Any
@@ -134,11 +131,9 @@ class System:
         copies: int | None = None,
         fitting: bool = False,
     ) -> ModelPotential:
-        """The potential under these options, or with the Keras loss and the prior among the objects.
-
-        `training` takes Keras' training behavior of the layers on the examples of a step, `fitting` on all data too.
-        `copies` are the walkers in all; None: those of the options.
-        """
+        """The potential under these options, or with the Keras loss and the prior among the objects. `training` takes
+        Keras' training behavior of the layers on the examples of a step, `fitting` on all data too. `copies` are the
+        walkers in all; None: those of the options."""
         objects, copies = objects or {}, copies or options.num_walkers
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
@@ -199,9 +194,7 @@ class System:
 
     def execution(self, options: Options) -> str:
         """The execution, where "auto" means XLA if it compiles all layers and none is 3 times faster in a graph.
-
-        Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA.
-        """
+        Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA."""
         if self.streamed:
             if options.execution == "xla":
                 raise InputError(
@@ -217,11 +210,9 @@ class System:
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
-    """The system of options and objects.
-
-    The model is `model` of the objects, else `options.model` (a file, or a function in one) or `options.hidden` says
-    which; the data are `data`, arrays or a Dataset, `test_data` and `sample_weights`, else those of the options.
-    """
+    """The system of options and objects. The model is `model` of the objects, else `options.model` (a file, or a
+    function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
+    `sample_weights`, else those of the options."""
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights"))
     read = dataset_from_options(options, *given)
     dataset = read.prepared()
