@@ -22,13 +22,12 @@ class Batches:
 
     Step s uses batch number s, counted from 0. With `sampling="epochs"` the batches of one epoch are consecutive
     pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
-    not divide `num_examples`. The estimate num_examples / size × (sum over the batch) of a sum over all examples is
-    unbiased for each of them, the short one included, because the true size is used. With `sampling="replacement"`
-    every index of every batch is drawn independently. The ordering of epoch e for walker w comes from Philox with key
-    (seed, purpose) and counter (e, w): it does not depend on the number of walkers, on the calls made before, or on
-    where a run was resumed. With `shuffle=False` every epoch has the order of the data, for all walkers: the batches of
-    a run are then not independent of one another, and an average of gradients over less than an epoch is biased where
-    the order of the data means something.
+    not divide `num_examples`. The estimate num_examples / true size × (sum over the batch) of a sum over all examples
+    is unbiased for each batch, the short one included. With `sampling="replacement"` every index of every batch is
+    drawn independently. The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter
+    (e, w): it does not depend on the number of walkers, on earlier calls, or on where a run was resumed. With
+    `shuffle=False` every epoch has the order of the data, for all walkers: the batches are then not independent of one
+    another, and an average of gradients over less than an epoch is biased where that order means something.
 
     Args:
         num_examples: Examples in the data set, >= 1.
@@ -104,13 +103,8 @@ class Batches:
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the indices of the examples of steps `first_step` to `first_step + num_steps - 1`.
 
-        Args:
-            first_step: Step of the first batch, >= 0.
-            num_steps: Number of steps, >= 0.
-
-        Returns:
-            int32 `(num_steps, walkers, batch_size)` indices (1 walker if shared), a short batch padded with
-            index 0, and int32 `(num_steps,)` true sizes, the same for all walkers.
+        Both numbers are >= 0. Returns int32 `(num_steps, walkers, batch_size)` indices (1 walker if shared), a short
+        batch padded with index 0, and int32 `(num_steps,)` true sizes, the same for all walkers.
         """
         indices = np.empty((num_steps, self._rows, self.batch_size), np.int32)
         sizes = np.empty(num_steps, np.int32)

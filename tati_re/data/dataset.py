@@ -40,8 +40,7 @@ class Dataset:
         layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default: one input.
 
     Raises:
-        InputError: No examples, unequal lengths, test examples of another shape, an array that is not of numbers, NaN
-            or infinity.
+        InputError: No examples, unequal lengths, test examples of another shape, an array not of finite numbers.
 
     Examples:
         >>> Dataset.from_arrays([[0.0, 1.0], [2.0, 3.0]], [0, 1]).task
@@ -124,9 +123,6 @@ class Dataset:
             test_weights: The same for the test part.
             layout: Names and shapes of several inputs that were packed (`tati_re.data.packing`).
 
-        Returns:
-            The data set.
-
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
         """
@@ -183,11 +179,7 @@ class Dataset:
         return "signs" if self.targets.min() < 0 else "classification"
 
     def prepare(self, inputs: np.ndarray) -> np.ndarray:
-        """Returns inputs as the network takes them, unscaled where there is no preparation.
-
-        Args:
-            inputs: As those of the data set, `(n, ...)`.
-        """
+        """Returns inputs as the network takes them, unscaled where there is no preparation. Both are `(n, ...)`."""
         return inputs if self.preparation is None else self.preparation.inputs(inputs, self.input_scale)
 
     def restore(self, outputs: np.ndarray) -> np.ndarray:

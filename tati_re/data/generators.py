@@ -23,8 +23,7 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
         seed: Which images are kept for testing. Default 0.
 
     Returns:
-        Inputs `(N, 64)` uint8 from 0 to 16 with scale 1/16, labels `(N,)` int32. Source: UCI, Alpaydin and
-        Kaynak (1998).
+        Inputs `(N, 64)` uint8 from 0 to 16 with scale 1/16, labels `(N,)` int32. Source: UCI, Alpaydin, Kaynak (1998).
     """
     from sklearn.datasets import load_digits
 
@@ -37,13 +36,11 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> Dataset:
 def harmonic(a: float = 1.0) -> Dataset:
     """The single example (sqrt(a), 0), which makes a linear unit without bias a harmonic oscillator.
 
-    Its mean squared error is a w**2 (no 1/2), so the force constant is 2a. The first experiment of TATi's paper.
+    Its mean squared error is a w**2 (no 1/2), so the force constant is 2a. The first experiment of TATi's paper. Inputs
+    `(1, 1)` and targets `(1,)` are float64; there is no test part.
 
     Args:
         a: Above 0. Default 1.0.
-
-    Returns:
-        Inputs `(1, 1)` and targets `(1,)`, float64, no test part.
     """
     if not a > 0:
         raise InputError("a is not positive.", a, "a number above 0")
@@ -84,8 +81,7 @@ def gaussian(
         if not condition >= 1:
             raise InputError("condition is too small.", condition, "a number of at least 1")
         vectors, triangle = np.linalg.qr(stream(seed, GENERATE).standard_normal((num_dimensions, num_dimensions)))
-        # With positive diagonal of R the decomposition is unique, and the vectors are uniform over the orthogonal
-        # group.
+        # With positive diagonal of R the decomposition is unique, the vectors uniform over the orthogonal group.
         vectors *= np.where(np.diag(triangle) < 0, -1.0, 1.0)
         eigenvalues = np.linspace(1.0, condition, num_dimensions)
     inputs = np.sqrt(eigenvalues)[:, None] * vectors.T
@@ -122,9 +118,7 @@ FIXED = ("harmonic", "gaussian")
 
 def built_in(name: str, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
     """A built-in data set with default parameters; those of `FIXED` have no test part.
-
-    `shuffle` says whether the digits kept for testing are random; False keeps the last ones.
-    """
+    `shuffle` says whether the digits kept for testing are random; False keeps the last ones."""
     if name == "harmonic":
         return harmonic()
     if name == "gaussian":

@@ -7,8 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 
 MAX_CLASSES = 100
-"""Integer labels from 0 below this number are classes unless the user says how many there are; larger ones are the
-values of a regression."""
+"""Integer labels from 0 below this are classes unless the user gives their number; larger ones are of a regression."""
 
 
 def kind_of(

@@ -38,12 +38,10 @@ def load_data(
     """Loads a data set.
 
     Args:
-        source: A built-in name (`generators.GENERATORS`), the name of an image set of Keras (`archives.KERAS`), the
-            path of a file or a list of paths, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a
-            `tf.data.Dataset`, or a `Dataset`.
-        test_fraction: Part of the examples kept for testing where the data bring no test part, in [0, 1).
-            Default (None): 0.2 for built-in names and files, 0 for what is given in Python, of which nothing is taken
-            away unasked.
+        source: A built-in name (`generators.GENERATORS`), an image set of Keras (`archives.KERAS`), a path or a list of
+            them, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a `tf.data.Dataset`, or a `Dataset`.
+        test_fraction: Part of the examples kept for testing where the data bring no test part, in [0, 1). Default
+            (None): 0.2 for built-in names and files, 0 for what is given in Python.
         seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
         test_data: The test part: a file or a list of them, arrays `(x, y)`, or a `tf.data.Dataset`. Default: None.
         label_columns: Names of the label columns of a table. Default: all that start with `label`, else the last.

@@ -19,9 +19,7 @@ _MOST = 2**24
 
 def is_several(inputs: Any, count: int | None = None) -> bool:
     """Whether inputs are several arrays: a mapping, or a list or tuple of arrays with one row per example.
-
-    A list of as many rows as there are examples (`count`, where known) is one array.
-    """
+    A list of as many rows as there are examples (`count`, where known) is one array."""
     if isinstance(inputs, Mapping):
         return True
     if not isinstance(inputs, (list, tuple)) or len(inputs) < 2 or len(inputs) == count:
@@ -34,9 +32,7 @@ def is_several(inputs: Any, count: int | None = None) -> bool:
 
 def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) -> tuple[np.ndarray, Layout]:
     """Several inputs as one array, and their layout; arrays of bytes are multiplied by `bytes_scale`.
-
-    Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`.
-    """
+    Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`."""
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
     if not values:

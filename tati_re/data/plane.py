@@ -27,7 +27,8 @@ def two_clusters(
 ) -> Dataset:
     """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1.
 
-    The data set of the second experiment of TATi's paper.
+    The data set of the second experiment of TATi's paper. Inputs `(num_examples, 2)` and targets `(num_examples,)` are
+    float64.
 
     Args:
         num_examples: Points of both clusters together, at least 2. Default 500.
@@ -35,9 +36,6 @@ def two_clusters(
         std: Standard deviation of each coordinate around its center. Default 1.0.
         test_fraction: Test points as a part of all points, in [0, 1). Default 0.2: 125 test points.
         noise: In [0, 1]; goes before `std`, which is then 0.5 + 7 noise, the width of TATi's generator. Default: none.
-
-    Returns:
-        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
     """
     if noise is not None:
         std = 0.5 + 7 * _checked_noise(noise)
@@ -95,16 +93,13 @@ def squares(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fra
 
 def spirals(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
     """Two spiral arms of 1.75 turns, each the other one turned by half a circle: radius 5 t and angle 3.5 pi t for t
-    uniform in [0, 1).
+    uniform in [0, 1). Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
 
     Args:
         num_examples: Points of both arms together, at least 2. Default 500.
         seed: Integer >= 0. Default 0.
         noise: In [0, 1], 5 noise is the largest displacement of a coordinate; the arms are 1.4 apart. Default 0.
         test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
-
-    Returns:
-        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:

@@ -45,9 +45,7 @@ class Standard:
 @dataclass(frozen=True, eq=False)
 class Preparation:
     """The map from the data to the network: first the columns, then the standardization; None changes nothing.
-
-    Both standards are those of the training part; that of the inputs is of the derived ones.
-    """
+    Both standards are those of the training part; that of the inputs is of the derived ones."""
 
     columns: Columns | None = None
     input_standard: Standard | None = None
@@ -112,9 +110,7 @@ class Preparation:
 
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
     """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
-
-    `standardize` is "none", "inputs", or "all" for the targets of a regression too; those of classes stay.
-    """
+    `standardize` is "none", "inputs", or "all" for the targets of a regression too; those of classes stay."""
     if standardize not in STANDARDIZE:
         raise InputError("standardize is not known.", standardize, "'none', 'inputs' or 'all'")
     if columns is not None and columns.plain:

@@ -20,9 +20,7 @@ WHITE_SPACE = (".txt", ".dat", ".data")
 @dataclass(frozen=True)
 class Choice:
     """The roles of a table's columns, by name: those read as inputs, as labels and as sample weights.
-
-    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are.
-    """
+    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are."""
 
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
@@ -86,9 +84,7 @@ def read_header(path: Path) -> list[str]:
 
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64.
-
-    Lines that start with `#` are skipped; columns that are not chosen may hold text.
-    """
+    Lines that start with `#` are skipped; columns that are not chosen may hold text."""
     used = [*choice.inputs, *choice.labels, *([choice.weights] if choice.weights else [])]
     table = _numbers(path, names, used, choice.labels)
     count, end = len(choice.inputs), len(choice.inputs) + len(choice.labels)

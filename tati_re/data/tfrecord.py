@@ -24,10 +24,9 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     """A TFRecord file's inputs `(N, height, width[, depth])` or `(N, length)` and targets `(N,)` or `(N, K)`.
 
     A feature of bytes is taken as uint8 numbers, which get the scale 1/255; one of floats or integers as it is. Bytes
-    take the shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1; where
-    they are not there, inputs stay flat. A file with the suffix `.gz` is compressed. `keys` are the features of inputs
-    and labels. Inputs of more than `limit` bytes are kept on the disk, as numbers, since a step reads examples in any
-    order.
+    take the shape that the integers `height`, `width`, `depth` of the record say, without the last if it is 1, else
+    stay flat. The suffix `.gz` marks a compressed file. `keys` are the features of inputs and labels. Inputs of more
+    than `limit` bytes are kept on the disk, as numbers, since a step reads examples in any order.
     """
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))

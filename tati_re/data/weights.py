@@ -29,9 +29,7 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
 
 def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: Any, targets: np.ndarray) -> np.ndarray:
     """The weight of each example's class, float64 `(n,)`; targets are labels in any form of those of the data set.
-
-    Weights are one for each class in their order, or by class; classes that are not named count once.
-    """
+    Weights are one for each class in their order, or by class; classes that are not named count once."""
     count = dataset.num_classes
     if count is None:
         raise InputError("class_weights: the labels are no classes.", "a regression", "sample_weights")
@@ -50,9 +48,7 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
 
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
     """The data set with examples weighted by their own weights (given, or its own) times those of their classes.
-
-    It comes before a part is kept for testing; class weights, as `of_classes` takes them, act on the test part too.
-    """
+    It comes before a part is kept for testing; class weights, as `of_classes` takes them, act on the test part too."""
     from dataclasses import replace
 
     weights, test = dataset.weights, dataset.test_weights

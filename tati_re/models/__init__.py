@@ -1,4 +1,2 @@
-"""Keras models: built, loaded, rebuilt in another precision, and as functions of one flat vector.
-
-The modules are imported when something is computed: all but `names` load TensorFlow.
-"""
+"""Keras models: built, loaded, rebuilt in another precision, as functions of one flat vector; all modules but `names`
+load TensorFlow, when something is computed."""

@@ -1,9 +1,8 @@
 """Networks that are a chain of layers with all parameters in dense layers: the inputs and outputs of each dense layer.
 
-The gradient of one example's loss with respect to the kernel of a dense layer is the outer product of the layer's input
-and the slope of the loss with respect to its output before the activation. Moments of these gradients over many
-examples are products of two matrices (Goodfellow, 2015), for which input and output must be seen; Keras' own call of a
-model hides them.
+The gradient of one example's loss with respect to a dense layer's kernel is the outer product of the layer's input and
+the slope of the loss with respect to its output before the activation. Its moments over many examples are products of
+two matrices (Goodfellow, 2015), for which input and output must be seen; Keras' own call of a model hides them.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from tati_re.models.inspect import acts_alone, input_shape_of
 class Pass(NamedTuple):
     """A dense layer's part of a pass through the chain.
 
-    `kernel` and `bias` are places among the trainable variables, `None` where it has no bias; `inputs` is `(n, inputs)`
-    where walkers share them, else `(walkers, n, inputs)`; `linear` is its output before the activation,
-    `(walkers, n, outputs)`.
+    `kernel` and `bias` (`None`: no bias) are places among the trainable variables; `inputs` is `(n, inputs)` where all
+    walkers share them, else `(walkers, n, inputs)`; `linear`, `(walkers, n, outputs)`, comes before the activation.
     """
 
     kernel: int
@@ -111,8 +109,7 @@ def chain_of(
 
 
 def _row_of(model: Any) -> list[Any] | None:
-    """Returns the layers of a model in order, nested models expanded; None for a model with branches or of a user's
-    class."""
+    """The layers of a model in order, nested models expanded; None for a model with branches or of a user's class."""
     if type(model) is keras.Sequential:
         layers = model.layers
     elif type(model).__name__ == "Functional":

@@ -19,12 +19,10 @@ from tati_re.models.names import described_names, tensor_names
 class FlatModel:
     """The trainable variables of a Keras model, in their order, flattened row by row into one vector of P parameters.
 
-    Nothing here holds a state: `call` takes weights and non-trainable variables and returns outputs, in Keras'
-    `StatelessScope`. All functions of tensors run eagerly, in a graph, under XLA and in `tf.vectorized_map`. A model
-    whose variables move otherwise (constraints), or whose loss has terms that depend on activations, is refused. The
-    model is built, has one output, and its trainable variables are of one type, float32 or float64 (`in_precision`).
-
-    Parameters that `fix` names, as `fixed_parts` takes them, keep their values.
+    Nothing here holds a state: `call` runs in Keras' `StatelessScope`. Functions of tensors run eagerly, in a graph,
+    under XLA and in `tf.vectorized_map`. A model whose variables move otherwise (constraints), or whose loss has terms
+    that depend on activations, is refused. The model is built, has one output, and its trainable variables are of one
+    type, float32 or float64 (`in_precision`). Parameters that `fix` names, as to `fixed_parts`, keep their values.
 
     Attributes:
         model: The model; `set` writes into it.
@@ -179,8 +177,7 @@ class FlatModel:
         """The outputs `(n, ...)` of one walker, and the non-trainable variables as the call left them.
 
         Weights and auxiliary are tensors of the shapes of `variables` and `self.auxiliary`; several inputs of a model
-        stand side by side in `x`, `(n, numbers)`. With `training` layers act as while training: batch statistics,
-        dropout.
+        stand side by side in `x`, `(n, numbers)`. With `training` there are batch statistics and dropout.
         """
         # Keras' own stateless_call skips what calling a model does: casting its inputs, telling layers that they train.
         variables = [*self.variables, *self.others]

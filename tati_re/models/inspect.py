@@ -113,9 +113,7 @@ def acts_alone(layer: Any) -> bool:
 
 def xla_safe(model: Any) -> bool:
     """Returns whether the gradient of the model compiles under XLA, for one walker.
-
-    Keras' layers do, recurrent ones too; code that is not Keras' own, and layers that prepare data, are tried.
-    """
+    Keras' layers do, recurrent ones too; code that is not Keras' own, and layers that prepare data, are tried."""
     if all(_known_to_xla(part) for part in [model, *layers_of(model)]):
         return True
     shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]

@@ -1,7 +1,7 @@
 """Names of a model's tensors and parameters by their place in the model.
 
-Keras numbers layers over the whole process (`dense_7`), so a header made of its names would depend on what else the
-process built. Here a layer that the user did not name is numbered among its siblings, from the model's first layer on.
+Keras numbers layers over the whole process (`dense_7`). Here a layer that the user did not name is numbered among its
+siblings, so that a header does not depend on what else the process built.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ def snake_case(name: str) -> str:
 def tensor_names(model: Any) -> list[str]:
     """One name for each trainable variable of a Keras model, in their order, by its place in the model; all different.
 
-    `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from the outside in, then the variable. A name
-    that the user chose is kept. The model's own name is left out. A layer that is used in several places has the name
-    of the first.
+    `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from the outside in, without the model, then the
+    variable. A name that the user chose is kept. A layer that is used in several places has the name of the first.
     """
     found: dict[int, str] = {}
     _visit(model, "", found)

@@ -1,7 +1,6 @@
 """The samplers that have a name: one line each, from which help, completion, the options page and a run come.
 
-A package of yours adds one without a change here, by one line of its pyproject.toml under
-`[project.entry-points."tati_re.samplers"]`: `GJF = "gjf:GJF"`.
+Other packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of their pyproject.toml.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""Every option once, and the doors that lead to it.
-
-From the table in `options/table.py` come the keyword arguments of the Python API, every flag of every command, the keys
-of a TOML file, the help and the userguide's reference page (`python -m tati_re.options > userguide/options.md`).
-"""
+"""What the table in `options/table.py` makes: keyword arguments of the Python API, flags of all commands, keys of TOML
+files, the help and the userguide's reference page (`python -m tati_re.options > userguide/options.md`)."""
 
 from __future__ import annotations
 
@@ -206,9 +203,6 @@ def describe(name: str | None = None) -> str:
 
     Args:
         name: The option's name. Default: all options.
-
-    Returns:
-        The text.
 
     Raises:
         InputError: There is no such option.

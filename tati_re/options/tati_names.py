@@ -1,11 +1,8 @@
 """The names of TATi, the Thermodynamic Analytics ToolkIt, and what stands for them here.
 
-Each option of TATi 0.9.5 is known: most are other names of options here, a few have no place any more and are refused
-with what to use instead. This is the only place that knows these names; Python, TOML files and the commands all come
-through `translated`.
-
-TATi samples exp(-beta L) with the mean loss L and no prior. Options that only its users write, `step_width` and
-`friction_constant`, therefore mean that distribution, unless `potential` is given.
+Each option of TATi 0.9.5 is known: most are other names of options here, a few are refused with what to use instead.
+Python, TOML files and the commands all come through `translated`. TATi samples exp(-beta L) with the mean loss L and no
+prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given.
 """
 
 from __future__ import annotations
@@ -269,11 +266,8 @@ def describe(name: str) -> str:
 
 
 class Translated(NamedTuple):
-    """Options in the names of the table.
-
-    `tati` has what was given under TATi's names, those that are ours too among them; `typed` the name that was typed,
-    by the name here.
-    """
+    """Options in the names of the table. `tati` has what was given under TATi's names, those that are ours too among
+    them; `typed` the name that was typed, by the name here."""
 
     values: dict[str, Any]
     tati: dict[str, Any]
@@ -282,9 +276,7 @@ class Translated(NamedTuple):
 
 def translated(values: Mapping[str, Any], known: Collection[str], spell: Callable[[str], str] = str) -> Translated:
     """Puts options here in place of those of TATi; names that neither knows are left as they are.
-
-    `known` are the names of the options here; `spell` writes a name as the user typed it.
-    """
+    `known` are the names of the options here; `spell` writes a name as the user typed it."""
     result: dict[str, Any] = {}
     tati: dict[str, Any] = {}
     typed: dict[str, str] = {}
@@ -321,9 +313,7 @@ _OF_A_PRIOR = {"prior_std", "prior_scale", "prior_degrees", "prior_bound", "prio
 
 def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: float) -> dict[str, Any]:
     """The options implied by TATi's names: its distribution, files that are used whole, the leapfrog steps of a time.
-
-    `values` were given by the names here, `tati` under TATi's; the step size is that where none was given.
-    """
+    `values` were given by the names here, `tati` under TATi's; the step size is that where none was given."""
     more: dict[str, Any] = {}
     if values.get("potential") is None and any(name in tati for name in MEAN_LOSS_NAMES):
         more["potential"] = "mean_loss"

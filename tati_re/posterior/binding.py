@@ -15,9 +15,7 @@ from tati_re.posterior.passes import ModelPasses
 
 class ModelEvaluate(Evaluate):
     """A `ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
-
-    After the step `auxiliary` holds the variables as the forward passes left them.
-    """
+    After the step `auxiliary` holds the variables as the forward passes left them."""
 
     def __init__(
         self,

@@ -34,9 +34,7 @@ class StoredExamples:
 
     def summed(self, most: int, part: Callable, zeros: tuple) -> tuple:
         """The sums of the tuples of tensors that `part(x, y)` gives for each piece of at most `most` examples.
-
-        Inputs and labels are as stored; `zeros` has the shapes and types of the sums.
-        """
+        Inputs and labels are as stored; `zeros` has the shapes and types of the sums."""
         piece = self.piece(most)
         whole = self.count - self.count % piece
 

@@ -13,12 +13,8 @@ from tati_re.posterior.weighted import WeightedLoss
 
 
 class Spread(NamedTuple):
-    """Loss and gradient of a mini-batch, and the variance behind them.
-
-    `loss` is the mean, `(walkers,)`, float64; `slopes` is its gradient, one tensor `(walkers, *shape)` for each
-    variable; `variances`, likewise, is the variance over the examples of the gradient of one example's loss, n - 1
-    below the sum.
-    """
+    """Mean loss of a mini-batch, `(walkers,)`, float64, its gradient `slopes`, `(walkers, *shape)` for each variable,
+    and, likewise, `variances` over the examples of the gradient of one example's loss, n - 1 below the sum."""
 
     loss: Any
     slopes: list
@@ -89,9 +85,9 @@ def _moments(sums, squares, size):
 def variance_of_gradients(gradients: Callable, theta, indices, size, at_once: int = 32):
     """Variance over the examples of a mini-batch of any gradient, piece by piece (Chan, Golub and LeVeque 1983).
 
-    `gradients` takes the indices of k examples, `(k,)`, to the gradient of each, `(k, parameters)`; k is at most
-    `at_once`, which bounds the memory. Of `theta`, `(parameters,)`, only shape and type count. Of the `indices`,
-    `(n,)`, as many as `size`, an int32 scalar, are meant. The result is `(parameters,)`, n - 1 below the sum.
+    `gradients` takes indices `(k,)`, k at most `at_once`, to the gradient of each example, `(k, parameters)`. Of
+    `theta`, `(parameters,)`, only shape and type count; of the `indices`, `(n,)`, as many as `size`, an int32 scalar,
+    are meant. The result is `(parameters,)`, n - 1 below the sum.
     """
     capacity = indices.shape[0]
     piece = min(at_once, capacity)

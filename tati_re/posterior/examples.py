@@ -10,9 +10,8 @@ from tati_re.core.backend import tf
 class StreamedInputs:
     """Inputs that stay in host memory or in a memory map, `(N, ...)`; a step reads the rows of its batch, as `dtype`.
 
-    It stands for a tensor where rows are taken of it: `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the
-    same numbers, so that a run is that of one that holds its data in memory, up to rounding. The host reads them, which
-    XLA cannot ask for.
+    It stands for a tensor in `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the same numbers, so that a
+    run is that with the data in memory, up to rounding. The host reads them, which XLA cannot ask for.
     """
 
     def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:

@@ -44,7 +44,6 @@ class FunctionPotential(Potential):
         self.parameter_names = list(parameter_names or (f"x[{i}]" for i in range(num_parameters)))
 
     def bind(self, rung: Rung, batch=None, auxiliary: tuple = (), clock: Clock | None = None) -> FunctionEvaluate:
-        """The potential bound to the rungs of a step."""
         return FunctionEvaluate(self, rung, clock)
 
     def describe(self, batch: str | None = None) -> str:

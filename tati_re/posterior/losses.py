@@ -20,10 +20,8 @@ class Loss:
     """A loss with one value per example, of `CLASSIFICATION` or `REGRESSION`, or any other Keras loss as `function`.
 
     `from_logits` concerns the cross-entropies; `noise_std` is that of `gaussian`, "sampled" where it is a parameter.
-
-    Attributes:
-        likelihood: N times the mean loss is a negative log likelihood, constants included.
-        words: What the loss assumes about the data, for the start of a run.
+    `likelihood`: N times the mean loss is a negative log likelihood, constants included; `words` say at the start of a
+    run what the loss assumes about the data.
     """
 
     def __init__(self, name: str, from_logits: bool = True, noise_std: float | str = 1.0, function=None) -> None:
@@ -47,8 +45,7 @@ class Loss:
         )
 
     def per_example(self, targets: tf.Tensor, outputs: tf.Tensor, log_noise=None) -> tf.Tensor:
-        """The loss of each example, `(n,)`, from targets `(n, ...)` and outputs `(n, ...)`; `log_noise` is log σ of
-        noise that is sampled, a scalar."""
+        """Loss of each example, `(n,)`, from targets and outputs `(n, ...)`; `log_noise`: log σ of sampled noise."""
         if self.name == "sparse_categorical_crossentropy":
             values = self._sparse(targets, outputs)
         elif self.name == "categorical_crossentropy":
@@ -143,10 +140,9 @@ def make_loss(
 ) -> Loss:
     """The loss that an option names, by name or as a Keras loss object, or for `None` the one that fits the data.
 
-    That is the cross-entropy for classes, the mean squared error for `signs` (-1 and +1 with one output), and
-    `gaussian` for a regression, where `num_classes` is `None`. With `one_hot` the labels are rows of class indicators.
-    With `from_logits` "auto" the outputs are probabilities where `activation`, what the model ends in (`None` where
-    unknown), is a softmax (binary: a sigmoid), else logits.
+    That is the cross-entropy for classes (rows of indicators with `one_hot`), the mean squared error for `signs` (-1
+    and +1, one output), `gaussian` for a regression (`num_classes` is `None`). With `from_logits` "auto" outputs are
+    probabilities where the model's last `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits.
     """
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):

@@ -16,9 +16,7 @@ _ROWS = 8192
 
 class Outputs:
     """A model (`FlatModel`) as a function of vectors of parameters and inputs; layers act as in prediction.
-
-    `prepared` makes what the model takes of the inputs.
-    """
+    `prepared` makes what the model takes of the inputs."""
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
         from tati_re.models.inspect import input_shape_of, output_shape_of
@@ -32,11 +30,8 @@ class Outputs:
         self._one, self._several = Compiled(self._of_one, free=(0,)), Compiled(self._of_several, free=(0, 1))
 
     def __call__(self, parameters: np.ndarray, auxiliary: Sequence[np.ndarray], inputs: np.ndarray) -> np.ndarray:
-        """The outputs of each draw, `(draws, n, ...)`, in the model's number type.
-
-        Parameters are `(draws, P)`, their non-trainable variables `(draws, *shape)` each; inputs, `(n, ...)`, are not
-        prepared yet.
-        """
+        """The outputs of each draw, `(draws, n, ...)`, in the model's number type. Parameters are `(draws, P)`, their
+        non-trainable variables `(draws, *shape)` each; inputs, `(n, ...)`, are not prepared yet."""
         parameters = np.asarray(parameters, self.flat.dtype)
         if not self._together:
             return np.stack([self.of_one(v, [a[i] for a in auxiliary], inputs) for i, v in enumerate(parameters)])

@@ -93,7 +93,6 @@ class ModelPasses:
 
     @cached_property
     def test(self) -> StoredExamples:
-        """The test part."""
         dataset = self.dataset
         if dataset.test_inputs is None:
             raise InputError(
@@ -144,9 +143,7 @@ class ModelPasses:
         self, position, rung: Rung, batch: Batch | None, auxiliary: tuple, how: str | None = None
     ) -> tuple[Energy, tuple]:
         """U and its gradient on one batch (or on all data at once), and the updated auxiliary.
-
-        Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction.
-        """
+        Where the walkers are to be evaluated in another way than the steps are, the layers act as in prediction."""
         if batch is None and self.streamed:
             return self.full(position, rung, auxiliary), auxiliary
         x, y = self.gather(batch)
@@ -178,11 +175,8 @@ class ModelPasses:
     def summed_loss_and_gradient(
         self, position, x, y, weight, auxiliary: tuple, shared: bool, how: str, factor=1.0, training: bool = False
     ) -> tuple:
-        """Factor times the sum of weight times loss of some examples for each walker, its gradient, the new auxiliary.
-
-        Inputs that the walkers share are prepared, `(n, ...)`, others as stored, `(walkers, n, ...)`. The weight is a
-        number or `(n,)`, the sums are float64.
-        """
+        """Factor times the sum of weight (a number or `(n,)`) times loss of some examples for each walker, float64, its
+        gradient, the new auxiliary. Inputs that walkers share, `(n, ...)`, are prepared, others as stored."""
 
         def total(weights, extra, inputs, labels):
             # Converting one walker's bytes at a time keeps them in the cache.
@@ -223,9 +217,9 @@ class ModelPasses:
     def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
         """Variance of each entry of a mini-batch's estimate of ∇U, `(walkers, parameters)`, from gradients of examples.
 
-        A batch of n examples drawn without replacement from N has the variance (scale²/n) (1 - n/N) Var(∇ loss of an
-        example); drawn with replacement the factor (1 - n/N) is absent. Costs a gradient and a half where the model is
-        a `DenseChain`, else n gradients of single examples. Batches of one example have no variance and are refused.
+        (scale²/n) (1 - n/N) Var(∇ loss of an example) for n of N examples, without the factor (1 - n/N) where they are
+        drawn with replacement. Costs a gradient and a half in a `DenseChain`, else n gradients of single examples.
+        Batches of one example have no variance and are refused.
         """
         if batch is None:
             return tf.zeros_like(position)

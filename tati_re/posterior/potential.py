@@ -17,23 +17,20 @@ from tati_re.posterior.priors.choosing import unconfined
 
 
 class ModelPotential(ModelPasses, Potential):
-    """The potential that a model, a loss, a prior and a data set (`tati_re.data.Dataset`) make.
+    """The potential that a model, a loss with one value an example, a prior and a data set (`Dataset`) make.
 
     Args:
         flat: The model as a function of a flat vector (`FlatModel`).
-        loss: One value an example.
         convention: "posterior": L = N * mean loss; "mean_loss": L = mean loss, TATi's convention.
         walker_evaluation: "auto", "vectorized", "unrolled" or "looped".
         under_xla: The steps will be compiled by XLA, which changes what "auto" means.
-        training: The forward pass on the examples of a step is Keras' training one: batch statistics, dropout, moving
-            averages updated.
+        training: The pass on a step's examples is Keras' training one: batch statistics, dropout, averages updated.
         fitting: So is one on all data, for `fit`; else it normalizes by the moving averages of each walker.
         memory_limit: Bytes of inputs that are kept as a tensor at most; what is larger is streamed. Default: all.
 
     Attributes:
         scale: L over the mean loss: N, or 1.
         counted: The loss, times the weight of each example where the data have weights.
-        auxiliary: Start values of Keras' non-trainable variables, `(walkers, *shape)` each.
         chain: The model as a chain of dense layers (`chain_of`), `None` where it is none.
     """
 
@@ -50,16 +47,13 @@ class ModelPotential(ModelPasses, Potential):
     def bind(
         self, rung: Rung, batch: Batch | None = None, auxiliary: tuple = (), clock: Clock | None = None
     ) -> ModelEvaluate:
-        """The potential as a step sees it; without a batch, all data."""
         return ModelEvaluate(self, rung, batch, auxiliary, clock)
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Columns of run.csv that belong to this potential: functions of positions `(walkers, parameters)`."""
         return {"noise_std": lambda position: tf.exp(position[:, -1])} if self.loss.samples_noise else {}
 
     def describe(self, batch: str | None = None) -> str:
-        """Describes U at the start of a run; `batch`: the examples of a step, if they change."""
         count = f"{self.num_examples} * the mean loss"
         if self.convention == "mean_loss":
             count = f"the mean loss, without the factor N = {self.num_examples}"
@@ -75,7 +69,6 @@ class ModelPotential(ModelPasses, Potential):
         return words
 
     def notices(self) -> list[str]:
-        """Sentences that a user should read before the run."""
         said = []
         if self._loops:
             said.append("The layers of this model cannot be vectorized over walkers, which are computed one by one.")

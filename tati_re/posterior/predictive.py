@@ -34,9 +34,9 @@ class Predictive:
 
     Attributes:
         kind: `CLASSES` or `VALUES`.
-        num_columns: Columns of a prediction: classes, or outputs.
-        has_noise: Whether the loss says something of the noise of predicted values.
-        samples_noise: Whether the noise is a parameter: then each draw brings its own.
+        num_columns: Classes, or outputs.
+        has_noise: The loss says something of the noise of predicted values.
+        samples_noise: The noise is a parameter: each draw brings its own.
     """
 
     def __init__(
@@ -90,7 +90,6 @@ class Predictive:
         return np.asarray(outputs, np.float64) * self.deviation + self.mean
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """Log probabilities of the classes."""
         f = np.asarray(outputs, np.float64)
         if self.name in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
             if self.from_logits:
@@ -144,8 +143,7 @@ class Predictive:
         """Log density of targets under N(f, s²), all outputs of an example together, `(draws, n)`, float64.
 
         Density and targets, `(n,)` or `(n, outputs)`, are in the units of the data; outputs, `(draws, n, outputs)`, and
-        the noise of each draw, `(draws,)`, in the network's (None: the loss's noise). None where the loss says nothing
-        of the noise.
+        the noise, `(draws,)` (None: the loss's), in the network's. None where the loss says nothing of the noise.
         """
         noise = self.noise(noise_std)
         if noise is None:

@@ -1,8 +1,6 @@
 """How the loss of several walkers is evaluated: as one vectorized computation, as unrolled copies, or in a loop.
 
-Each takes the weights of all walkers as a list of `(walkers, *shape)` tensors, and inputs and labels either with the
-walkers first (each its own mini-batch) or without (all share one), and returns the summed loss of each walker in
-float64 and its gradient. All three compute the same numbers up to rounding.
+All three compute the same numbers up to rounding.
 """
 
 from __future__ import annotations
@@ -21,12 +19,11 @@ def choose(
 
     Auto is vectorized where the walkers share their inputs and the model's layers allow it (one large product for all
     walkers), or where there are more than 16; else unrolled up to 16 walkers and looped beyond, or where moving each
-    walker's own batch is most of the work. A forward pass that updates auxiliary variables, `training`, is never
-    vectorized, as that form does not carry them.
-
-    `moves_data`: A walker's batch is much larger than its parameters, and the steps run under XLA. One walker after the
-    other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a step, unrolled 4.8), and the loop keeps XLA from
-    converting the images inside of the product (1 walker: 0.6 ms, unrolled 0.7).
+    walker's own batch is most of the work. `training`, a forward pass that updates auxiliary variables, is never
+    vectorized, as that form does not carry them. `moves_data`: A walker's batch is much larger than its parameters, and
+    the steps run under XLA. One walker after the other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a
+    step, unrolled 4.8), and the loop keeps XLA from converting the images inside of the product (1 walker: 0.6 ms,
+    unrolled 0.7).
     """
     if training:
         return "unrolled" if requested in ("auto", "vectorized") else requested
@@ -42,9 +39,9 @@ def choose(
 def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
     """Summed loss of every walker, `(walkers,)`, its gradient, flat, `(walkers, parameters)`, and the new auxiliary.
 
-    `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses, a float64 scalar, and the new
+    `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses, float64 as the result, and the new
     auxiliary. Weights and auxiliary (Keras' non-trainable variables) are `(walkers, *shape)` tensors, inputs and labels
-    `(n, ...)` where shared, else `(walkers, n, ...)`.
+    `(n, ...)` where all walkers share a mini-batch, else `(walkers, n, ...)`.
     """
     if how == "vectorized":
         return _vectorized(total, weights, auxiliary, x, y, shared)
@@ -102,8 +99,8 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
 
     A vectorized map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
     random bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA
-    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. Losses of
-    another shape are announced by `shape`.
+    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. `shape` is
+    that of losses of another one.
     """
 
     def body(i, _, position, *others):
@@ -120,9 +117,7 @@ def map_walkers(
     how: str, function: Callable, weights: list, auxiliary: tuple, x, y, shared: bool, signature=tf.float64
 ):
     """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked.
-
-    `signature` is the type of what it returns, or types in the structure of that.
-    """
+    `signature` is the type of what it returns, or types in the structure of that."""
     if how == "unrolled":
         results = [
             function([w[i] for w in weights], [a[i] for a in auxiliary], x if shared else x[i], y if shared else y[i])

@@ -11,9 +11,7 @@ from tati_re.core.backend import tf
 
 class WeightedLoss:
     """A loss (`Loss`) times the weight of each example, which comes with the labels; all else is the loss' own.
-
-    It gets labels back in the type and number of dimensions of `labels`, which are as the loss takes them.
-    """
+    It gets labels back in the type and number of dimensions of `labels`, which are as the loss takes them."""
 
     def __init__(self, loss: Any, labels: np.ndarray) -> None:
         self.loss, self._type, self._rank = loss, tf.as_dtype(labels.dtype), labels.ndim
@@ -26,9 +24,7 @@ class WeightedLoss:
     @staticmethod
     def packed(labels: np.ndarray, weights: np.ndarray, dtype: tf.DType) -> np.ndarray:
         """Labels, `(n,)` or `(n, outputs)`, and behind them the weights, `(n,)`, as one array `(n, outputs + 1)`.
-
-        The type is that of the parameters; it holds class numbers up to 2^24 exactly.
-        """
+        The type is that of the parameters; it holds class numbers up to 2^24 exactly."""
         flat = labels.reshape(len(labels), -1)
         return np.concatenate([flat, weights[:, None]], axis=1).astype(dtype.as_numpy_dtype)
 

@@ -12,13 +12,8 @@ from tati_re.core.potential import Prior, prior_generator
 
 
 class ScaleFamily(Prior):
-    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution; families name `option`,
-    `what`, `constant`.
-
-    Attributes:
-        scale: s, a float, or `(parameters,)`, float64.
-        num_parameters: P, or `None` where one number stands for all.
-    """
+    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution.
+    Families name `option`, `what`, `constant`. `scale` is s, a float, or `(parameters,)`, float64."""
 
     proper = True
     name: str
@@ -74,9 +69,8 @@ class ScaleFamily(Prior):
 class Width:
     """A finite number above 0 for each parameter, or one for all of them.
 
-    `option` and `what` name it in sentences, `words` (None: its numbers) describe it; with the fan-in k of each
-    parameter the values are given/sqrt(k). `values` is a float, or `(parameters,)`, float64; `num_parameters` is P, or
-    `None` where one number stands for all.
+    `option` and `what` name it in sentences, `words` (None: its numbers) describe it; with fan-ins k the `values`, a
+    float or `(parameters,)`, float64, are given/sqrt(k). `num_parameters` is `None` where one number stands for all.
     """
 
     def __init__(self, option: str, what: str, given, fan_in=None, words: str | None = None) -> None:

@@ -17,10 +17,7 @@ _DEEPEST = 50.0
 
 class NormalMap:
     """Growing functions of a normal number, tabulated between -8 and 8 and interpolated by cubics.
-
-    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, is the map of each parameter,
-    None for the first.
-    """
+    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, numbers (None: 0)."""
 
     nodes = np.linspace(-_END, _END, _CELLS + 1)
 

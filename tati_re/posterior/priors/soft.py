@@ -26,13 +26,11 @@ class SoftWalls(Prior):
 
     w = 0.01 (upper - lower); with one wall only 0.01 abs(wall) where it is below 0, else 0.01.
 
-    W is a term of U like V and is not multiplied with N: under the mean-loss convention the force stands beside the
-    gradient of the mean loss, which is TATi's distribution; under the posterior convention it acts as so much log
-    prior.
+    W is a term of U like V, not multiplied with N: under the mean-loss convention the force stands beside the gradient
+    of the mean loss, which is TATi's distribution; under the posterior convention it acts as so much log prior.
 
     Source: the forces are those of TATi 0.9.5, which moves the parameters by them outside of energy, momentum and
-    Metropolis test, so that its Langevin methods sample another distribution; the energies are their integrals, and
-    ours.
+    Metropolis test, so that its Langevin methods sample another distribution; the energies, their integrals, are ours.
 
     Args:
         inside: The prior without these walls: a Gaussian, Laplace or Student-t distribution, a box, or flat.

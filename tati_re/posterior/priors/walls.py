@@ -51,14 +51,12 @@ class Interval:
 class Box(ScaleFamily):
     """Uniform on abs(θ_i) < bound_i, V = sum of log(2 bound_i) inside and infinite outside.
 
-    Metropolis methods reject what leaves the box; Langevin methods are reflected at its walls, with the momentum turned
-    round.
+    Metropolis methods reject what leaves the box; Langevin methods, momentum included, are reflected at its walls.
 
     Source: bounds by fan-in, f/sqrt(k_i): Baldock and Marzari (2019), with f = 50.
 
     Args:
-        bound: Half the width of the box, above 0: a number for all parameters, or one for each, `(parameters,)`.
-            Default: 1.
+        bound: Half the width, above 0: a number for all parameters, or one for each, `(parameters,)`. Default: 1.
         fan_in: k of each parameter, `(parameters,)`: bound_i = bound/sqrt(k_i). Default: none.
         words: How the bounds are described. Default: by the numbers.
 
