@@ -16,8 +16,7 @@ _BACK = 0.1
 
 
 class BarzilaiBorweinState(NamedTuple):
-    """Fields as in `tati_re.samplers.State`; `step_size` `(walkers,)`, float64, is the learning rate of
-    the next step."""
+    """Fields as in `tati_re.samplers.State`; `step_size` `(walkers,)`, float64, is the next learning rate."""
 
     position: Any
     gradient: Any

@@ -105,8 +105,7 @@ def energy_change(start: LangevinState, end: LangevinState):
 def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool = False) -> LangevinState:
     """`length` steps on the full potential, each a kick of u h, a drift of h, and a kick of (1 - u) h.
     Volume preserving; with u = 1/2, which is velocity Verlet, reversible. The reverse of u is 1 - u. `length` may be
-    known only while the step runs; u, `before`, is a number or `(walkers, 1)`; `reflect` turns drifts round at the
-    walls of the prior."""
+    known only while the step runs; u, `before`, is a number or `(walkers, 1)`; `reflect` turns drifts at the walls."""
     t = column(state.rung.step_size, state.position)
 
     def body(position, momentum, gradient, potential, loss, log_prior):

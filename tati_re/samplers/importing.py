@@ -28,8 +28,7 @@ def made(factory: Any, options):
 
 
 def checked(sampler) -> Method:
-    """The sampler as a method that answers all that a run may ask; one that lacks any of it is refused, and all is
-    named."""
+    """The sampler as a method that answers all that a run may ask; what one lacks is named, and it is refused."""
     if lacking := missing(sampler):
         raise InputError(
             f"sampler: {type(sampler).__name__} is not a sampler: it lacks {_listed(lacking)}.",

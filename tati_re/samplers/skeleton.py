@@ -35,8 +35,7 @@ class Skeleton(Method):
     Rule:
         θ <- θ - μ h ∇U(θ) + sqrt(2 μ h T) R,   R ~ N(0, 1)
 
-    Source: Maruyama, Rend. Circ. Mat. Palermo 4, 48-90 (1955); the distribution of the linear case is that of a
-    first-order autoregression.
+    Source: Maruyama, Rend. Circ. Mat. Palermo 4, 48-90 (1955); its linear case is a first-order autoregression.
 
     Args:
         mobility: μ above 0, multiplies the step size. Default: 1.

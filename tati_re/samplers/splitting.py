@@ -4,8 +4,7 @@ Underdamped Langevin dynamics with unit mass,
 
     dθ = p dt,    dp = -∇U(θ) dt - γ p dt + sqrt(2 γ T) dW,    p ~ N(0, T),
 
-is split into parts that are solved exactly, and a word says in which order a step applies them (Leimkuhler and
-Matthews, 2013):
+is split into exactly solved parts; a word says in which order a step applies them (Leimkuhler and Matthews, 2013):
 
     A(t)  drift    θ <- θ + t p
     B(t)  kick     p <- p - t ∇U(θ)

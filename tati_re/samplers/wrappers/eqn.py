@@ -37,8 +37,7 @@ SCHEMES = ("halves", "simultaneous")
 _POWER_STEPS = 2
 _PROBE = {"float32": 1e-2, "float64": 1e-5}
 _MOST_TERMS = 8
-"""Reference walkers up to which a product is summed term by term, which XLA joins with what is done before and after
-it."""
+"""Reference walkers up to which a product is summed term by term, which XLA joins with what is around it."""
 _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
 
 

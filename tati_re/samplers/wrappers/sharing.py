@@ -7,8 +7,7 @@ from tati_re.core.protocol import Rung
 
 
 def sums_at_rung(rung: Rung, values):
-    """Sums of `(walkers, n)` float64 values over all walkers of the same temperature, likelihood weight and step size,
-    in the same shape."""
+    """Sums of `(walkers, n)` float64 values over all walkers of the same rung, see `same_rung`, in the same shape."""
     return same_rung(rung) @ values
 
 

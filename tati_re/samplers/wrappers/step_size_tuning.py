@@ -64,8 +64,7 @@ RULES: dict[str, type[DualAveraging] | type[Windowed]] = {"dual_averaging": Dual
 class StepSizeTuning(Wrapper):
     """A Metropolis method whose step size is tuned to a target acceptance during the burn-in, and then frozen.
 
-    Targets exp(-β U) as the sampler inside does, once the burn-in is over; the burn-in itself has no exact
-    distribution.
+    Targets exp(-β U) as the sampler inside does, once the burn-in is over, which itself is not exact.
 
     Rule: the step size is h f, h that of the rung. f starts at 1 and follows the acceptance probability, averaged over
     all walkers of the same rung (the same temperature, likelihood weight and step size), which share it:
