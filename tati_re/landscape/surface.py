@@ -75,15 +75,9 @@ class Surface:
         return f"{self._part.identity} {self.tensor_names} {self.shapes} {self.dtype}"
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """Loss, potential and the rest of `columns` at some points.
-
-        Args:
-            positions: `(n, parameters)`.
-
-        Returns:
-            One float64 array `(n,)` a column: `loss`, `potential`, where the model is a classifier `accuracy`, and with
-            `test` also `test_loss` and `test_accuracy`.
-        """
+        """Loss, potential and the rest of `columns` at some points. Of positions `(n, parameters)` they are one float64
+        array `(n,)` a column: `loss`, `potential`, where the model is a classifier `accuracy`, and with `test` also
+        `test_loss` and `test_accuracy`."""
         positions = self._checked(positions)
         found = {name: np.empty(len(positions)) for name in self.columns}
         for start in range(0, len(positions), self.points):

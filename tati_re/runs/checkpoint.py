@@ -34,14 +34,9 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
     """Writes a checkpoint; one that `load` accepts survives a kill at any moment.
 
     The file is written aside and synced, the current one becomes the previous one, then the new one gets its name.
-
-    Args:
-        folder: The run folder; files go to its subfolder `checkpoint`, made when it is not there.
-        arrays: Numbers or booleans by name, any shape; a name may hold slashes (`moments/mean`).
-        meta: What JSON can say (numpy numbers too): step, positions of the tables, ...
-
-    Raises:
-        StorageError: The file cannot be written; the checkpoints before it are unchanged.
+    Files go to the folder's subfolder `checkpoint`, made when it is not there; a StorageError leaves the checkpoints
+    before as they were. `arrays` are numbers or booleans of any shape by name, which may hold slashes (`moments/mean`);
+    `meta` is what JSON can say (numpy numbers too): step, positions of the tables, ...
     """
     where = Path(folder) / CHECKPOINTS
     content = {META: np.frombuffer(json.dumps(dict(meta), default=_plain).encode(), dtype=np.uint8)}
