@@ -40,7 +40,7 @@ class Batches:
         shuffle: Draw the ordering of each epoch. Default True.
 
     Attributes:
-        full: True where every batch is the whole data set in order, so that nothing needs to be gathered.
+        full: Every batch is the whole data set in order, so that nothing needs to be gathered.
         batch_size: Examples in a batch, an int also where None was given.
         steps_per_epoch: Batches that visit every example once: ceil(num_examples / batch_size).
 

@@ -27,8 +27,7 @@ def two_clusters(
 ) -> Dataset:
     """Two Gaussian clusters in the plane, around (2, 2) with label +1 and around (-2, -2) with label -1.
 
-    The data set of the second experiment of TATi's paper. Inputs `(num_examples, 2)` and targets `(num_examples,)` are
-    float64.
+    From the second experiment of TATi's paper. Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
 
     Args:
         num_examples: Points of both clusters together, at least 2. Default 500.

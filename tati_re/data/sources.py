@@ -35,12 +35,9 @@ FORMS = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options for reading files; None where one is not given.
-
-    Label columns are names in a table, and `input_columns` the inputs of the network in terms of columns; `data_keys`
-    are arrays of an NPZ file or features of a TFRecord file; `weights` is the column or NPZ array of sample weights.
-    Inputs of more than `limit` bytes are kept on the disk.
-    """
+    """Options for reading files; None where one is not given. Label columns are names in a table, and `input_columns`
+    the inputs of the network in terms of columns; `data_keys` are arrays of an NPZ file or features of a TFRecord file;
+    `weights` is the column or NPZ array of sample weights. Inputs of more than `limit` bytes are kept on the disk."""
 
     label_columns: Sequence[str] | None = None
     input_columns: Sequence[str] | None = None

@@ -36,10 +36,8 @@ def choose_columns(
     weights: str | None = None,
 ) -> Choice:
     """Assigns roles to the columns of a table, of the inputs only to those that are used.
-
     None means for the labels all columns that start with `label`, else the last; for the inputs, which are written as
-    `parse_columns` reads them, all that are no labels. `file` is what messages call the table.
-    """
+    `parse_columns` reads them, all that are no labels. `file` is what messages call the table."""
     if weights is not None and weights not in names:
         what = f"sample_weights: {file} has no column '{weights}'.{nearest(weights, names)}"
         raise InputError(what, weights, f"one of {', '.join(names)}")

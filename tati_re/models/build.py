@@ -25,10 +25,8 @@ def build_network(
     use_bias: bool = True,
 ) -> Any:
     """A fully connected `keras.Sequential` with layers named `dense`, `dense_1`, ...; without `hidden` a linear model.
-
     Examples of more than one dimension are flattened first. The weights are uniform after Glorot and Bengio (2010),
-    drawn from `seed`; biases are 0. Computes in "float32" or "float64".
-    """
+    drawn from `seed`; biases are 0. Computes in "float32" or "float64"."""
     for name, value in (("activation", activation), ("output_activation", output_activation)):
         check_activation(name, value)
     units = [*hidden, num_outputs]

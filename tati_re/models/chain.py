@@ -17,10 +17,8 @@ from tati_re.models.inspect import acts_alone, input_shape_of
 
 class Pass(NamedTuple):
     """A dense layer's part of a pass through the chain.
-
     `kernel` and `bias` (`None`: no bias) are places among the trainable variables; `inputs` is `(n, inputs)` where all
-    walkers share them, else `(walkers, n, inputs)`; `linear`, `(walkers, n, outputs)`, comes before the activation.
-    """
+    walkers share them, else `(walkers, n, inputs)`; `linear`, `(walkers, n, outputs)`, comes before the activation."""
 
     kernel: int
     bias: int | None
@@ -30,10 +28,8 @@ class Pass(NamedTuple):
 
 class DenseChain:
     """A model as a chain of layers, for several walkers at once; made by `chain_of`.
-
     `places` says, by the identity of each layer that is dense and trainable, where kernel and bias are among the
-    trainable variables; `frozen` are all other variables, in the order in which `call` takes them.
-    """
+    trainable variables; `frozen` are all other variables, in the order in which `call` takes them."""
 
     def __init__(
         self, model: Any, layers: Sequence[Any], places: dict[int, tuple[int, int | None]], frozen: Sequence[Any]

@@ -21,10 +21,8 @@ def snake_case(name: str) -> str:
 
 def tensor_names(model: Any) -> list[str]:
     """One name for each trainable variable of a Keras model, in their order, by its place in the model; all different.
-
     `dense/kernel`, `dense_1/bias`, `lstm/lstm_cell/kernel`: the layers from the outside in, without the model, then the
-    variable. A name that the user chose is kept. A layer that is used in several places has the name of the first.
-    """
+    variable. A name that the user chose is kept. A layer that is used in several places has the name of the first."""
     found: dict[int, str] = {}
     _visit(model, "", found)
     return [found[id(variable)] for variable in model.trainable_variables]

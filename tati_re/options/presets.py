@@ -69,10 +69,8 @@ def note_of(name: Any) -> str | None:
 
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the preset that `sampler` names put in place of it; what else is given goes first.
-
     A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature,
-    or another prior.
-    """
+    or another prior."""
     name = values.get("sampler")
     preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}
     if not preset:

@@ -18,11 +18,9 @@ from tati_re.options.table import OPTIONS
 
 
 def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind: str) -> Any:
-    """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the current folder.
-
-    A file is executed anew each time. The rest is for messages: `form` shows how such names look, `known` says whether
-    a value of the module may have been meant, and `kind` is what is looked for, such as "a class with init and step".
-    """
+    """What `my_module:name` or `my_file.py:name` means; a module is installed or lies in the current folder. A file is
+    executed anew each time. The rest is for messages: `form` shows how such names look, `known` says whether a value of
+    the module may have been meant, and `kind` is what is looked for, such as "a class with init and step"."""
     where, _, what = name.rpartition(":")
     if not where or not what.isidentifier():
         first = kind.split()[1]

@@ -9,10 +9,8 @@ from tati_re.core.backend import tf
 
 class StreamedInputs:
     """Inputs that stay in host memory or in a memory map, `(N, ...)`; a step reads the rows of its batch, as `dtype`.
-
     It stands for a tensor in `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the same numbers, so that a
-    run is that with the data in memory, up to rounding. The host reads them, which XLA cannot ask for.
-    """
+    run is that with the data in memory, up to rounding. The host reads them, which XLA cannot ask for."""
 
     def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:
         self._values, self.dtype = values, tf.as_dtype(dtype)

@@ -20,10 +20,8 @@ SAMPLED = "sampled"
 
 class NoisyModel:
     """A model's (`FlatModel`) parameters and, behind them, s = log σ, the logarithm of the likelihood's noise.
-
     `tensor_names` and `shapes` end with `log_noise_std`, a scalar, `num_parameters` is one more; the rest is the
-    model's own. `log_noise` is where s starts, later the value that `set` was given last.
-    """
+    model's own. `log_noise` is where s starts, later the value that `set` was given last."""
 
     samples_noise = True
 

@@ -106,10 +106,8 @@ class Predictive:
 
     def losses(self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None) -> np.ndarray:
         """The loss of each example, `(..., n)`, float64, in the network's units, as the column `loss` of a run has it.
-
         Outputs are `(..., n, outputs)`; targets, `(n,)` or `(n, outputs)`, are those that the network was trained on.
-        Where the noise is a parameter, `noise_std` is that of each draw, `(draws,)`.
-        """
+        Where the noise is a parameter, `noise_std` is that of each draw, `(draws,)`."""
         if self.name == "sparse_categorical_crossentropy":
             chosen = np.asarray(targets).reshape(-1).astype(np.int64)
             chosen = (chosen + 1) // 2 if self.task == "signs" else chosen
@@ -141,10 +139,8 @@ class Predictive:
         self, outputs: np.ndarray, targets: np.ndarray, noise_std: np.ndarray | None = None
     ) -> np.ndarray | None:
         """Log density of targets under N(f, s²), all outputs of an example together, `(draws, n)`, float64.
-
         Density and targets, `(n,)` or `(n, outputs)`, are in the units of the data; outputs, `(draws, n, outputs)`, and
-        the noise, `(draws,)` (None: the loss's), in the network's. None where the loss says nothing of the noise.
-        """
+        the noise, `(draws,)` (None: the loss's), in the network's. None where the loss says nothing of the noise."""
         noise = self.noise(noise_std)
         if noise is None:
             return None

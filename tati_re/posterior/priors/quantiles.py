@@ -17,7 +17,7 @@ _DEEPEST = 50.0
 
 class NormalMap:
     """Growing functions of a normal number, tabulated between -8 and 8 and interpolated by cubics.
-    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, numbers (None: 0)."""
+    `values`, `(maps, nodes)`, are the functions at `nodes`; `which`, `(parameters,)`, their maps (None: 0)."""
 
     nodes = np.linspace(-_END, _END, _CELLS + 1)
 
@@ -41,10 +41,8 @@ class NormalMap:
 
 def tabulated(log_density: Callable[[np.ndarray], np.ndarray], ends: tuple[float, float], breaks: Sequence[float]):
     """Normalizer and quantiles of a distribution in one dimension, by Gauss-Legendre quadrature.
-
     The log density, known up to a constant, is smooth between the `breaks`, its kinks; `ends` is an interval that holds
-    the distribution. Returns the log of the integral, and the quantiles at `NormalMap.nodes`, `(nodes,)`.
-    """
+    the distribution. Returns the log of the integral, and the quantiles at `NormalMap.nodes`, `(nodes,)`."""
     from scipy.interpolate import CubicHermiteSpline
     from scipy.special import ndtri
 
