@@ -48,17 +48,16 @@ def averages(
         run: The run, or its folder.
         observables: Columns of `run.csv`, or functions of its rows that return one number a row. Default: all columns
             that vary.
-        by: `"all"` walkers at the target's temperature together, each `"walker"`, or each `"rung"` of a ladder.
-            Default: `"all"`.
+        by: `"all"` walkers at the target's temperature (default), each `"walker"`, or each `"rung"` of a ladder.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows are kept. Default: 1.
 
     Returns:
         A row for each observable (and walker or rung): `mean`, `error` (standard error of the mean), `std`, `ess_bulk`,
-        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, and in `note` what cannot be told, such as how
-        long a chain must be for its autocorrelation time, or weights that rest on fewer than 50 rows: then the error
-        is a rough one, and too small more often than not. With weights, `ess_bulk` and `autocorrelation_steps` are
-        those of the weighted mean, `r_hat` that of the draws as they are, and `ess_tail` nan.
+        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, and in `note` what cannot be told, such as how long a
+        chain must be for its autocorrelation time, or weights that rest on fewer than 50 rows: the error is then rough,
+        and mostly too small. With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean,
+        `r_hat` that of the draws as they are, and `ess_tail` nan.
 
     Raises:
         InputError: No such column, no rows past the burn-in, or `by` not known.
@@ -95,16 +94,8 @@ def averages_of_rows(
 
 
 def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between_rows: float = 1.0) -> dict[str, Any]:
-    """One line of the table of averages.
-
-    Args:
-        chains: Draws `(chains, draws)`.
-        weights: What each counts, same shape. Default: None, all the same.
-        steps_between_rows: The unit of the autocorrelation time. Default: 1.
-
-    Returns:
-        `mean`, `error`, `std`, `ess_bulk`, `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `note`.
-    """
+    """One line of the table of `averages`, from draws `(chains, draws)` and what each counts, same shape (None: all the
+    same); `steps_between_rows` is the unit of the autocorrelation time."""
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     result: dict[str, Any] = {"mean": float(chains.mean()), "error": np.nan, "std": float(chains.std())}
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
@@ -157,16 +148,13 @@ def parameter_averages(
     """Mean and standard deviation of each parameter.
 
     Without `burnin` and `thin` those of every step after the run's burn-in, which a run keeps without a trajectory;
-    with one of them those of the stored positions.
+    with one of them those of the stored positions. The columns are `parameter, mean, std`, with a row a parameter.
 
     Args:
         run: The run, or its folder.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many stored positions are kept. Default: None, every one.
         walker: One walker. Default: None, all together.
-
-    Returns:
-        Columns `parameter, mean, std`, a row a parameter.
 
     Raises:
         InputError: Nothing was averaged or stored, or no such walker.
@@ -201,14 +189,13 @@ def trajectory_averages(
 ) -> pd.DataFrame:
     """Averages of functions of the parameters over the stored positions, with their Monte Carlo errors.
 
+    The table is that of `averages`.
+
     Args:
         run: The run, or its folder.
         functions: Each takes positions `(n, P)` and returns `(n,)`.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many stored positions are kept. Default: 1.
-
-    Returns:
-        As `averages`.
 
     Raises:
         InputError: No stored positions, or none left.

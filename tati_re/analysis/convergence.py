@@ -24,8 +24,7 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
     Args:
         run_info: Rows of `run.csv` with the columns `step`, `walker` and `column`.
         column: Name of the column to take.
-        num_burnin_steps: Rows up to and including this step are left out. Default: 0, every row but
-            that of step 0.
+        num_burnin_steps: Rows up to and including this step are left out. Default: 0, every row but that of step 0.
 
     Returns:
         Array (walkers, draws), float64, walkers and steps in rising order.
@@ -61,8 +60,7 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
             belongs to the error of their mean; `"tail"` of the 5 % and 95 % quantiles, the smaller. Default: `"bulk"`.
 
     Returns:
-        Its value; it may exceed the number of draws when they alternate. Not a number (nan) where the draws never
-        change or are not finite, because such chains say nothing.
+        May exceed the number of draws if they alternate; nan if they never change or are not finite: they say nothing.
 
     Raises:
         InputError: Fewer than 4 draws a chain.
@@ -87,8 +85,7 @@ def r_hat(chains: np.ndarray) -> float:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain (8 for a single chain).
 
     Returns:
-        Its value; infinity where each chain is stuck at a different value; nan where none ever changes or draws are
-        not finite.
+        Infinity where each chain is stuck at a different value; nan where none ever changes or draws are not finite.
 
     Raises:
         InputError: Too few draws a chain.
@@ -124,7 +121,7 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
     """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations, averaged over the chains, in rows.
 
     Summed up to the first lag above five times the estimate (Sokal's window). Every chain is taken about its own mean,
-    so that chains stuck in different places pass unseen: read R-hat as well.
+    so that chains stuck in different places pass unseen: read R-hat as well. For steps, multiply by those between rows.
 
     Reference: J. Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in statistical
     mechanics (1997), section 3.
@@ -132,9 +129,6 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
     Args:
         chains: Draws, shape (chains, draws) or (draws,).
         num_times: A chain must be at least this many times longer than the estimate. Default: 50.
-
-    Returns:
-        The time in rows; times the number of steps between two rows it is in steps.
 
     Raises:
         InputError: The chain is too short to tell, with the length that would do; or it never changes.

@@ -40,9 +40,6 @@ def coordinate_of(
         thin: Every how many rows or positions are kept. Default: 1.
         **map_options: For `diffusion:k`: those of `diffusion_map_of`.
 
-    Returns:
-        Its draws.
-
     Raises:
         InputError: No such coordinate, or no positions are stored.
     """
@@ -83,8 +80,7 @@ def diffusion_map_of(
         num_points: Most positions that enter. Default: 2000.
         bandwidth: As in `diffusion_map`. Default: "bgh".
         alpha: As there. Default: 0.5.
-        target_measure: Whether points count for exp(-U/T) whatever their own density, with U as stored (TMDmap).
-            Default: False.
+        target_measure: Whether points count for exp(-U/T), U as stored, whatever their density: TMDmap. Default: False.
 
     Returns:
         The map, and the positions that it is of.

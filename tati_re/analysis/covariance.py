@@ -62,12 +62,10 @@ def leading_eigenpairs(
 
     Rule: the first pass takes the mean, the trace and Y = C Ω for P x l random numbers Ω, l = k + 10. From Q = qr(Y) on
     each further pass applies C to one block, orthogonalizes it against all before, and adds it to the basis; the
-    eigenpairs of C within the basis are those returned. This is subspace iteration that forgets none of its blocks:
-    for spectra without gaps it needs far fewer passes. It ends when the residuals of all k are below `tolerance` times
-    their eigenvalue; an eigenvalue is then closer still, by the residual's square over the gap.
-
-    Cost: 4 n P l operations a pass; memory for l (passes + 2) vectors and a block of positions. With 1,024 parameters
-    or fewer the matrix itself is formed in one pass, and the pairs are exact.
+    eigenpairs of C within it are returned. This is subspace iteration that forgets no block: for spectra without gaps
+    it needs far fewer passes. It ends when the residuals of all k are below `tolerance` times their eigenvalue; an
+    eigenvalue is then closer still, by the residual's square over the gap. Cost: 4 n P l operations a pass; memory for
+    l (passes + 2) vectors and a block of positions.
 
     Reference: N. Halko, P.-G. Martinsson, J. Tropp, SIAM Review 53 (2011), section 4.5; C. Musco, C. Musco, NeurIPS
     2015, algorithm 2.
@@ -78,7 +76,7 @@ def leading_eigenpairs(
         tolerance: Of the residuals, relative to each eigenvalue. Default: 1e-3.
         max_passes: At least 2. Default: 12.
         seed: Of the random block. Default: 0.
-        dense_limit: Parameters up to which the matrix itself is formed. Default: 1,024.
+        dense_limit: Parameters up to which the matrix itself is formed in one pass: exact pairs. Default: 1,024.
 
     Returns:
         The eigenpairs; look at `residuals` where `max_passes` ended it.
@@ -142,9 +140,6 @@ def covariance_eigenpairs(
         thin: Every how many stored positions of a walker are kept. Default: 1.
         tolerance: As in `leading_eigenpairs`. Default: 1e-3.
         max_passes: As there. Default: 12.
-
-    Returns:
-        The eigenpairs.
 
     Raises:
         InputError: No positions are stored or left.

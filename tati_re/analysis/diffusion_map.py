@@ -66,15 +66,10 @@ def diffusion_map(
         bandwidth: ε, or a rule: `"bgh"`, or `"median"`, 4ε = median of d² over ln n. Default: `"bgh"`.
         alpha: α, between 0 and 1; a target measure takes α = 1. Default: 0.5.
         log_target: ln π at the points up to a constant, such as -βU, `(n,)`. Default: None, no target measure.
-        num_neighbors: Each point's nearest that count, itself included. Default: None, all up to 3,000 points, else
-            256.
-
-    Returns:
-        The map.
+        num_neighbors: Each point's nearest that count, itself included. Default: all up to 3,000 points, else 256.
 
     Raises:
-        InputError: Fewer points than eigenvectors, not finite, all the same, or a rule that is not known; points that
-            fall apart into pieces at this bandwidth.
+        InputError: A bad rule; points fewer than eigenvectors, not finite, all the same, or in pieces at this ε.
     """
     points = np.asarray(points, np.float64)
     if points.ndim == 1:
@@ -124,17 +119,12 @@ def diffusion_map(
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
     """Points far from each other in the diffusion distance: each the farthest from those before it.
 
+    Returned are their indices, `(num_landmarks,)`.
+
     Args:
         found: The map.
-        num_landmarks: How many.
-        first: The first of them, such as that of the lowest potential. Default: None, where the first eigenfunction is
-            largest.
-
-    Returns:
-        Their indices, `(num_landmarks,)`.
-
-    Raises:
-        InputError: More than there are points.
+        num_landmarks: How many; more than there are points is an `InputError`.
+        first: The first, such as that of the lowest potential. Default: where the first eigenfunction is largest.
     """
     coordinates = found.coordinates
     if not 1 <= num_landmarks <= len(coordinates):

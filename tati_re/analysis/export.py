@@ -24,15 +24,12 @@ _NAMES = {"acceptance": "acceptance_rate", "potential": "energy"}
 
 
 def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "csv") -> Path:
-    """Writes a table.
+    """Writes a table. Returns the file, with its ending.
 
     Args:
         table: The table.
         path: The file without its ending.
         to: `"csv"` or `"parquet"`. Default: `"csv"`.
-
-    Returns:
-        The file, with its ending.
 
     Raises:
         InputError: Parquet without the package pyarrow, another format, or a file that cannot be written.
@@ -56,16 +53,13 @@ def to_arviz(run: RunFiles | str | os.PathLike[str], burnin: int | None = None, 
     """Returns a run as ArviZ' `xarray.DataTree` (InferenceData), with walkers as chains.
 
     `posterior` holds the stored positions, each tensor of the model in its shape (or the projections that were
-    stored), `sample_stats` the columns of `run.csv`. Both have the coordinate `step`: they may be recorded at
-    different steps.
+    stored), `sample_stats` the columns of `run.csv`. Both have the coordinate `step`: they may be recorded at different
+    steps. `arviz.summary(tree)` and others take the tree.
 
     Args:
         run: The run, or its folder.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows and positions are kept. Default: 1.
-
-    Returns:
-        The tree; `arviz.summary(tree)` and others take it.
 
     Raises:
         InputError: The packages xarray and h5netcdf are missing, or no rows are left.
@@ -111,14 +105,7 @@ def write_arviz(
 ) -> Path:
     """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ.
 
-    Args:
-        run: The run, or its folder.
-        path: The file, ending in `.nc`.
-        burnin: As in `to_arviz`. Default: None.
-        thin: As there. Default: 1.
-
-    Returns:
-        The file.
+    It returns the file, `path`, which ends in `.nc`. The other arguments are those of `to_arviz`.
 
     Raises:
         InputError: As `to_arviz`, or the file cannot be written.

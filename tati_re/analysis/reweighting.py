@@ -54,16 +54,15 @@ def reweight(
 
     Args:
         run: The run, or its folder; on all of the data at each step, or with `full_every`.
-        temperatures: T of the target exp(-U/T). Default: None, those of the ladder and two between each two of them; of
-            a run at one temperature five from 0.8 to 1.25 times its own.
+        temperatures: T of the target exp(-U/T). Default: those of the ladder and two between each two of them; of a run
+            at one temperature five from 0.8 to 1.25 times its own.
         observables: Columns of `run.csv`. Default: potential (at likelihood weight 1) and loss.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows are kept. Default: 1.
 
     Returns:
-        Columns `temperature, observable, mean, error, effective_rows`. The observable `log_partition` is ln Z(T) less
-        that of the run's own target. `effective_rows` is (Σw)²/Σw², without regard to correlations: a mean that rests
-        on a few rows is none.
+        Columns `temperature, observable, mean, error, effective_rows`: `log_partition` is ln Z(T) less that of the
+        run's target, `effective_rows` (Σw)²/Σw², correlations aside: a mean that rests on a few rows is none.
 
     Raises:
         InputError: The energies are those of mini-batches, the run has a bias, pymbar is missing, or no rows are left.

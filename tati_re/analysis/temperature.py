@@ -24,7 +24,7 @@ class Temperature(NamedTuple):
         mean: Mean over walkers and rows after burn-in.
         target: Temperature that was asked for.
         lower: Lower end of the band around the target.
-        upper: Upper end of the band around the target.
+        upper: Its upper end.
         effective_sample_size: Independent rows behind the mean.
     """
 
@@ -45,9 +45,8 @@ def kinetic_temperature(run_info: pd.DataFrame, num_parameters: int, num_burnin_
     """Kinetic temperature p'p/P with the band of the chi-square distribution.
 
     Targets T: at equilibrium p'p/T follows a chi-square distribution with P degrees of freedom, whatever the potential,
-    so that the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). The scheme's own bias is not
-    part of the band (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)); nor is the heat of the mini-batches' gradient
-    noise.
+    so that the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). The scheme's own bias is no
+    part of the band (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)), nor the heat of mini-batches' gradient noise.
 
     Args:
         run_info: Rows of `run.csv` with `step, walker, temperature, kinetic_energy`.
@@ -76,18 +75,11 @@ def configurational_temperature(
     """Configurational temperature θ·∇U/P with a band from its Monte Carlo error.
 
     Targets T by the virial theorem, for a potential that confines every parameter and has no walls. It sees errors of
-    the positions' distribution that the kinetic temperature cannot.
-
-    Args:
-        run_info: Rows of `run.csv` with `step, walker, temperature, virial`.
-        num_parameters: Number of parameters P, at least 1.
-        num_burnin_steps: Rows up to and including this step are left out. Default: 0.
+    the positions' distribution that the kinetic temperature cannot. The arguments and errors are those of
+    `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`.
 
     Returns:
         The temperature with the band T ± 3.9 Monte Carlo errors of its mean, or None if the column is empty.
-
-    Raises:
-        InputError: Rows of more than one temperature, or too few rows.
     """
     chains = _temperature_chains(run_info, "virial", num_parameters, num_burnin_steps)
     if chains is None:
@@ -101,16 +93,8 @@ def configurational_temperature(
 def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> list[Temperature]:
     """The kinetic and configurational temperatures of a run, as far as recorded.
 
-    Args:
-        run_info: Rows of `run.csv`.
-        num_parameters: Number of parameters P, at least 1.
-        num_burnin_steps: Rows up to and including this step are left out. Default: 0.
-
-    Returns:
-        Kinetic and configurational temperature; without the kinetic one for a sampler without momenta.
-
-    Raises:
-        InputError: Rows of more than one temperature, or too few rows.
+    The kinetic one comes first, and is missing for a sampler without momenta. The arguments and errors are those of
+    `kinetic_temperature`.
     """
     found = (measure(run_info, num_parameters, num_burnin_steps) for measure in _MEASURES)
     return [temperature for temperature in found if temperature is not None]
@@ -120,11 +104,8 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
     """The common temperature of the rows.
 
     Args:
-        run_info: Rows of `run.csv` with the columns `step` and `temperature`.
+        run_info: Rows of `run.csv` with the columns `step` and `temperature`, which must be above 0.
         num_burnin_steps: Rows up to and including this step are left out. Default: 0.
-
-    Returns:
-        The temperature, above 0.
 
     Raises:
         InputError: No temperature (a run of an optimizer), or more than one.

@@ -32,10 +32,7 @@ def plot_autocorrelation(
     Args:
         chains: Draws `(chains, draws)` by name.
         steps_between_rows: Unit of the lags. Default: 1.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: No chain that moves, or a path that cannot be written.

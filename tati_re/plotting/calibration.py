@@ -37,20 +37,17 @@ def plot_calibration(
 ) -> Figure:
     """Draws the reliability diagram of two sets of predictions with the examples per bin, and their entropies.
 
-    Left: part of right predictions over the confidence, with one standard error (Wilson's interval); on the diagonal
-    a stated probability is what comes true. Below it how many examples each bin holds. Right: predictive entropy of
-    right and wrong predictions, as parts of each.
+    Left of four panels: part of right predictions over the confidence, with one standard error (Wilson's interval); on
+    the diagonal a stated probability is what comes true. Below it how many examples each bin holds. Right: predictive
+    entropy of right and wrong predictions, as parts of each.
 
     Args:
         optimum: Probabilities of the optimum, shape (n, k), or (n,) or (n, 1) for two classes.
         average: Probabilities of the posterior average, same shape.
         labels: Right classes, shape (n,).
-        path: PNG file to write. Default: None, no file.
+        path: PNG file to write. Default: none.
         num_bins: Bins of the confidence. Default: 10.
         names: What the two sets are called.
-
-    Returns:
-        The figure, with four panels.
 
     Raises:
         InputError: Shapes or labels that do not fit, or a path that cannot be written.
@@ -87,11 +84,8 @@ def plot_classes(
     Args:
         predictions: By name, with labels.
         outside: Of inputs unlike those of the training, by the same names. Default: none.
-        path: PNG file to write. Default: None, no file.
+        path: PNG file to write. Default: none.
         num_bins: Bins of the confidence. Default: 10.
-
-    Returns:
-        The figure.
 
     Raises:
         InputError: No labels, or a path that cannot be written.

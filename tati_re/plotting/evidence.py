@@ -29,9 +29,6 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
         estimates: Of one model or of several.
         path: File ending in `.png`. Default: none.
         labels: One for each estimate. Default: the methods.
-
-    Returns:
-        The figure.
     """
     from tati_re.evidence.result import NAMES
 

@@ -26,14 +26,11 @@ def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = N
     Left: sampled points and bottoms on the two directions in which the points spread most (the parameters themselves
     where there are two), each pair joined by its relaxed path. Middle: barriers of all pairs, above the diagonal along
     the straight line, below it along the relaxed path. Right: U along both ways of the pairs that relaxing changes
-    most.
+    most. Where a single bottom was found, the first panel alone.
 
     Args:
         found: Of `tati_re.exploration.explore`.
         path: PNG file to write. Default: none.
-
-    Returns:
-        The figure: three panels, or one where a single bottom was found.
 
     Raises:
         InputError: Nothing was found, or a bad path.

@@ -25,10 +25,7 @@ def plot_free_energy(
     Args:
         table: Of `analysis.free_energy`.
         name: Of the coordinate.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: An empty table, or a path that cannot be written.
@@ -58,12 +55,9 @@ def plot_diffusion_map(
 
     Args:
         found: The map.
-        potential: Of the points, `(n,)`: their color.
+        potential: Of the points, `(n,)`: their color, with a color bar.
         landmarks: Indices of points to mark. Default: None.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure, with two panels and a color bar.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: A path that cannot be written.
@@ -99,12 +93,9 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] 
     """Draws averages over the temperature with their errors, and marks the temperatures that were sampled.
 
     Args:
-        table: Of `analysis.reweight`.
+        table: Of `analysis.reweight`; a panel for each observable.
         sampled: Temperatures of the rungs.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure, a panel for each observable.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: An empty table, or a path that cannot be written.

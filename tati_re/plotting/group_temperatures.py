@@ -21,11 +21,8 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
     """Draws the temperature of each group as a point, in the band where it should lie.
 
     Args:
-        table: Of `analysis.group_temperatures`.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure, a panel for each kind of temperature.
+        table: Of `analysis.group_temperatures`; a panel for each kind of temperature.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: An empty table, or a path that cannot be written.

@@ -30,9 +30,6 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
         space: Of `tati_re.landscape.input_space`.
         path: PNG file to write. Default: none.
 
-    Returns:
-        The figure.
-
     Raises:
         InputError: No grid of one or two inputs, or a bad path.
     """

@@ -44,9 +44,6 @@ def plot_landscape(
         quantity: A column of the table. Default: `ln_excess_loss` over a plane, the losses along a line.
         scales: Those that are drawn. Default: all.
 
-    Returns:
-        The figure.
-
     Raises:
         InputError: More than two coordinates, a kind that does not fit, a column that is not there, or a bad path.
     """
@@ -193,9 +190,6 @@ def plot_spectrum_of_hessian(
         path: PNG file to write. Default: none.
         extremes: Eigenvalues to mark. Default: none.
         width: Of the Gaussians that smooth the density. Default: 1/150 of the range.
-
-    Returns:
-        The figure.
     """
     ends = [density.nodes.min(), density.nodes.max(), *([] if extremes is None else np.asarray(extremes))]
     low, high = min(ends), max(ends)

@@ -27,9 +27,6 @@ def plot_points(dataset: Dataset, path: str | os.PathLike[str] | None = None) ->
         dataset: With inputs `(N, 2)`, or `(N, 1)` and one target.
         path: PNG file to write. Default: none.
 
-    Returns:
-        The figure.
-
     Raises:
         InputError: Inputs with other columns, or a path that cannot be written.
     """

@@ -32,10 +32,7 @@ def plot_values(
     Args:
         predictions: By name.
         inputs: What was predicted, `(n, ...)`.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure, with one or two panels.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: A path that cannot be written.

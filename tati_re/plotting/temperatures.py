@@ -32,10 +32,7 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
 
     Args:
         frame: As `temperature_curve` gives it.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure, with one or two panels.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: A path that cannot be written.

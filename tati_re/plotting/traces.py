@@ -30,17 +30,14 @@ def plot_traces(
 ) -> Figure:
     """Draws the potential of each walker over the steps, and below it the recorded temperatures.
 
-    Each temperature is the running mean over walkers and rows after burn-in, with the target and the band where such a
-    mean should lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
+    Each temperature has a panel: the running mean over walkers and rows after burn-in, with the target and the band
+    where such a mean should lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
 
     Args:
         run_info: Rows of `run.csv`.
         num_parameters: Number of parameters P.
         num_burnin_steps: Steps shaded in the upper panel and left out of the means. Default: 0.
-        path: PNG file to write. Default: None, no file.
-
-    Returns:
-        The figure: one panel, or two or three with the temperatures.
+        path: PNG file to write. Default: none.
 
     Raises:
         InputError: No rows, or a path that cannot be written.

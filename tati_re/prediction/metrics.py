@@ -83,9 +83,6 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
         labels: Integers (n,), -1 and +1, or one-hot rows.
 
-    Returns:
-        A value from 0 to 1.
-
     Raises:
         InputError: Shapes or labels that do not fit.
     """
@@ -103,9 +100,6 @@ def negative_log_likelihood(
         labels: Integers (n,), -1 and +1, or one-hot rows.
         floor: Smaller probabilities count as this one, 0 <= floor < 1. Default: 1.2e-38, where float32 underflows.
 
-    Returns:
-        The mean, 0 or above.
-
     Raises:
         InputError: Shapes or labels that do not fit.
     """
@@ -118,16 +112,13 @@ def negative_log_likelihood(
 def gaussian_negative_log_likelihood(mean: np.ndarray, targets: np.ndarray, std: np.ndarray | float) -> float:
     """Mean over examples of the negative log density of targets under a Gaussian, in nats.
 
-    The density is log N(y; μ, σ²) = -(y - μ)²/(2σ²) - log σ - log(2π)/2, summed over the columns of an example. For a
-    posterior average, σ² is the noise variance plus the variance of the predictions.
+    The log density, constants included, is -(y - μ)²/(2σ²) - log σ - log(2π)/2, summed over the columns of an example.
+    For a posterior average, σ² is the noise variance plus the variance of the predictions.
 
     Args:
         mean: Predicted means, shape (n,) or (n, k).
         targets: Targets, same number of elements.
         std: Standard deviation, above 0: one value, or one per element.
-
-    Returns:
-        The mean over the n examples, constants included.
 
     Raises:
         InputError: Shapes that do not fit, or a standard deviation that is not above 0.
@@ -146,11 +137,10 @@ def gaussian_negative_log_likelihood(mean: np.ndarray, targets: np.ndarray, std:
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
     """Entropy -sum p log p of each example's predicted classes, in nats.
 
+    Its shape is (n,), its values from 0 (certain) to log k (nothing known).
+
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
-
-    Returns:
-        Shape (n,), from 0 (certain) to log k (nothing known).
 
     Raises:
         InputError: A wrong shape or values outside 0..1.
@@ -163,15 +153,13 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 1
     """Reliability bins and expected calibration error of the predicted class.
 
     Reference: C. Guo, G. Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks, ICML 2017, equation 5
-    (equal bins of the confidence, 15 of them there).
+    (equal bins of the confidence, 15 of them there). The error of perfectly calibrated predictions is above 0 by
+    chance, of order sqrt(bins/n).
 
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
         labels: Integers (n,), -1 and +1, or one-hot rows.
         num_bins: Number of equal bins of 0..1, at least 1. Default: 15.
-
-    Returns:
-        A Calibration. The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n).
 
     Raises:
         InputError: Shapes or labels that do not fit.
@@ -198,16 +186,12 @@ def posterior_average(
 ) -> PosteriorAverage:
     """Averages predictions over parameter vectors, one at a time, in the memory of two predictions.
 
-    Targets the posterior predictive p(y|x) = E[p(y|x, θ)]: average probabilities, not logits.
+    Targets the posterior predictive p(y|x) = E[p(y|x, θ)]: average probabilities, not logits. The averages are float64.
 
     Args:
         parameters: Parameter vectors, shape (P,) each; may be a generator.
         predict: Returns the prediction of one vector as an array; its shape must not change.
-        observe: Called with every prediction; what it returns is kept in a list, such as a few numbers whose R-hat is
-            to be computed. Default: None.
-
-    Returns:
-        A PosteriorAverage, float64.
+        observe: Called with each prediction; what it returns is kept in a list, as numbers for R-hat. Default: none.
 
     Raises:
         InputError: No parameter vectors.

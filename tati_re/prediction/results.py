@@ -33,8 +33,8 @@ class Prediction:
         num_draws: Vectors of parameters that were averaged over.
         effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
         level: Probability inside of the intervals.
-        draw_losses: Mean loss over the examples of each draw, `(draws,)`, as the column `loss` of a run has it; None
-            without labels, and of averages that were kept while sampling.
+        draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of a run; None without
+            labels, and of averages that were kept while sampling.
         walker: Of each draw, `(draws,)`, or None.
         weight: Likewise.
     """
@@ -61,11 +61,7 @@ class Prediction:
         raise NotImplementedError
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
-        """Writes `frame()`.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
+        """Writes `frame()`; raises `StorageError` if the file cannot be written."""
         from tati_re.runs.storage import write_whole
 
         write_whole(path, self.frame().to_csv(index=False, lineterminator="\n").encode())
@@ -81,8 +77,7 @@ class ClassPrediction(Prediction):
     Attributes:
         probabilities: Posterior average, `(n, classes)`.
         std: Standard deviation of the probabilities over the draws, likewise.
-        lower: Lower end of the central interval of the probabilities over the draws, likewise; None for averages that
-            were kept while sampling.
+        lower: Lower end of their central interval over the draws, likewise; None for averages kept while sampling.
         upper: Its upper end.
         expected_entropy: E H(p), in nats, `(n,)`.
         labels: Right classes, `(n,)`, counted from 0, or None.
@@ -118,11 +113,7 @@ class ClassPrediction(Prediction):
         return self.class_values[self.probabilities.argmax(axis=1)]
 
     def calibration(self, num_bins: int = 15) -> Calibration:
-        """Reliability bins and expected calibration error.
-
-        Raises:
-            InputError: There are no labels.
-        """
+        """Reliability bins and expected calibration error; raises `InputError` without labels."""
         return calibration(self.probabilities, _known(self.labels), num_bins)
 
     def scores(self) -> dict[str, float]:
@@ -170,8 +161,7 @@ class RegressionPrediction(Prediction):
         lower: Lower end of the central interval of a new observation, or of the values if no noise is known.
         upper: Its upper end.
         targets: What came true, `(n, outputs)`, or None.
-        log_density: Log density of the targets of an example, all outputs together, `(n,)`; None without targets or
-            noise.
+        log_density: Of the targets of an example, all outputs together, `(n,)`; None without targets or noise.
         crps: Continuous ranked probability score, `(n, outputs)`, or None.
         pit: Probability below each target, `(n, outputs)`: uniform where the predictions are calibrated; or None.
     """
@@ -197,11 +187,7 @@ class RegressionPrediction(Prediction):
 
     @property
     def coverage(self) -> float:
-        """Fraction of the targets inside their intervals.
-
-        Raises:
-            InputError: There are no targets.
-        """
+        """Fraction of the targets inside their intervals; raises `InputError` without targets."""
         y = _known(self.targets)
         return float(((self.lower <= y) & (y <= self.upper)).mean())
 

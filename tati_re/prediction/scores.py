@@ -1,7 +1,5 @@
-"""Scores of predictions: Brier score and area under the ROC curve; CRPS, coverage and intervals of mixtures of normals.
-
-A posterior average of a regression is a mixture of normals, one for each draw of the parameters: N(mean, noise²).
-"""
+"""Brier score and area under the ROC curve; CRPS, coverage and intervals of mixtures of normals N(mean, noise²), one of
+each draw of the parameters, as the posterior average of a regression is."""
 
 from __future__ import annotations
 
@@ -24,9 +22,6 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
         labels: Integers (n,), -1 and +1, or one-hot rows.
 
-    Returns:
-        The mean.
-
     Raises:
         InputError: Shapes or labels that do not fit.
     """
@@ -40,12 +35,11 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2.
 
+    It is 1 where the score tells all of them apart, 0.5 where it tells nothing.
+
     Args:
         inside: Scores of inputs like those of the training, `(n,)`.
         outside: Scores of other inputs, `(m,)`.
-
-    Returns:
-        1 where the score tells all of them apart, 0.5 where it tells nothing.
 
     Raises:
         InputError: An empty set, or scores that are no numbers.
@@ -120,7 +114,8 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
     """Continuous ranked probability score of a mixture of normals, E|Y - y| - E|Y - Y'|/2: smaller is better.
 
     Exact where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step
-    of half the smallest deviation, whose error for such sums of normals is below 1e-15 of it.
+    of half the smallest deviation, whose error for such sums of normals is below 1e-15 of it. Its shape is `(n,)`, its
+    units are those of `y`.
 
     Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132 (2006), equation 5; T.
     Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.
@@ -130,9 +125,6 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
         means: `(draws, n)`.
         stds: Fits `means`; above 0.
         weights: `(draws,)`.
-
-    Returns:
-        `(n,)`, in the units of `y`.
     """
     share = weights / weights.sum()
     stds = np.broadcast_to(stds, means.shape)

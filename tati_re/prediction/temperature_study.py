@@ -72,14 +72,10 @@ def temperature_study(
     Args:
         sim: A `Simulation` with a test part.
         temperatures: Above 0, all different, in any order.
-        early_stopping: Whether to stop once the validation loss is more than two standard errors above its lowest
-            value. Default: True.
+        early_stopping: Stops once the validation loss is over two standard errors above its lowest. Default: True.
         validation_fraction: Part of the test data that validates, in 0..1. Default: 0.5.
         output: Folder with one folder per run. Default: temporary ones.
         **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`.
-
-    Returns:
-        The study.
 
     Raises:
         InputError: Temperatures out of range, no test part, or options that do not fit.

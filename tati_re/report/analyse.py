@@ -29,15 +29,13 @@ def analyse(
         run: A run or its folder.
         what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map, free_energy,
             reweighting. Default: those of a first look that the run has data for.
-        output: Folder for the tables as CSV, arrays as NPZ and figures as PNG; it is made where it is missing. Default:
-            nothing is written.
+        output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), made where missing. Default: none.
         **choices: As the flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`, `num_eigenpairs`, `groups`,
             `num_eigenvectors`, `num_points`, `num_landmarks`, `bandwidth`, `alpha`, `target_measure`, `along`,
             `method`, `num_bins`, `temperatures`.
 
     Returns:
-        For each module its `table` (a DataFrame), `sentences` on how to read it, `arrays`, and `figures`: functions
-        that draw into a path.
+        Of each module `table` (a DataFrame), `sentences` on reading it, `arrays`, and `figures`: functions of a path.
 
     Raises:
         InputError: No such module or choice, or a run that has not what a module needs.

@@ -49,23 +49,19 @@ def write_report(
 
     For each run the warnings first, each with advice, then what was sampled, traces, averages and autocorrelation,
     temperatures (of each layer where the run recorded them), ladder and bias where there are, and the figures that
-    `tati-analyse`, `tati-predict` and `tati-landscape` left in its folder. Runs that go on are reported as far as they
-    got.
+    `tati-analyse`, `tati-predict` and `tati-landscape` left in its folder; of a run that goes on, as far as it got. The
+    file is returned.
 
     Args:
         runs: One run or several, or their folders.
-        path: The file, ending in `.html`. Default: None, `report.html` in the folder of the only run.
+        path: The file, ending in `.html`. Default: `report.html` in the folder of the only run.
         figures: Further folders whose figures are shown at the end, such as that of a landscape. Default: none.
         burnin: Steps to leave out of averages, temperatures and warnings; a fit, the ladder and the bias are shown
             whole. Default: None, the run's own burn-in.
         thin: Every how many rows of a walker are kept for them. Default: 1.
 
-    Returns:
-        The file.
-
     Raises:
-        InputError: No run there, several without a path, a path that cannot be written, a folder without figures, or
-            no rows left.
+        InputError: No run there, no rows left, several without a path, a bad path, or a folder without figures.
     """
     listed = [runs] if isinstance(runs, str | os.PathLike | RunFiles) else list(runs)
     opened = [as_run(run) for run in listed]
