@@ -50,14 +50,13 @@ def two_clusters(
 def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
     """A disc of radius 2.5 with label +1 within a ring from 3.5 to 5 with label -1, uniform in radius and angle.
 
+    Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+
     Args:
         num_examples: Points of both together, at least 2. Default 500.
         seed: Integer >= 0. Default 0.
         noise: In [0, 1], 5 noise is the largest displacement of a coordinate. Default 0.
         test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
-
-    Returns:
-        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
@@ -71,14 +70,13 @@ def two_circles(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test
 def squares(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fraction: float = 0.2) -> Dataset:
     """Four squares: label +1 in the first and third quadrant, -1 in the others; the axes are 0.3 away.
 
+    Inputs are `(num_examples, 2)`, targets `(num_examples,)`, float64.
+
     Args:
         num_examples: Points of all squares together, at least 2. Default 500.
         seed: Integer >= 0. Default 0.
         noise: In [0, 1], 5 noise is the largest displacement of a coordinate. Default 0.
         test_fraction: Test points as a part of all points, in [0, 1). Default 0.2.
-
-    Returns:
-        Inputs `(num_examples, 2)` float64, targets `(num_examples,)` float64.
     """
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:

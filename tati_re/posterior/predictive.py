@@ -23,20 +23,13 @@ class Predictive:
     of 2f/s², and likewise for 0 and 1 and for one-hot rows. For a regression the predicted values are N(f, s²), s the
     noise of `gaussian`; the mean squared error over k outputs stands for s² = k/2.
 
-    Args:
-        loss: As `Loss.get_config` gives it.
-        task: Of the data set: "classification", "signs", "one_hot" or "regression".
-        num_classes: Of the data set; None for a regression.
-        num_outputs: Of the network.
-        deviation: Standard deviation that targets were divided by, `()` or `(outputs,)`.
-        mean: What was subtracted before, likewise.
-        per_example: Loss of labels `(n, ...)` and outputs `(n, outputs)`, `(n,)`; needed for losses but these.
+    `loss` is as `Loss.get_config` gives it; `task` ("classification", "signs", "one_hot" or "regression") and
+    `num_classes` (None for a regression) are those of the data set, `num_outputs` that of the network. From the targets
+    the `mean` was subtracted, then they were divided by the standard `deviation`; both are `()` or `(outputs,)`. Losses
+    but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`.
 
-    Attributes:
-        kind: `CLASSES` or `VALUES`.
-        num_columns: Classes, or outputs.
-        has_noise: The loss says something of the noise of predicted values.
-        samples_noise: The noise is a parameter: each draw brings its own.
+    `kind` is `CLASSES` or `VALUES`, `num_columns` the number of classes, or of outputs. `has_noise`: The loss says
+    something of the noise of predicted values. `samples_noise`: The noise is a parameter, each draw brings its own.
     """
 
     def __init__(
