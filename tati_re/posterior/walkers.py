@@ -99,8 +99,8 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
 
     A vectorized map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
     random bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA
-    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. `shape` is
-    that of losses of another one.
+    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. Losses of
+    another shape are announced by `shape`.
     """
 
     def body(i, _, position, *others):
