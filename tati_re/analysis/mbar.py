@@ -23,7 +23,6 @@ def load_pymbar():
 
 @contextlib.contextmanager
 def _quiet():
-    """Silences pymbar and its imports."""
     logger = logging.getLogger("pymbar")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -69,11 +69,9 @@ class Members:
         return len(self.vectors)
 
     def first(self) -> Members:
-        """The first draw."""
         return Members(self.vectors[:1], self.walker[:1])
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
-        """As `Draws.blocks`."""
         for first in range(0, len(self), most):
             yield first, self.vectors[first : first + most]
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
 
 MEMORY_VALUES = 32_000_000
-"""Predictions (draws times inputs times columns) that are in memory at once; more inputs are predicted part by part,
-each part with all draws, so that nothing is approximated."""
+"""Predictions (draws × inputs × columns) in memory at once; more inputs go part by part, each with all draws."""
 
 BLOCK_DRAWS = 512
 

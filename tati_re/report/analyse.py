@@ -58,7 +58,6 @@ def analyse(
 
 
 def made_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder, made where it is missing."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

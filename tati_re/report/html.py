@@ -43,7 +43,6 @@ def paragraph(text: str, kind: str = "") -> str:
 
 
 def bullets(sentences: Iterable[str], kind: str = "") -> str:
-    """A list of sentences."""
     attribute = f' class="{kind}"' if kind else ""
     return f"<ul{attribute}>" + "".join(f"<li>{escape(text)}</li>" for text in sentences) + "</ul>"
 
@@ -98,7 +97,6 @@ def fold(title: str, content: str) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """The whole page."""
     return _PAGE.replace("TITLE", escape(title)).replace("STYLE", _STYLE).replace("BODY", body)
 
 

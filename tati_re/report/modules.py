@@ -212,7 +212,6 @@ def modules_of(run: RunFiles) -> list[str]:
 
 
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
-    """Runs a module."""
     if name not in MODULES:
         raise InputError("Unknown module.", name, ", ".join(MODULES))
     from tati_re.runs.kinds import is_optimization
