@@ -20,7 +20,10 @@ DARK = "#333333"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Makes a figure of this width and height, in inches, that lays itself out, with its own canvas, outside pyplot."""
+    """Makes a figure with its own canvas, outside pyplot.
+
+    It lays itself out; `width` and `height` are in inches.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -54,7 +57,15 @@ def legend_above(axes: Axes) -> None:
 
 
 def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
-    """Writes a figure as PNG at 150 dots per inch; no file where `path` is None. Another ending is an `InputError`."""
+    """Writes a figure as PNG at 150 dots per inch.
+
+    Args:
+        figure: The figure.
+        path: File ending in `.png`, or None for no file.
+
+    Raises:
+        InputError: Another ending, or a file that cannot be written.
+    """
     if path is None:
         return
     if Path(path).suffix.lower() != ".png":
