@@ -142,7 +142,7 @@ def test_positions_in_blocks(run):
     assert len(pieces) > 50
     np.testing.assert_array_equal(np.concatenate([piece.values for piece in pieces]), whole.values)
     assert set(whole.walker) == {1} and (np.diff(whole.step) == 70).all()
-    with pytest.raises(InputError, match="The walker does not exist"):
+    with pytest.raises(InputError, match="The walker is not in the trajectory"):
         Positions(run, walker=9).read()
     with pytest.raises(InputError, match="No positions are left"):
         Positions(run, burnin=10**7).read()
@@ -190,7 +190,7 @@ def test_positions_of_one_rung(tmp_path, h5):
 def test_a_fit_has_no_temperature(tmp_path, capsys):
     fit = made_run(tmp_path / "fit", {"loss": np.random.default_rng(1).random((2, 30))}, extra={"kind": "fit"})
     assert analyse.main([str(fit.folder)]) == 0
-    assert "no draws" in capsys.readouterr().out
+    assert "not draws" in capsys.readouterr().out
     for module in ("free_energy", "reweighting", "temperatures"):
         assert analyse.main([str(fit.folder), "--what", module]) == 2
         assert "is a fit, which samples no temperature" in capsys.readouterr().err

@@ -137,7 +137,7 @@ def test_parts_of_another_estimate_are_refused(tmp_path):
 def test_an_estimate_says_which_option_is_another(tmp_path):
     prepared(regression(1), ["smc"], output=str(tmp_path), **TINY)
     prepared(regression(1), ["stepping_stone"], output=str(tmp_path), **TINY)
-    with pytest.raises(InputError, match="num_steps 14"):
+    with pytest.raises(InputError, match="num_steps = 14"):
         prepared(regression(1), ["smc"], output=str(tmp_path), **{**TINY, "num_steps": 15})
     with pytest.raises(InputError, match="data set"):
         prepared(regression(2), ["smc"], output=str(tmp_path), **TINY)

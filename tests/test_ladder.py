@@ -99,17 +99,10 @@ def weight_rejection(ladder: Ladder, dimensions: int, prior_part: float) -> np.n
     return 1 - harmonic_acceptance(dimensions, rate[:-1] / rate[1:])
 
 
-def moved_rungs(ladder: Ladder, rejection) -> Ladder:
-    """Inner rungs where neighbors would reject alike."""
-    if ladder.tempering == "likelihood":
-        return ladder._replace(likelihood_weight=ladders.adapted(ladder.likelihood_weight, rejection, "power"))
-    return ladder._replace(inverse_temperature=ladders.adapted(ladder.inverse_temperature, rejection))
-
-
 def test_temperatures_become_geometric_on_a_harmonic_well():
     own = explicit([1.0, 1.1, 1.3, 3.0, 3.5, 4.0])
     for _ in range(20):
-        own = moved_rungs(own, temperature_rejection(own, np.full(5, 20)))
+        own = own.adapted(temperature_rejection(own, np.full(5, 20)))
     np.testing.assert_allclose(own.temperature, geometric(6, max_temperature=4.0).temperature, rtol=1e-6)
     assert own.inverse_temperature[0] == 1.0 and own.inverse_temperature[-1] == 0.25
 
@@ -119,7 +112,7 @@ def test_likelihood_weights_reject_equally_after_adaptation(prior_part):
     """λ = 0 stays the last rung, and the rung before it finds its place."""
     own = likelihood(12)
     for _ in range(30):
-        own = moved_rungs(own, weight_rejection(own, 20, prior_part))
+        own = own.adapted(weight_rejection(own, 20, prior_part))
     rejection = weight_rejection(own, 20, prior_part)
     assert np.ptp(rejection) < 1e-4 and own.draws_prior and own.likelihood_weight[0] == 1.0
     even = np.exp(np.linspace(np.log(1 + prior_part), np.log(prior_part), 12)) - prior_part
@@ -139,15 +132,15 @@ def test_measured_rejections_find_the_barrier_of_a_bumpy_heat_capacity():
 
     own = geometric(16, max_temperature=8.0)
     for _ in range(40):
-        own = moved_rungs(own, np.diff(np.interp(np.log(own.temperature), edges, summed)))
+        own = own.adapted(np.diff(np.interp(np.log(own.temperature), edges, summed)))
     parts = np.diff(np.interp(np.log(own.temperature), edges, summed))
     np.testing.assert_allclose(parts, 2.0 / 15, atol=2e-4)
 
 
 def test_rungs_stay_in_order_and_in_place_where_nothing_is_rejected():
     own = geometric(6, max_temperature=4.0)
-    np.testing.assert_allclose(moved_rungs(own, np.zeros(5)).temperature, own.temperature, rtol=1e-12)
-    moved = moved_rungs(own, np.array([0.0, 0.0, 1.0, 0.0, 0.0])).temperature
+    np.testing.assert_allclose(own.adapted(np.zeros(5)).temperature, own.temperature, rtol=1e-12)
+    moved = own.adapted(np.array([0.0, 0.0, 1.0, 0.0, 0.0])).temperature
     assert (np.diff(moved) > 0).all() and moved[1] > own.temperature[2] and moved[4] < own.temperature[3]
 
 

@@ -517,7 +517,7 @@ def test_load_model(tmp_path):
     with pytest.raises(InputError, match=r"does not exist\. Did you mean 'a\.keras'\?"):
         load_model(tmp_path / "b.keras")
     (tmp_path / "c.keras").write_text("nothing")
-    with pytest.raises(InputError, match=r"no \.keras file"):
+    with pytest.raises(InputError, match=r"not a \.keras file"):
         load_model(tmp_path / "c.keras")
     keras.Sequential([keras.Input((3,)), layers.Lambda(lambda x: x * 2), layers.Dense(1)]).save(tmp_path / "d.keras")
     with pytest.raises(InputError, match="Lambda layer"):

@@ -48,6 +48,12 @@ class Ladder(NamedTuple):
         """The last rung is the prior, which has to be proper and is drawn exactly; of a ladder of NumPy arrays."""
         return bool(self.likelihood_weight[-1] == 0.0)
 
+    def adapted(self, rejection) -> Ladder:
+        """The same ends with inner rungs where neighbors would reject equally, by the mean rejection of each pair."""
+        if self.tempering == "likelihood":
+            return self._replace(likelihood_weight=adapted(self.likelihood_weight, rejection, "power"))
+        return self._replace(inverse_temperature=adapted(self.inverse_temperature, rejection))
+
 
 def geometric(
     num_replicas: int,
