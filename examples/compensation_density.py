@@ -33,11 +33,7 @@ from tati_re.exchange import (
 )
 
 PUBLISHED_SERIES = "series, 3 terms, λ = 10"
-SERIES = {
-    PUBLISHED_SERIES: (3, 10.0),
-    "series, 2 terms, λ = 10": (2, 10.0),
-    "series, 3 terms, no λ": (3, None),
-}
+SERIES = {PUBLISHED_SERIES: (3, 10.0), "series, 2 terms, λ = 10": (2, 10.0), "series, 3 terms, no λ": (3, None)}
 SEARCHED = "searched cut"
 PUBLISHED = (0.895, -0.145, -2.1, 2.55, -1.8, 0.6)
 """Eq. 18: coefficients of g, g², ... at σ² = 0.2."""
@@ -95,10 +91,7 @@ def draw(noise_variance: float, found: dict[str, CompensationTable], errors: dic
     cut = best_cut(noise_variance)
     ideal = log_spectrum(omega) + noise_variance * omega**2 / 2
     series = np.log(np.abs(_series(omega, noise_variance, *SERIES[PUBLISHED_SERIES])))
-    filtered = {
-        PUBLISHED_SERIES: log_spectrum(omega) + series,
-        SEARCHED: ideal - (omega / cut.frequency) ** cut.power,
-    }
+    filtered = {PUBLISHED_SERIES: log_spectrum(omega) + series, SEARCHED: ideal - (omega / cut.frequency) ** cut.power}
     left.plot(omega, ideal / np.log(10), color=GRAY, linewidth=2.5, label="no cut: grows for ever")
     left.plot(omega, log_spectrum(omega) / np.log(10), color=DARK, linestyle="--", linewidth=0.9, label="logistic")
     for name, values in filtered.items():

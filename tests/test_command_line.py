@@ -91,10 +91,7 @@ def refused(capsys, main, *argv) -> str:
             "--quiet and --verbose contradict each other. Received: 2. Expected: one of the two.",
         ),
         (["--config", "no.toml"], "no.toml cannot be read: No such file or directory. Expected: a TOML file."),
-        (
-            [],
-            f"--data is missing. Expected: {OPTIONS['data'].description}.",
-        ),
+        ([], f"--data is missing. Expected: {OPTIONS['data'].description}."),
         (
             ["--resume", "runs/a", "--step-size", "1"],
             "--step-size cannot be changed by --resume. "

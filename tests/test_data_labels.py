@@ -31,16 +31,8 @@ def test_labels_that_were_counted(targets, num_classes, task, values):
 @pytest.mark.parametrize(
     ("targets", "num_classes", "sentence"),
     [
-        (
-            [0, 0.5, 1],
-            3,
-            "The labels are not integers. Received: targets[1] = 0.5. Expected: integers from 0 to 2.",
-        ),
-        (
-            [0, 1, 3],
-            3,
-            "A label is outside the classes. Received: targets[2] = 3. Expected: integers from 0 to 2.",
-        ),
+        ([0, 0.5, 1], 3, "The labels are not integers. Received: targets[1] = 0.5. Expected: integers from 0 to 2."),
+        ([0, 1, 3], 3, "A label is outside the classes. Received: targets[2] = 3. Expected: integers from 0 to 2."),
         ([0, -1, 2], 3, "A label is outside the classes. Received: targets[1] = -1. Expected: integers from 0 to 2."),
         (
             [[1, 0], [0, 0], [0, 1]],

@@ -80,10 +80,7 @@ def test_explicit_are_the_names_that_were_given():
             "potential has an unknown value. Did you mean 'posterior'? Received: 'posteriour'. "
             "Expected: 'posterior' or 'mean_loss'.",
         ),
-        (
-            {"from_logits": "yes"},
-            "from_logits has an unknown value. Received: 'yes'. Expected: 'auto', true or false.",
-        ),
+        ({"from_logits": "yes"}, "from_logits has an unknown value. Received: 'yes'. Expected: 'auto', true or false."),
         ({"step_sise": 0.1}, "step_sise is not a known option. Did you mean 'step_size'?"),
         (
             {"temperature": 1.0, "inverse_temperature": 2.0},
@@ -162,10 +159,7 @@ def test_toml_round_trip(tmp_path):
         ("step_sise = 0.1", "step_sise is not a known option. Did you mean 'step_size'?"),
         ("step_size = -1", "step_size is out of range. Received: -1. Expected: a number greater than 0."),
         ('step_size = "1"', "step_size has the wrong type. Received: '1'. Expected: a number greater than 0."),
-        (
-            "[sampler]\nstep_size = 1",
-            "options stand without tables. Received: [sampler]. Expected: step_size = 0.001.",
-        ),
+        ("[sampler]\nstep_size = 1", "options stand without tables. Received: [sampler]. Expected: step_size = 0.001."),
         (
             'resume = "runs/a"',
             "resume is a flag of the command. Received: runs/a. Expected: Simulation.resume(folder).",

@@ -289,10 +289,7 @@ class NoStep:
         (NoName, "attributes: name is ''. Expected: a text."),
         (WrongNames, "attributes: step takes state, gradient, noise. Expected: state, evaluate, noise."),
         (NoPair, "step returns a State. Expected: a pair of state and Info."),
-        (
-            ArrayInConfig,
-            "attributes: get_config gives {'sampler': 'Skeleton', 'mass': array([1., 1., 1.])}.",
-        ),
+        (ArrayInConfig, "attributes: get_config gives {'sampler': 'Skeleton', 'mass': array([1., 1., 1.])}."),
         (Raises, "Skeleton, shapes and types in float64: a step raised RuntimeError: what now?"),
         (NeedsArguments, "NeedsArguments cannot be made without arguments (TypeError: "),
         (NoStep, "attributes: the attributes step, get_config, has_momentum, metropolis, full_batch, current, "),

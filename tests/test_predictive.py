@@ -155,7 +155,7 @@ def test_inputs_in_parts_and_runs_together_change_nothing(classes):
     ]
     table = score_table({"a": whole, "b": parts})
     assert list(table.columns) == [
-        *("predictor", "draws", "accuracy", "negative_log_likelihood", "brier_score", "calibration_error"),
+        *("predictor", "draws", "accuracy", "negative_log_likelihood", "brier_score", "calibration_error")
     ]
 
 

@@ -41,8 +41,7 @@ def test_fan_in_counts_inputs_and_the_bias():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "count", "published"),
-    [((256, 40, 10), 10_690, -19945.736), ((256, 40, 40, 40, 10), 13_970, -28960.436)],
+    ("sizes", "count", "published"), [((256, 40, 10), 10_690, -19945.736), ((256, 40, 40, 40, 10), 13_970, -28960.436)]
 )
 def test_density_of_the_box_by_fan_in_is_that_of_baldock_and_marzari(sizes, count, published):
     """-sum log(2 f/sqrt(k)) with f = 50; one layer with a k wrong by 1 changes the first number by 19."""

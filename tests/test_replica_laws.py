@@ -81,8 +81,7 @@ def check_harmonic(d, ratio, rule, ladders, num_steps):
 
 
 @pytest.mark.parametrize(
-    "rule",
-    [pytest.param(Metropolis(), id="metropolis"), pytest.param(Barker(), id="barker", marks=pytest.mark.slow)],
+    "rule", [pytest.param(Metropolis(), id="metropolis"), pytest.param(Barker(), id="barker", marks=pytest.mark.slow)]
 )
 def test_acceptance_and_energies_of_a_harmonic_ladder(rule):
     """Potential energies d T/2, kinetic ones d T/2 (1 - h²/4) right after the swaps; acceptance 0.5331 and 0.3521."""

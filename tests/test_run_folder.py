@@ -27,10 +27,7 @@ def trajectory_rows():
 
 def make_run(folder, form="csv"):
     folder = run_folder.prepare(folder)
-    manifest.write(
-        folder,
-        {"options": {"dtype": "float32", "data": None}, "parameters": {"num": PARAMETERS}},
-    )
+    manifest.write(folder, {"options": {"dtype": "float32", "data": None}, "parameters": {"num": PARAMETERS}})
     table = CsvTable(folder / "run.csv", ["step", "walker", "potential"])
     table.append(np.array([[0, 0, 1.5], [0, 1, 2.5]]))
     table.close()

@@ -19,14 +19,7 @@ import pytest
 import tati_re.samplers
 from tati_re.options.families import FAMILIES
 from tati_re.options.make import make_options
-from tati_re.samplers import (
-    SGHMC,
-    CCAdL,
-    HamiltonianMonteCarlo,
-    Sampler,
-    Splitting,
-    make_sampler,
-)
+from tati_re.samplers import SGHMC, CCAdL, HamiltonianMonteCarlo, Sampler, Splitting, make_sampler
 from tati_re.samplers.skeleton import Skeleton
 from tati_re.testing import CHECKS, NumpyEvaluate, NumpyNoise, check_law, rung_of
 from tati_re.testing.sampler_in_engine import check_execution

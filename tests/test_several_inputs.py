@@ -31,11 +31,7 @@ def model(as_dict: bool = False):
 @pytest.mark.parametrize("as_dict", [False, True])
 @pytest.mark.parametrize(
     "inputs",
-    [
-        {"numbers": NUMBERS, "tokens": TOKENS},
-        {"tokens": TOKENS, "numbers": NUMBERS},
-        "in the order of the model",
-    ],
+    [{"numbers": NUMBERS, "tokens": TOKENS}, {"tokens": TOKENS, "numbers": NUMBERS}, "in the order of the model"],
     ids=["by name", "by name, other order", "by place"],
 )
 def test_potential_and_predictions_are_those_of_the_model(as_dict, inputs):

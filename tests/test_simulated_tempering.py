@@ -169,10 +169,7 @@ def expected_in_wells(law):
 
 @pytest.mark.parametrize(
     "log_weights",
-    [
-        pytest.param(None, id="g = -ln Z", marks=pytest.mark.slow),
-        pytest.param([0.0, 0.4, -0.5, 0.1], id="another g"),
-    ],
+    [pytest.param(None, id="g = -ln Z", marks=pytest.mark.slow), pytest.param([0.0, 0.4, -0.5, 0.1], id="another g")],
 )
 def test_rung_and_position_have_their_joint_law(log_weights):
     """Visits are alike at g = -ln Z and Z e^g for any other; masses and mean potentials at each rung by quadrature."""

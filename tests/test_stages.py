@@ -168,10 +168,7 @@ def start(folder: Path, execution: str, kind: type[Simulation] = Simulation, **o
 
 @pytest.mark.parametrize(
     ("execution", "chunk", "cuts"),
-    [
-        ("eager", 1, [1, 2, 3, 4, 5, 6]),
-        pytest.param("xla", 2, [2, 3, 5, 6], marks=pytest.mark.slow),
-    ],
+    [("eager", 1, [1, 2, 3, 4, 5, 6]), pytest.param("xla", 2, [2, 3, 5, 6], marks=pytest.mark.slow)],
 )
 def test_a_run_cut_before_at_and_after_the_ends_of_stages_is_one_run(tmp_path, execution, chunk, cuts):
     stages = [stage | {"num_steps": 3} for stage in STAGES[:2]]

@@ -20,15 +20,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
-from tati_re.samplers import (
-    MALA,
-    GeneralizedHMC,
-    HamiltonianMonteCarlo,
-    Info,
-    Splitting,
-    StepSizeTuning,
-    make_sampler,
-)
+from tati_re.samplers import MALA, GeneralizedHMC, HamiltonianMonteCarlo, Info, Splitting, StepSizeTuning, make_sampler
 from tati_re.samplers.wrappers.step_size_tuning import shared_among
 from tests.scenarios import NumpyEvaluate, NumpyNoise, hmc_acceptance, rung_of
 from tests.systems import harmonic_well
@@ -206,10 +198,7 @@ def test_options_make_a_tuned_sampler():
             "Expected: such as HMC, GHMC or MALA.",
         ),
         ((MALA(), 1.0), "target_acceptance: out of range. Received: 1.0. Expected: between 0 and 1."),
-        (
-            (MALA(), 0.5, "best"),
-            "step_size_tuning: not known. Received: 'best'. Expected: dual_averaging or baldock.",
-        ),
+        ((MALA(), 0.5, "best"), "step_size_tuning: not known. Received: 'best'. Expected: dual_averaging or baldock."),
     ],
 )
 def test_wrong_arguments_are_refused(arguments, sentence):

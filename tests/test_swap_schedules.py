@@ -16,13 +16,7 @@ from scipy.stats import chi2
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.exchange.ladder import round_trip_rate
-from tati_re.exchange.schedule import (
-    SCHEDULES,
-    all_assignments,
-    assignment_probabilities,
-    gibbs,
-    make_swap_schedule,
-)
+from tati_re.exchange.schedule import SCHEDULES, all_assignments, assignment_probabilities, gibbs, make_swap_schedule
 
 BETA = np.array([1.0, 0.6, 0.3])
 LEVELS = np.array([0.0, 0.7, 1.1, 3.0])

@@ -324,11 +324,7 @@ def test_without_thermostats_the_noise_heats(monkeypatch):
 def test_a_run_shows_temperature_and_weight():
     sim = Simulation(data="two_clusters", seed=1, verbose=0, num_walkers=4)
     run = sim.sample(
-        sampler=TactHMC(tempering_steps=20.0),
-        step_size=0.01,
-        num_steps=600,
-        num_burnin_steps=300,
-        trajectory_every=0,
+        sampler=TactHMC(tempering_steps=20.0), step_size=0.01, num_steps=600, num_burnin_steps=300, trajectory_every=0
     )
     rows = run.run_info
     assert (rows["tempering"].abs() <= 1).all()

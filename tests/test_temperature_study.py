@@ -10,12 +10,7 @@ import tati_re
 from tati_re.cli import predict as command
 from tati_re.core.errors import InputError
 from tati_re.plotting.temperatures import plot_temperatures
-from tati_re.prediction.temperature_study import (
-    mean_and_error,
-    stopping,
-    temperature_curve,
-    temperature_study,
-)
+from tati_re.prediction.temperature_study import mean_and_error, stopping, temperature_curve, temperature_study
 from tati_re.testing.sampler_law import TOLERANCE
 
 NOISE, TEMPERATURES = 0.5, (0.2, 1.0, 4.0)

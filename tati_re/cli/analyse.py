@@ -27,11 +27,7 @@ WHAT = {
     "temperatures": "kinetic and configurational temperature of each tensor, layer or kind, with their bands",
 }
 TO = ("csv", "parquet", "arviz")
-WORDS = {
-    "by": ("all", "walker", "rung"),
-    "groups": ("tensor", "layer", "kind"),
-    "method": ("histogram", "kernel"),
-}
+WORDS = {"by": ("all", "walker", "rung"), "groups": ("tensor", "layer", "kind"), "method": ("histogram", "kernel")}
 NUMBERS = {
     "burnin": (0, "steps to leave out; default: the run's own burn-in"),
     "thin": (1, "every how many rows and positions are kept; default 1"),

@@ -14,18 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 
-__all__ = [
-    "Clock",
-    "Energy",
-    "Evaluate",
-    "Info",
-    "Noise",
-    "Rung",
-    "State",
-    "fields_of",
-    "step_size_of",
-    "with_energy",
-]
+__all__ = ["Clock", "Energy", "Evaluate", "Info", "Noise", "Rung", "State", "fields_of", "step_size_of", "with_energy"]
 
 
 def with_energy(state, energy: Energy):

@@ -111,10 +111,7 @@ def load_data(
 
 
 def dataset_from_options(
-    options: Any,
-    data: object = None,
-    test_data: object = None,
-    sample_weights: object = None,
+    options: Any, data: object = None, test_data: object = None, sample_weights: object = None
 ) -> Dataset:
     """Loads the data set that options describe.
 

@@ -179,9 +179,7 @@ class Loop:
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
         return self.method.init(
-            tf.constant(position, self.potential.dtype),
-            SilentEvaluate(self.rung),
-            RecordingNoise(self.potential.dtype),
+            tf.constant(position, self.potential.dtype), SilentEvaluate(self.rung), RecordingNoise(self.potential.dtype)
         )
 
     def prepare(self, state) -> None:

@@ -57,10 +57,7 @@ class PlainProgress:
     """One line at most every five seconds, and the last state at the end; messages come at once."""
 
     def __init__(
-        self,
-        stream: TextIO | None = None,
-        seconds: float = LINE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: TextIO | None = None, seconds: float = LINE_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.stream = stream or sys.stdout
         self.seconds = seconds
@@ -95,10 +92,7 @@ class NotebookProgress(PlainProgress):
     """One line below the cell that is written over twice a second; sentences stay above it."""
 
     def __init__(
-        self,
-        stream: TextIO | None = None,
-        seconds: float = 0.5,
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: TextIO | None = None, seconds: float = 0.5, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(stream, seconds, clock)
         self._width = 0

@@ -124,9 +124,7 @@ def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
     if rule == "simpson":
         return simpson(num_nodes)
     raise InputError(
-        "evidence_grid: unknown name.",
-        repr(rule),
-        "gauss_legendre, trapezoid, corrected_trapezoid or simpson",
+        "evidence_grid: unknown name.", repr(rule), "gauss_legendre, trapezoid, corrected_trapezoid or simpson"
     )
 
 

@@ -23,19 +23,7 @@ import numpy as np
 from scipy.special import expit, ndtr
 
 from tati_re.core.errors import InputError
-from tati_re.core.ops import (
-    absolute,
-    as_float64,
-    as_int32,
-    constant,
-    floor,
-    log,
-    log1p,
-    logistic,
-    minimum,
-    take,
-    where,
-)
+from tati_re.core.ops import absolute, as_float64, as_int32, constant, floor, log, log1p, logistic, minimum, take, where
 
 LARGEST_NOISE_VARIANCE = 1.05
 """Above it no cut keeps the density positive without an error that shows."""

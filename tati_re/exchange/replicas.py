@@ -191,11 +191,7 @@ class ReplicaExchange(Wrapper):
         if self.swap_rule is not None or self.bias is not None:
             due = tf.equal(evaluate.clock.step % self.exchange_every, 0)
             before = self._changing(inner)
-            changing, rungs = tf.cond(
-                due,
-                lambda: self._round(inner, rungs, evaluate, random),
-                lambda: (before, rungs),
-            )
+            changing, rungs = tf.cond(due, lambda: self._round(inner, rungs, evaluate, random), lambda: (before, rungs))
             inner = inner._replace(**changing)
             if self.metropolis:
                 # Like the step size, the acceptance of this step belongs to the rung at which it was made.

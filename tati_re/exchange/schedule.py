@@ -15,16 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.ops import (
-    as_int32,
-    cumulative_sum,
-    exp,
-    largest,
-    sum_over,
-    take,
-    take_last,
-    where,
-)
+from tati_re.core.ops import as_int32, cumulative_sum, exp, largest, sum_over, take, take_last, where
 
 MOST_GIBBS_RUNGS = 6
 

@@ -11,18 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.ops import (
-    as_float64,
-    constant,
-    exp,
-    log,
-    log1p,
-    logistic,
-    maximum,
-    minimum,
-    sqrt,
-    sum_over,
-)
+from tati_re.core.ops import as_float64, constant, exp, log, log1p, logistic, maximum, minimum, sqrt, sum_over
 from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
 from tati_re.exchange.correction import Correction
 
@@ -191,10 +180,7 @@ class BarkerCompensated:
     exact = False
 
     def __init__(
-        self,
-        target_variance: float = 1.0,
-        series_terms: int | None = None,
-        series_filter: float | None = 10.0,
+        self, target_variance: float = 1.0, series_terms: int | None = None, series_filter: float | None = 10.0
     ) -> None:
         if not 0 < target_variance <= LARGEST_NOISE_VARIANCE:
             raise InputError(
@@ -339,10 +325,7 @@ SWAP_RULES: dict[str, Any] = {
 
 
 def make_swap_rule(
-    name: str,
-    swap_variance: float | None = None,
-    correction_factor: float = 1.0,
-    correction: Correction | None = None,
+    name: str, swap_variance: float | None = None, correction_factor: float = 1.0, correction: Correction | None = None
 ) -> SwapRule:
     """Returns a rule of `SWAP_RULES`.
 

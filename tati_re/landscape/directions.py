@@ -13,11 +13,7 @@ NORMALIZATIONS = ("filter", "tensor", "none")
 
 
 def random_directions(
-    centre: np.ndarray,
-    shapes: Sequence[Sequence[int]],
-    count: int = 2,
-    seed: int = 0,
-    normalization: str = "filter",
+    centre: np.ndarray, shapes: Sequence[Sequence[int]], count: int = 2, seed: int = 0, normalization: str = "filter"
 ) -> np.ndarray:
     """Random directions with the norms of the parameters at the center, filter by filter.
 

@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.landscape.directions import (
-    between,
-    covariance_directions,
-    held,
-    random_directions,
-    trajectory_directions,
-)
+from tati_re.landscape.directions import between, covariance_directions, held, random_directions, trajectory_directions
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
 from tati_re.simulation.run import load

@@ -15,15 +15,7 @@ from tati_re.optimizers.fire import Fire
 from tati_re.optimizers.gradient_descent import GradientDescent
 from tati_re.optimizers.keras_optimizer import KerasOptimizer, keras_optimizers, with_momentum
 
-__all__ = [
-    "Annealing",
-    "BarzilaiBorwein",
-    "Fire",
-    "GradientDescent",
-    "KerasOptimizer",
-    "Optimizer",
-    "make_optimizer",
-]
+__all__ = ["Annealing", "BarzilaiBorwein", "Fire", "GradientDescent", "KerasOptimizer", "Optimizer", "make_optimizer"]
 
 OPTIMIZERS = {
     "gradient_descent": lambda options: GradientDescent(),
@@ -57,9 +49,7 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
         names = [*OPTIMIZERS, *keras_optimizers()]
         raise InputError(
-            f"optimizer: unknown name.{nearest(name, names)}",
-            received=repr(name),
-            expected=", ".join(names),
+            f"optimizer: unknown name.{nearest(name, names)}", received=repr(name), expected=", ".join(names)
         )
     if options.momentum:
         _check_momentum(short or name, options.momentum)

@@ -47,12 +47,7 @@ class KerasOptimizer(Optimizer):
     """
 
     def __init__(
-        self,
-        optimizer,
-        learning_rate: float,
-        shapes: list[tuple[int, ...]],
-        num_walkers: int,
-        momentum: float = 0.0,
+        self, optimizer, learning_rate: float, shapes: list[tuple[int, ...]], num_walkers: int, momentum: float = 0.0
     ) -> None:
         if isinstance(optimizer, str):
             extra = {"momentum": momentum} if momentum else {}

@@ -20,9 +20,7 @@ _LAGS = 8.0
 
 
 def plot_autocorrelation(
-    chains: Mapping[str, np.ndarray],
-    steps_between_rows: float = 1.0,
-    path: str | os.PathLike[str] | None = None,
+    chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: str | os.PathLike[str] | None = None
 ) -> Figure:
     """Draws the autocorrelation function of each observable, with its integrated time in the legend.
 

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
-from tati_re.prediction.metrics import (
-    Calibration,
-    calibration,
-    class_labels,
-    class_probabilities,
-    predictive_entropy,
-)
+from tati_re.prediction.metrics import Calibration, calibration, class_labels, class_probabilities, predictive_entropy
 from tati_re.prediction.scores import auroc
 
 if TYPE_CHECKING:

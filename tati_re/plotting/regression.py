@@ -18,9 +18,7 @@ _LEVELS = np.linspace(0.0, 1.0, 51)
 
 
 def plot_values(
-    predictions: dict[str, RegressionPrediction],
-    inputs: np.ndarray,
-    path: str | os.PathLike[str] | None = None,
+    predictions: dict[str, RegressionPrediction], inputs: np.ndarray, path: str | os.PathLike[str] | None = None
 ) -> Figure:
     """Draws the first of several predictions with its intervals, and the coverage of all of them.
 

@@ -23,10 +23,7 @@ _FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
 
 
 def plot_traces(
-    run_info: pd.DataFrame,
-    num_parameters: int,
-    num_burnin_steps: int = 0,
-    path: str | os.PathLike[str] | None = None,
+    run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0, path: str | os.PathLike[str] | None = None
 ) -> Figure:
     """Draws the potential of each walker over the steps, and below it the recorded temperatures.
 

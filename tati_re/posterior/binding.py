@@ -18,12 +18,7 @@ class ModelEvaluate(Evaluate):
     After the step `auxiliary` holds the variables as the forward passes left them."""
 
     def __init__(
-        self,
-        potential: ModelPasses,
-        rung: Rung,
-        batch: Batch | None,
-        auxiliary: tuple,
-        clock: Clock | None = None,
+        self, potential: ModelPasses, rung: Rung, batch: Batch | None, auxiliary: tuple, clock: Clock | None = None
     ) -> None:
         self.potential, self.rung, self.batch = potential, rung, batch
         self.scale, self.clock = potential.scale, clock or no_clock()

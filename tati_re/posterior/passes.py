@@ -111,12 +111,7 @@ class ModelPasses:
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
         moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
         self.walker_evaluation = choose(
-            self._asked_evaluation,
-            self.flat.vectorizable,
-            self.num_walkers,
-            self.shared,
-            self.training,
-            moves_data,
+            self._asked_evaluation, self.flat.vectorizable, self.num_walkers, self.shared, self.training, moves_data
         )
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
 

@@ -159,7 +159,7 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
     values = ", ".join(f"{value:.4g}" for value in found.values)
     sentences = [
         f"{len(block.step):,} positions, bandwidth {found.bandwidth:.4g}, at which the kernel sees "
-        f"{found.dimension:.2g} dimensions. Eigenvalues of the generator: {values}.",
+        f"{found.dimension:.2g} dimensions. Eigenvalues of the generator: {values}."
     ]
     figures = {"diffusion_map": lambda path: plot_diffusion_map(found, block.potential, marked, path)}
     return Result(pd.DataFrame(columns), sentences, figures, {"values": found.values})

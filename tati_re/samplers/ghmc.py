@@ -49,9 +49,7 @@ class GeneralizedHMC(Method):
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
         if not friction > 0:
             raise InputError(
-                "friction: without it the momenta are never refreshed.",
-                received=friction,
-                expected="a number above 0",
+                "friction: without it the momenta are never refreshed.", received=friction, expected="a number above 0"
             )
         self.friction = float(friction)
         self.num_leapfrog_steps, _ = trajectory_lengths(num_leapfrog_steps, 0.0)
@@ -70,8 +68,4 @@ class GeneralizedHMC(Method):
         return ornstein_uhlenbeck(new, noise, refresh), info
 
     def get_config(self) -> dict:
-        return {
-            "sampler": self.name,
-            "friction": self.friction,
-            "num_leapfrog_steps": self.num_leapfrog_steps,
-        }
+        return {"sampler": self.name, "friction": self.friction, "num_leapfrog_steps": self.num_leapfrog_steps}

@@ -32,13 +32,7 @@ from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, he
 from tati_re.samplers.wrappers.coordinates import extend
 
 ALIASES = {"GLA1": "BAO", "GLA2": "BABO", "mCCAdL": "BACDODCAB"}
-LETTERS = {
-    "A": "drift",
-    "B": "kick",
-    "O": "Ornstein-Uhlenbeck",
-    "C": "damping by the covariance",
-    "D": "thermostat",
-}
+LETTERS = {"A": "drift", "B": "kick", "O": "Ornstein-Uhlenbeck", "C": "damping by the covariance", "D": "thermostat"}
 _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 

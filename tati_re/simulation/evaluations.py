@@ -70,8 +70,7 @@ class Evaluations:
         batch = self._batch_for("hessian_vector_product")
         vector = self.walkers.fitting(vector, "vector")
         return self._of_walker(
-            self._engine().hessian_product(self.walkers.position, vector, batch, self.walkers.auxiliary),
-            walker_index,
+            self._engine().hessian_product(self.walkers.position, vector, batch, self.walkers.auxiliary), walker_index
         )
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
