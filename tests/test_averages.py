@@ -237,7 +237,7 @@ def test_the_command(run, tmp_path, capsys):
     assert len(pd.read_csv(tmp_path / "more" / "parameters.csv")) == 8
 
 
-def test_analyse_is_the_command_in_python(run, tmp_path):
+def test_analyse_is_the_command_in_python(run, tmp_path, monkeypatch):
     found = tati_re.analyse(run.folder, ["averages", "covariance"], tmp_path / "python", burnin=2000, num_eigenpairs=2)
     given = ["--what", "averages", "covariance", "--burnin", "2000", "--num-eigenpairs", "2", "--quiet"]
     assert analyse.main([str(run.folder), *given, "--output", str(tmp_path / "command")]) == 0
@@ -252,6 +252,10 @@ def test_analyse_is_the_command_in_python(run, tmp_path):
         tati_re.analyse(run, burn_in=1)
     with pytest.raises(InputError, match="Unknown module"):
         tati_re.analyse(run, ["average"])
+    (tmp_path / "file").write_text("")
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="cannot be made"):
+        patch.setattr("tati_re.report.analyse.result_of", lambda *given: pytest.fail("work before the output is known"))
+        tati_re.analyse(run, output=tmp_path / "file")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from tati_re import InputError, Simulation
 from tati_re.cli import sample
 from tati_re.core.ops import as_float64, column
+from tati_re.options import families
 from tati_re.options.make import make_options
 from tati_re.samplers import MALA, SGLD, Info, LeimkuhlerMatthews, Splitting, State, StepSizeTuning, make_sampler
 from tati_re.samplers.importing import imported, made
@@ -547,3 +548,16 @@ def test_the_checks_are_loaded_only_where_they_are_asked_for():
         "tati_re.Simulation; assert 'tati_re.testing' not in sys.modules; tati_re.testing.check_sampler"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_installed_is_read_once(monkeypatch):
+    """Reading it takes milliseconds, and `Simulation.momenta` makes a sampler at each access."""
+    reads: list[str] = []
+    monkeypatch.setattr(families, "entry_points", lambda group: reads.append(group) or [])
+    families._installed.cache_clear()
+    try:
+        for name in ("BAOAB", "HMC", "BAOAB"):
+            make_sampler(name, make_options())
+    finally:
+        families._installed.cache_clear()
+    assert reads == ["tati_re.samplers"]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -38,10 +39,16 @@ FAMILIES = {
 """Where each sampler is made: a class, or a function; its options are those parameters that are options."""
 
 
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    """The samplers of installed packages, read once: it takes milliseconds, and every sampler by name asks."""
+    return tuple(entry_points(group=GROUP))
+
+
 def families() -> dict[str, str]:
     """The samplers by name, those of installed packages included, which may not take another sampler's name."""
     all_of_them = dict(FAMILIES)
-    for entry in entry_points(group=GROUP):
+    for entry in _installed():
         if entry.name.upper() in map(str.upper, all_of_them):
             raise InputError(f"The name of the sampler {entry.value} is taken.", entry.name, "another entry point")
         all_of_them[entry.name] = entry.value

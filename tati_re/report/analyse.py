@@ -49,11 +49,11 @@ def analyse(
         if name not in names:
             raise InputError(f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
     run = run if isinstance(run, RunFiles) else load(run)
-    chosen = Choices(**choices)
+    chosen, folder = Choices(**choices), None if output is None else made_folder(output)
     results = {name: result_of(run, name, chosen) for name in what or modules_of(run)}
-    if output is not None:
+    if folder is not None:
         for name, result in results.items():
-            write_result(name, result, made_folder(output))
+            write_result(name, result, folder)
     return results
 
 

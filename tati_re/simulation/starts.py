@@ -15,6 +15,7 @@ from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.optimizers.fire import Fire
 from tati_re.options.make import Options, make_options
+from tati_re.posterior.compiled import Compiled
 from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import FileParameters, read_parameters
 
@@ -182,7 +183,7 @@ def descended(
     ones = tf.ones((len(position),), tf.float64)
     method, rung = Fire(), Rung(ones, ones, _FIRST_TIME_STEP * ones)
 
-    def descend(position, auxiliary, count):
+    def descend(position, count, *auxiliary):
         evaluate = potential.bind(rung, None, auxiliary)
         start = (tf.constant(0), method.init(position, evaluate, None))
 
@@ -191,14 +192,9 @@ def descended(
 
         return tf.while_loop(lambda i, _: i < count, step, start)[1].position
 
-    given = tf.constant(position), tuple(map(tf.constant, auxiliary)), tf.constant(num_steps)
-    call = descend
+    call = descend if execution == "eager" else Compiled(descend, jit_compile=execution == "xla")
     try:
-        if execution != "eager":
-            # Traced by itself: TensorFlow takes functions that are made anew for one that it traces again and again.
-            compiled = tf.function(descend, autograph=False, jit_compile=execution == "xla")
-            call = compiled.get_concrete_function(*given)
-        return call(*given).numpy()
+        return call(tf.constant(position), tf.constant(num_steps), *map(tf.constant, auxiliary)).numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
         if execution != "xla":
             raise
