@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from tati_re.core.errors import InputError
 from tati_re.data import Batches
@@ -99,7 +100,7 @@ def test_shared_batches_are_those_of_the_first_walker():
     np.testing.assert_array_equal(shared[:, 0], own[:, 0])
 
 
-@pytest.mark.parametrize("sampling", ["epochs", "replacement"])
+@pytest.mark.parametrize("sampling", ["epochs", "symmetric", "replacement"])
 @pytest.mark.parametrize("batch_size", [7, 20, 64])
 def test_pure_function_of_the_step(sampling, batch_size):
     long, sizes = Batches(64, batch_size, 3, 11, sampling).indices(0, 2000)
@@ -110,7 +111,7 @@ def test_pure_function_of_the_step(sampling, batch_size):
         np.testing.assert_array_equal(some, sizes[first : first + count])
 
 
-@pytest.mark.parametrize("sampling", ["epochs", "replacement"])
+@pytest.mark.parametrize("sampling", ["epochs", "symmetric", "replacement"])
 def test_a_walker_does_not_depend_on_how_many_there_are(sampling):
     few, _ = Batches(64, 20, 2, 11, sampling).indices(0, 50)
     many, _ = Batches(64, 20, 5, 11, sampling).indices(0, 50)
@@ -171,3 +172,83 @@ def test_batches_in_the_order_of_the_data():
     assert batches.indices(4, 1)[0][0, 0].tolist() == [2, 3]
     with pytest.raises(InputError, match=r"shuffle is off, but the examples are drawn\."):
         Batches(5, 2, 1, seed=0, sampling="replacement", shuffle=False)
+
+
+def sweeps_of(batches, count: int) -> np.ndarray:
+    """The batches of `count` sweeps as numbers of equal batches, `(count, 2 m, walkers)`."""
+    length = 2 * batches.steps_per_epoch
+    indices, sizes = batches.indices(0, count * length)
+    seen: dict = {}
+    numbers = [
+        [seen.setdefault((w, frozenset(row[w, :size].tolist())), len(seen)) for w in range(row.shape[0])]
+        for row, size in zip(indices, sizes, strict=True)
+    ]
+    return np.array(numbers).reshape(count, length, -1)
+
+
+@pytest.mark.parametrize(("num_examples", "batch_size"), [(64, 16), (10, 3), (7, 4), (5, 1), (9, 7)])
+def test_symmetric_sweeps_go_forwards_and_backwards_over_one_partition(num_examples, batch_size):
+    batches = Batches(num_examples, batch_size, 3, seed=2, sampling="symmetric")
+    m = batches.steps_per_epoch
+    indices, sizes = batches.indices(0, 40 * m)
+    assert indices.shape == (40 * m, 3, batch_size)
+    assert sizes.max() - sizes.min() <= 1
+    assert all((indices[s, :, sizes[s] :] == 0).all() for s in range(len(sizes)))
+    sweeps = sweeps_of(batches, 20)
+    np.testing.assert_array_equal(sweeps, sweeps[:, ::-1])
+    for walker in range(3):
+        # The same m batches in each sweep, that of each example once forwards, and orders that differ.
+        assert len(np.unique(sweeps[:, :, walker])) == m
+        assert all(len(set(sweep)) == m for sweep in sweeps[:, :m, walker].tolist())
+        first = [indices[s, walker, : sizes[s]] for s in range(m)]
+        assert sorted(np.concatenate(first)) == list(range(num_examples))
+        assert m < 3 or len(np.unique(sweeps[:, :m, walker], axis=0)) > 1
+    assert not (indices[:, 0] == indices[:, 1]).all()
+    shared = Batches(num_examples, batch_size, 3, seed=2, sampling="symmetric", shared=True).indices(0, 40 * m)[0]
+    np.testing.assert_array_equal(shared[:, 0], indices[:, 0])
+
+
+def chi_square(orders) -> float:
+    """Of counts of the 24 orders of 4 things, each expected equally often."""
+    counts = np.unique(orders, axis=0, return_counts=True)[1]
+    expected = len(orders) / 24
+    return ((counts - expected) ** 2 / expected).sum() + (24 - len(counts)) * expected
+
+
+@pytest.mark.parametrize(("num_examples", "batch_size"), [(8, 2), (7, 2), (10, 3)])
+def test_orders_of_symmetric_sweeps_are_uniform(num_examples, batch_size):
+    """All 24 orders of 4 batches (sizes 2 2 2 2, 2 2 2 1, 3 3 2 2) in 4,800 sweeps of each of 2 walkers: chi-square
+    with 23 degrees of freedom, below its quantile of 1 - 1e-4. The shuffle that swaps each place with any is caught."""
+    bound = chi2.ppf(1 - 1e-4, 23)
+    sweeps = sweeps_of(Batches(num_examples, batch_size, 2, seed=3, sampling="symmetric"), 4800)[:, :4]
+    for walker in range(2):
+        assert chi_square(sweeps[:, :, walker]) < bound
+    assert (sweeps[:, :, 0] - sweeps[:, :, 1]).std() > 0
+    random, wrong = np.random.default_rng(1), np.tile(np.arange(4), (4800, 1))
+    for order in wrong:
+        for place in range(4):
+            other = random.integers(4)
+            order[[place, other]] = order[[other, place]]
+    assert chi_square(wrong) > 2 * bound
+
+
+def test_symmetric_batches_differ_by_one_example_and_their_sums_are_unbiased(least_squares):
+    """The sum of a batch over `mean_size`, averaged over a sweep, is the mean over all examples; over its own size it
+    would count the examples of shorter batches more, for the whole run."""
+    batches = Batches(N, 4, 1, seed=0, sampling="symmetric")
+    assert batches.mean_size == 3
+    batches = Batches(5, 2, 1, seed=0, sampling="symmetric")
+    indices, sizes = batches.indices(0, 6)
+    assert sorted(sizes.tolist()) == [1, 1, 2, 2, 2, 2]
+    values = least_squares[1][:5]
+    sums = np.array([values[row[0, :size]].sum(0) for row, size in zip(indices, sizes, strict=True)])
+    np.testing.assert_allclose((sums / batches.mean_size).mean(0), values.mean(0), rtol=0, atol=1e-12)
+    assert np.abs((sums / sizes[:, None]).mean(0) - values.mean(0)).max() > 0.1
+
+
+def test_symmetric_sweeps_in_the_order_of_the_data():
+    batches = Batches(6, 2, 2, seed=0, sampling="symmetric", shuffle=False)
+    indices, _ = batches.indices(0, 12)
+    for walker in range(2):
+        assert indices[:, walker].tolist() == [[0, 1], [2, 3], [4, 5], [4, 5], [2, 3], [0, 1]] * 2
+    assert Batches(6, 6, 1, seed=0, sampling="symmetric").full

@@ -85,6 +85,31 @@ def test_many_examples_are_taken_in_pieces(sampling):
         np.testing.assert_allclose(found[walker], single.var(axis=0, ddof=1) / 5 * finite(sampling, 5), rtol=1e-6)
 
 
+@pytest.mark.parametrize("single", [False, True])
+def test_estimates_over_a_symmetric_sweep_have_the_mean_of_all_data(single):
+    """11 examples of 12 are no multiple of 4: batches of 4, 4 and 3. Loss and gradient are exact in the mean of a sweep,
+    also those that come with a variance, which is that of m times the sum over a batch."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="tanh")])
+    given = {"dtype": "float64", "loss": "gaussian", "noise_std": STD, "batch_size": 4, "num_walkers": WALKERS}
+    sim = Simulation(model, (X[:11], Y[:11]), **given, batch_sampling="symmetric", verbose=0, seed=3)
+    potential = sim.system.potential(sim.options)
+    potential.chain = None if single else potential.chain
+    theta, rung = tf.constant(GENERATOR.normal(size=(WALKERS, 8))), rung_of(np.full(WALKERS, 0.1))
+    whole, energies = potential.bind(rung).full(theta), []
+    for batch, size in zip(*potential.batches.indices(0, 6), strict=True):
+        evaluate = potential.bind(rung, Batch(tf.constant(batch), tf.constant(size)))
+        energy, variance = evaluate.with_variance(theta)
+        np.testing.assert_allclose(energy.gradient, evaluate(theta).gradient, rtol=1e-9, atol=1e-9)
+        energies.append(energy)
+        for walker in range(WALKERS):
+            slopes = example_gradients(theta[walker].numpy())[batch[walker, :size]] * 3 / 12
+            expected = size * slopes.var(axis=0, ddof=1) * (1 - size / 11)
+            np.testing.assert_allclose(variance[walker], expected, rtol=1e-6)
+    for name in ("potential", "loss", "gradient"):
+        mean = np.mean([getattr(energy, name).numpy() for energy in energies], axis=0)
+        np.testing.assert_allclose(mean, getattr(whole, name).numpy(), rtol=1e-9, atol=1e-9)
+
+
 def test_all_data_have_no_variance():
     potential = potential_of("epochs", batch_size=None)
     position = tf.ones((WALKERS, 8), tf.float64)

@@ -43,6 +43,7 @@ CASES = {
     "BAOAB, own batches": {"dtype": "float64"},
     "ABOBA, shared batches, h5": {"sampler": "ABOBA", "walker_batches": "shared", "trajectory_format": "h5"},
     "SGLD, with replacement": {"sampler": "SGLD", "batch_sampling": "replacement"},
+    "symmetric sweeps": {"batch_sampling": "symmetric"},
     "HMC, all examples": {"sampler": "HMC", "batch_size": None, "num_leapfrog_steps": 3, "trajectory_format": "h5"},
     "HMC1, all examples": {"sampler": "HMC1", "batch_size": None, "num_leapfrog_steps": 3},
     "GHMC, all examples": {"sampler": "GHMC", "batch_size": None, "num_leapfrog_steps": 2},

@@ -71,12 +71,14 @@ def prior_generator(seed: int) -> np.random.Generator:
 
 class Batching(Protocol):
     """The examples of each step. With `full` every batch is the whole data set, so that nothing is gathered and
-    `indices` is not asked; with `shared` all walkers see the same examples. `sampling` is "epochs" or "replacement"."""
+    `indices` is not asked; with `shared` all walkers see the same examples. `sampling` is "epochs", "symmetric" or "replacement";
+    `mean_size` is what sums over a batch are divided by for the estimate of a mean, None: the batch's own size."""
 
     full: bool
     shared: bool
     batch_size: int
     sampling: str
+    mean_size: float | None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are valid, `(steps,)`."""
@@ -85,7 +87,7 @@ class Batching(Protocol):
 class AllExamples:
     """The batches of a potential without examples, or one that always uses all of them."""
 
-    full, shared, batch_size, sampling = True, True, 1, "epochs"
+    full, shared, batch_size, sampling, mean_size = True, True, 1, "epochs", None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((num_steps, 1, 0), np.int32), np.zeros(num_steps, np.int32)

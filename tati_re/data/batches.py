@@ -11,6 +11,10 @@ _REPLACEMENT_BLOCK = 16_384
 """Indices drawn by one call when sampling with replacement; a part of what defines the stream, like an epoch."""
 
 
+_PARTITION = 2**64 - 1
+"""The counter, in place of a number of a sweep or of a walker, of what symmetric sweeps draw once or for all walkers."""
+
+
 def batch_sizes(num_examples: int, batch_size: int) -> np.ndarray:
     """Returns the int32 true sizes of the batches of one epoch: all `batch_size` but perhaps the last."""
     starts = np.arange(0, num_examples, batch_size)
@@ -24,9 +28,13 @@ class Batches:
     pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
     not divide `num_examples`. The estimate num_examples / true size × (sum over the batch) of a sum over all examples
     is unbiased for each batch, the short one included. With `sampling="replacement"` every index of every batch is
-    drawn independently. The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter
+    drawn independently. With `sampling="symmetric"` the examples of a walker are divided into batches once for the
+    run; a sweep takes the m batches in random order and then backwards, and each sweep draws a new order. Where
+    `batch_size` does not divide `num_examples`, the batches differ by one example at most, and m × (sum over the batch)
+    is the estimate whose mean over a sweep is the sum over all examples. The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter
     (e, w): it does not depend on the number of walkers, on earlier calls, or on where a run was resumed. With
-    `shuffle=False` every epoch has the order of the data, for all walkers: the batches are then not independent of one
+    `shuffle=False` every epoch has the order of the data, for all walkers, and every symmetric sweep goes forwards and
+    backwards in it: the batches are then not independent of one
     another, and an average of gradients over less than an epoch is biased where that order means something.
 
     Args:
@@ -34,7 +42,7 @@ class Batches:
         batch_size: Examples in a batch, 1 to num_examples; None means all of them.
         num_walkers: Walkers, >= 1.
         seed: Integer in [0, 2**63).
-        sampling: "epochs" (default) or "replacement".
+        sampling: "epochs" (default), "symmetric" or "replacement".
         shared: All walkers see the same batches, those of walker 0. Default False.
         stage: Number of the stage of a fit, a part of the key: stages share no random number. Default 0.
         shuffle: Draw the ordering of each epoch. Default True.
@@ -42,7 +50,9 @@ class Batches:
     Attributes:
         full: Every batch is the whole data set in order, so that nothing needs to be gathered.
         batch_size: Examples in a batch, an int also where None was given.
-        steps_per_epoch: Batches that visit every example once: ceil(num_examples / batch_size).
+        steps_per_epoch: Batches that visit every example once: m = ceil(num_examples / batch_size).
+        mean_size: num_examples / m, which the sum over a symmetric batch is divided by for the estimate of a mean;
+            None for the others, where it is the batch's true size.
 
     Raises:
         InputError: A batch larger than the data, or any other argument out of its range.
@@ -73,11 +83,12 @@ class Batches:
             raise InputError("batch_size is not positive.", batch_size, f"1 to {num_examples}")
         if num_walkers < 1:
             raise InputError("num_walkers is not positive.", num_walkers, "at least 1")
-        if sampling not in ("epochs", "replacement"):
-            raise InputError("batch_sampling is not known.", sampling, "'epochs' or 'replacement'")
+        if sampling not in ("epochs", "symmetric", "replacement"):
+            raise InputError("batch_sampling is not known.", sampling, "'epochs', 'symmetric' or 'replacement'")
         if not shuffle and sampling == "replacement":
             received = "batch_sampling = replacement"
             raise InputError("shuffle is off, but the examples are drawn.", received, "batch_sampling = epochs")
+        symmetric = sampling == "symmetric"
         self.num_examples = int(num_examples)
         self.batch_size = int(num_examples if batch_size is None else batch_size)
         self.num_walkers = int(num_walkers)
@@ -85,13 +96,20 @@ class Batches:
         self.sampling = sampling
         self.shared = bool(shared)
         self.shuffle = bool(shuffle)
-        self.full = batch_size is None or (self.batch_size == self.num_examples and sampling == "epochs")
+        self.full = batch_size is None or (self.batch_size == self.num_examples and sampling != "replacement")
         self.steps_per_epoch = -(-self.num_examples // self.batch_size)
+        self.mean_size = self.num_examples / self.steps_per_epoch if symmetric else None
         self._rows = 1 if self.shared else self.num_walkers
         self._philox = stream(seed, BATCHES, stage=stage).bit_generator
         self._state = self._philox.state
         self._generator = np.random.Generator(self._philox)
-        if sampling == "epochs":
+        self._parts: np.ndarray | None = None
+        if symmetric:
+            self._block_steps = 2 * self.steps_per_epoch
+            small, longer = divmod(self.num_examples, self.steps_per_epoch)
+            self._part_sizes = small + (np.arange(self.steps_per_epoch) < longer).astype(np.int32)
+            self._longer = longer or self.steps_per_epoch
+        elif sampling == "epochs":
             self._block_steps = self.steps_per_epoch
             self._block_sizes = batch_sizes(self.num_examples, self.batch_size)
         else:
@@ -113,8 +131,13 @@ class Batches:
             block, start = divmod(first_step + done, self._block_steps)
             stop = min(self._block_steps, start + num_steps - done)
             piece = slice(done, done + stop - start)
-            indices[piece] = self._blocks(block)[:, start:stop].swapaxes(0, 1)
-            sizes[piece] = self._block_sizes[start:stop]
+            if self.sampling == "symmetric":
+                order = self._sweep(block)[:, start:stop].T
+                indices[piece] = self._partition()[np.arange(self._rows), order]
+                sizes[piece] = self._part_sizes[order[:, 0]]
+            else:
+                indices[piece] = self._blocks(block)[:, start:stop].swapaxes(0, 1)
+                sizes[piece] = self._block_sizes[start:stop]
             done = piece.stop
         return indices, sizes
 
@@ -133,6 +156,32 @@ class Batches:
                 else:
                     flat[walker] = self._at(block, walker).integers(self.num_examples, size=flat.shape[1])
             self._cached = block
+        return self._block
+
+    def _partition(self) -> np.ndarray:
+        """Returns `(walkers, m, batch_size)`: the batches of every walker, drawn once."""
+        if self._parts is None:
+            self._parts = np.zeros((self._rows, self.steps_per_epoch, self.batch_size), np.int32)
+            valid = np.arange(self.batch_size) < self._part_sizes[:, None]
+            for walker in range(self._rows):
+                ordered = not self.shuffle or self.full
+                examples = np.arange(self.num_examples)
+                self._parts[walker, valid] = examples if ordered else self._at(_PARTITION, walker).permutation(examples)
+        return self._parts
+
+    def _sweep(self, block: int) -> np.ndarray:
+        """Returns `(walkers, 2 m)`: the order of one sweep, forwards and backwards. The places of the batches that have
+        an example more are those of all walkers, since a step has one size."""
+        if self._cached != block or self._block is None:
+            m, longer = self.steps_per_epoch, self._longer
+            order = np.tile(np.arange(m), (self._rows, 1))
+            if self.shuffle:
+                places = self._at(block, _PARTITION).permutation(m)
+                for walker in range(self._rows):
+                    own = self._at(block, walker)
+                    parts = [own.permutation(longer), longer + own.permutation(m - longer)]
+                    order[walker] = np.concatenate(parts)[places]
+            self._block, self._cached = np.concatenate([order, order[:, ::-1]], axis=1), block
         return self._block
 
     def _at(self, block: int, walker: int) -> np.random.Generator:

@@ -118,8 +118,10 @@ class Options(BaseModel):
         gt=0,
     )
     batch_size: int | None = _data(None, "examples per mini-batch; none: all examples at every step", ge=1)
-    batch_sampling: Literal["epochs", "replacement"] = _data(
-        "epochs", "shuffled epochs, or examples drawn with replacement"
+    batch_sampling: Literal["epochs", "symmetric", "replacement"] = _data(
+        "epochs",
+        "shuffled epochs; symmetric: fixed batches in random order and then backwards, again and again; or examples drawn "
+        "with replacement",
     )
 
     model: str | None = _model(

@@ -23,8 +23,9 @@ class Spread(NamedTuple):
 
 def refuse_single_examples(batches, num_examples: int) -> None:
     """Refuses batches of a single example, which has no variance."""
-    size = batches.batch_size
-    if size == 1 or (batches.sampling == "epochs" and num_examples % size == 1):
+    size, sampling = batches.batch_size, batches.sampling
+    single = sampling == "epochs" and num_examples % size == 1
+    if size == 1 or single or (sampling == "symmetric" and batches.mean_size < 2):
         raise InputError(
             "batch_size: a batch of one example does not tell the variance of the gradient, which this sampler "
             "asks for.",

@@ -165,7 +165,12 @@ class ModelPasses:
         """Weight of an example in the mean over a batch, float64: a number, or `(n,)` if a batch may be short."""
         if size is None or not self._may_be_short:
             return tf.constant(1.0 / capacity, tf.float64)
-        return tf.cast(tf.range(capacity) < size, tf.float64) / tf.cast(size, tf.float64)
+        return tf.cast(tf.range(capacity) < size, tf.float64) * self._share(size) / tf.cast(size, tf.float64)
+
+    def _share(self, size):
+        """What the mean over a batch counts in the estimate of that over all examples, float64."""
+        mean_size = self.batches.mean_size
+        return tf.constant(1.0, tf.float64) if mean_size is None else tf.cast(size, tf.float64) / mean_size
 
     def summed_loss_and_gradient(
         self, position, x, y, weight, auxiliary: tuple, shared: bool, how: str, factor=1.0, training: bool = False
@@ -234,7 +239,8 @@ class ModelPasses:
         """The variance of a mini-batch's estimate of ∇U from that of scale times the gradient of one example."""
         count = tf.cast(batch.size, tf.float64)
         rest = 1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
-        factor = tf.square(tf.cast(rung.likelihood_weight, tf.float64)) * rest / count
+        weight = tf.cast(rung.likelihood_weight, tf.float64) * self._share(batch.size)
+        factor = tf.square(weight) * rest / count
         return tf.cast(factor, spread.dtype)[:, None] * spread
 
     def _example_variance(self, theta, indices, size, extra: tuple):
@@ -274,8 +280,9 @@ class ModelPasses:
             how = "looped" if how == "vectorized" else how
             signature = Spread(tf.float64, types, types)
             spread = map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared, signature)
-        gradient = self.scale * self.flat.join(spread.slopes)
-        energy = self._with_prior(position, rung, spread.loss, gradient)
+        share = self._share(batch.size)
+        gradient = tf.cast(self.scale * share, position.dtype) * self.flat.join(spread.slopes)
+        energy = self._with_prior(position, rung, share * spread.loss, gradient)
         return energy, self._of_a_batch(self.scale**2 * self.flat.join(spread.variances), rung, batch)
 
     def regularizer(self, position) -> tuple:
