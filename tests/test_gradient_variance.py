@@ -87,8 +87,8 @@ def test_many_examples_are_taken_in_pieces(sampling):
 
 @pytest.mark.parametrize("single", [False, True])
 def test_estimates_over_a_symmetric_sweep_have_the_mean_of_all_data(single):
-    """11 examples of 12 are no multiple of 4: batches of 4, 4 and 3. Loss and gradient are exact in the mean of a sweep,
-    also those that come with a variance, which is that of m times the sum over a batch."""
+    """11 examples in batches of 4, 4 and 3. Loss and gradient are exact in the mean of a sweep, also those that come
+    with a variance, which is that of m times the sum over a batch."""
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="tanh")])
     given = {"dtype": "float64", "loss": "gaussian", "noise_std": STD, "batch_size": 4, "num_walkers": WALKERS}
     sim = Simulation(model, (X[:11], Y[:11]), **given, batch_sampling="symmetric", verbose=0, seed=3)

@@ -12,7 +12,7 @@ _REPLACEMENT_BLOCK = 16_384
 
 
 _PARTITION = 2**64 - 1
-"""The counter, in place of a number of a sweep or of a walker, of what symmetric sweeps draw once or for all walkers."""
+"""In place of the number of a sweep, or of a walker: what symmetric sweeps draw once, or for all walkers."""
 
 
 def batch_sizes(num_examples: int, batch_size: int) -> np.ndarray:
@@ -28,14 +28,18 @@ class Batches:
     pieces of one random ordering of the examples, a fresh one every epoch; the last is short where `batch_size` does
     not divide `num_examples`. The estimate num_examples / true size × (sum over the batch) of a sum over all examples
     is unbiased for each batch, the short one included. With `sampling="replacement"` every index of every batch is
-    drawn independently. With `sampling="symmetric"` the examples of a walker are divided into batches once for the
-    run; a sweep takes the m batches in random order and then backwards, and each sweep draws a new order. Where
-    `batch_size` does not divide `num_examples`, the batches differ by one example at most, and m × (sum over the batch)
-    is the estimate whose mean over a sweep is the sum over all examples. The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter
-    (e, w): it does not depend on the number of walkers, on earlier calls, or on where a run was resumed. With
-    `shuffle=False` every epoch has the order of the data, for all walkers, and every symmetric sweep goes forwards and
-    backwards in it: the batches are then not independent of one
-    another, and an average of gradients over less than an epoch is biased where that order means something.
+    drawn independently.
+
+    With `sampling="symmetric"` the examples of a walker are divided into m batches once for the run; a sweep takes them
+    in random order and then backwards, and each sweep draws a new order. Where `batch_size` does not divide
+    `num_examples`, batches differ by one example at most, and m × (sum over the batch) is the estimate whose mean over
+    a sweep is the sum over all examples.
+
+    The ordering of epoch e for walker w comes from Philox with key (seed, purpose) and counter (e, w): it does not
+    depend on the number of walkers, on earlier calls, or on where a run was resumed. With `shuffle=False` every epoch
+    has the order of the data, for all walkers, and a symmetric sweep goes forwards and backwards in it: the batches are
+    then not independent of one another, and an average of gradients over less than an epoch is biased where that order
+    means something.
 
     Args:
         num_examples: Examples in the data set, >= 1.

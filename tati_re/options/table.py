@@ -120,8 +120,8 @@ class Options(BaseModel):
     batch_size: int | None = _data(None, "examples per mini-batch; none: all examples at every step", ge=1)
     batch_sampling: Literal["epochs", "symmetric", "replacement"] = _data(
         "epochs",
-        "shuffled epochs; symmetric: fixed batches in random order and then backwards, again and again; or examples drawn "
-        "with replacement",
+        "shuffled epochs; symmetric: fixed batches in random order, then backwards, then in a new order; or examples "
+        "drawn with replacement",
     )
 
     model: str | None = _model(
