@@ -72,7 +72,7 @@ def prior_generator(seed: int) -> np.random.Generator:
 class Batching(Protocol):
     """The examples of each step. With `full` every batch is the whole data set, so that nothing is gathered and
     `indices` is not asked; with `shared` all walkers see the same examples. `sampling` is "epochs", "symmetric"
-    or "replacement"; `mean_size` is what sums over a batch are divided by for the estimate of a mean, None: the batch's own size."""
+    or "replacement"; `mean_size` is what a sum over a batch is divided by for its mean, None: the own size."""
 
     full: bool
     shared: bool
