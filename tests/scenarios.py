@@ -101,11 +101,16 @@ def splitting_law(
             "A": [[1, t], [0, 1]],
             "B": [[1, 0], [-t * stiffness, 1]],
             "O": [[1, 0], [0, c]],
+            "U": [[1, (1 - c) / friction], [0, c]],
             "C": [[1, 0], [0, damped]],
         }[letter]
         matrix, noise = np.array(part) @ matrix, np.array(part) @ noise @ np.array(part).T
         if letter == "O":
             noise[1, 1] += (1 - c * c) * temperature
+        elif letter == "U":
+            both = (1 - c) ** 2 / friction
+            of_q = (2 * friction * t - 3 + 4 * c - c * c) / friction**2
+            noise += temperature * np.array([[of_q, both], [both, 1 - c * c]])
         elif letter == "B":
             noise[1, 1] += t * t * gradient_variance
     return law_of_linear_step(matrix, noise)

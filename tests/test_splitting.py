@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
 from itertools import pairwise, product
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
 from tati_re.samplers import SGLD, HamiltonianMonteCarlo, Splitting, make_sampler, parse_word
 from tati_re.samplers.splitting import LangevinState, drift, kick, ornstein_uhlenbeck
-from tati_re.samplers.thermostat import damp, heat_up, thermostatted_bath
+from tati_re.samplers.thermostat import damp, drift_in_bath, heat_up, thermostatted_bath
 from tati_re.samplers.wrappers.coordinates import extend
 from tests.scenarios import NumpyEvaluate, NumpyNoise, rung_of
 
@@ -23,11 +24,11 @@ H, T = STEP_SIZE[:, None], TEMPERATURE[:, None]
 
 
 def is_method(word: str) -> bool:
-    return set(word) == set("ABO") and all(a != b for a, b in pairwise(word))
+    return set(word) in (set("ABO"), set("BU")) and all(a != b for a, b in pairwise(word))
 
 
 WORDS = [
-    word for length in range(3, 7) for letters in product("ABO", repeat=length) if is_method(word := "".join(letters))
+    word for length in range(2, 7) for letters in product("ABOU", repeat=length) if is_method(word := "".join(letters))
 ]
 
 
@@ -64,6 +65,9 @@ def start_of(sampler, seed=1):
         "BAOABAO",
         "BADODAB",
         "BACOCAB",
+        "UBU",
+        "BUB",
+        "BUDUB",
     ],
 )
 def test_valid_words_come_back_as_they_are(word):
@@ -78,7 +82,7 @@ def test_aliases_are_expanded():
 
 def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
     for length in range(1, 6):
-        for letters in product("ABO", repeat=length):
+        for letters in product("ABOU", repeat=length):
             word = "".join(letters)
             try:
                 assert parse_word(word) == word and is_method(word), word
@@ -92,38 +96,51 @@ def test_the_valid_words_are_those_with_every_letter_and_no_neighbours_alike():
         (
             "BAXAB",
             "sampler: a splitting word has no letter 'X'. Received: 'BAXAB'. "
-            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), D (thermostat) and C (damping by the "
-            "covariance), such as BAOAB or BADODAB.",
+            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O in one), D (thermostat) and C "
+            "(damping by the covariance), such as BAOAB, UBU or BADODAB.",
         ),
         (
             "BA-X",
             "sampler: a splitting word has no letter '-', 'X'. Received: 'BA-X'. "
-            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), D (thermostat) and C (damping by the "
-            "covariance), such as BAOAB or BADODAB.",
+            "Expected: letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O in one), D (thermostat) and C "
+            "(damping by the covariance), such as BAOAB, UBU or BADODAB.",
         ),
         (
             "BOB",
             "sampler: without A nothing moves the parameters. Received: 'BOB'. Expected: each of A, B, O at least "
-            "once.",
+            "once, or B and U.",
         ),
         (
             "AOA",
-            "sampler: without B nothing feels the potential. Received: 'AOA'. Expected: each of A, B, O at least once.",
+            "sampler: without B nothing feels the potential. Received: 'AOA'. Expected: each of A, B, O at least "
+            "once, or B and U.",
         ),
         (
             "BAB",
             "sampler: without O no heat bath sets the temperature (HMC is the method without one). Received: 'BAB'. "
-            "Expected: each of A, B, O at least once.",
+            "Expected: each of A, B, O at least "
+            "once, or B and U.",
         ),
         (
             "BADAB",
             "sampler: without O nothing uses the friction that the thermostat D adapts. Received: 'BADAB'. "
-            "Expected: each of A, B, O at least once.",
+            "Expected: each of A, B, O at least "
+            "once, or B and U.",
         ),
         (
             "BACAB",
             "sampler: without O nothing warms what C damps. Received: 'BACAB'. Expected: each of A, B, O at least "
-            "once.",
+            "once, or B and U.",
+        ),
+        (
+            "UBOU",
+            "sampler: U is drift and bath together; O would do it a second time. Received: 'UBOU'. Expected: U, or A "
+            "and O, such as UBU or BAOAB.",
+        ),
+        (
+            "UDU",
+            "sampler: without B nothing feels the potential. Received: 'UDU'. Expected: each of A, B, O at least once, "
+            "or B and U.",
         ),
         (
             "BADDOAB",
@@ -222,6 +239,29 @@ def test_a_tiny_friction_keeps_the_digits_of_the_noise():
     np.testing.assert_allclose(state.momentum, np.sqrt(2e-9) * noise.drawn[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("turn", [1e-12, 1e-5, 0.0999, 0.1001, 3.0, 60.0, -0.5])
+def test_drift_and_bath_keep_their_digits(turn, dtype):
+    """Step and covariance of U for frictions from next to none to overwhelming, and for a thermostat below 0, against
+    50 digits: within 1e-10 in float64 and 1e-6 in float32. At γt = 1e-12 it is A."""
+    bath, time, temperature = 0.7, 0.3, 2.0
+    with localcontext(prec=50):
+        a, t, heat = Decimal(turn), Decimal(time), Decimal(2 * bath * temperature)
+        c, xi = (-a).exp(), a / t
+        exact = [(1 - c) / xi, c, heat / (2 * xi) * (1 - c**2), heat / (2 * xi**2) * (1 - c) ** 2]
+        exact = np.array([*map(float, exact), heat / (2 * xi**3) * (2 * a - 3 + 4 * c - c**2)], float)
+    rows = np.zeros((3, 1), dtype)
+    state = LangevinState(rows, rows + [[1], [0], [0]], rows, 0, 0, 0, rung_of(np.full(3, time), temperature, True))
+    state = state._replace(momentum=state.momentum.astype(dtype))
+    given = iter([np.array([[0], [1], [0]], dtype), np.array([[0], [0], [1]], dtype)])
+    noise = SimpleNamespace(normal=lambda shape: next(given))
+    moved = drift_in_bath(state, evaluate_and_noise()[0], noise, bath, np.full(3, turn / time), np.full(3, time))
+    q, p = moved.position[:, 0].astype(float), moved.momentum[:, 0].astype(float)
+    assert moved.position.dtype == moved.momentum.dtype == dtype and p[2] == 0
+    found = np.array([q[0], p[0], p[1] ** 2, q[1] * p[1], q[1] ** 2 + q[2] ** 2])
+    np.testing.assert_allclose(found, exact, rtol=1e-10 if dtype is np.float64 else 1e-6)
+
+
 def test_thermostat_and_damping_are_their_formulas():
     random = np.random.default_rng(6)
     q, p, g, v = random.normal(size=(4, WALKERS, PARAMETERS))
@@ -243,9 +283,10 @@ def test_thermostat_and_damping_are_their_formulas():
     np.testing.assert_allclose(bathed.momentum, expected, rtol=1e-8)
 
 
-def test_a_thermostat_at_the_friction_is_the_plain_bath():
+@pytest.mark.parametrize(("word", "with_thermostat"), [("BAOAB", "BADODAB"), ("UBU", "UDBDU")])
+def test_a_thermostat_at_the_friction_is_the_plain_bath(word, with_thermostat):
     """Words without C and D keep their state; with an infinitely heavy thermostat BADODAB is BAOAB, step by step."""
-    plain, heavy = Splitting("BAOAB", FRICTION), Splitting("BADODAB", FRICTION, 1e30)
+    plain, heavy = Splitting(word, FRICTION), Splitting(with_thermostat, FRICTION, 1e30)
     (state, evaluate), (other, _) = start_of(plain), start_of(heavy)
     assert type(state) is LangevinState
     for seed in range(3):
@@ -262,6 +303,20 @@ def test_a_thermostat_at_the_friction_is_the_plain_bath():
 def bath(p, t, r):
     c = np.exp(-FRICTION * t)
     return c * p + np.sqrt((1 - c**2) * T) * r
+
+
+def drift_and_bath(q, p, t, r):
+    """U by the Cholesky factor of its covariance, momentum first."""
+    eta = np.exp(-FRICTION * t)
+    of_p, both = 1 - eta**2, (1 - eta) ** 2 / FRICTION
+    of_q = (2 * FRICTION * t - 3 + 4 * eta - eta**2) / FRICTION**2
+    noise = np.sqrt(of_p) * r[0], both / np.sqrt(of_p) * r[0] + np.sqrt(of_q - both**2 / of_p) * r[1]
+    return q + (1 - eta) / FRICTION * p + np.sqrt(T) * noise[1], eta * p + np.sqrt(T) * noise[0]
+
+
+def ubu(q, p, r):
+    q, p = drift_and_bath(q, p, H / 2, r[:2])
+    return drift_and_bath(q, p - H * gradient(q), H / 2, r[2:])
 
 
 def baoab(q, p, r):
@@ -322,6 +377,7 @@ def aboba(q, p, r):
         ("BAO", bao),
         ("OBABO", obabo),
         ("ABOBA", aboba),
+        ("UBU", ubu),
         ("BADODAB", Thermostatted(False)),
         ("mCCAdL", Thermostatted(True)),
     ],
@@ -359,7 +415,7 @@ def test_first_momenta_have_the_temperature_of_their_walker():
         np.testing.assert_allclose(state.momentum, np.sqrt(T) * noise.drawn[0], rtol=1e-15)
 
 
-@pytest.mark.parametrize("length", [3, 4, 5, 6])
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 6])
 def test_every_word_is_its_letters_and_costs_what_it_says(length):
     """All words of this length, three steps each: each letter for h divided by its number, with the force where the
     walker stands; as many gradients as `gradients_per_step`, one for each drift that a kick follows, and current
@@ -379,6 +435,8 @@ def test_every_word_is_its_letters_and_costs_what_it_says(length):
                     q = q + t * p
                 elif letter == "B":
                     p = p - t * gradient(q)
+                elif letter == "U":
+                    q, p = drift_and_bath(q, p, t, [waiting.pop(0), waiting.pop(0)])
                 else:
                     p = bath(p, t, waiting.pop(0))
             assert not waiting, word
@@ -387,9 +445,9 @@ def test_every_word_is_its_letters_and_costs_what_it_says(length):
             if sampler.current:
                 np.testing.assert_allclose(state.gradient, gradient(q), rtol=0, atol=1e-12, err_msg=word)
         without_baths = word.replace("O", "")
-        needed = sum(pair == ("A", "B") for pair in pairwise(without_baths[-1] + without_baths))
+        needed = sum(pair in (("A", "B"), ("U", "B")) for pair in pairwise(without_baths[-1] + without_baths))
         assert evaluate.calls == 3 * sampler.gradients_per_step == 3 * needed, word
-    cheap = ("BAOAB", "ABOBA", "OBABO", "BAO", "GLA2", "BADODAB", "mCCAdL", "ABDODBA")
+    cheap = ("BAOAB", "ABOBA", "UBU", "BUB", "BUDUB", "OBABO", "BAO", "GLA2", "BADODAB", "mCCAdL", "ABDODBA")
     assert {Splitting(word).gradients_per_step for word in cheap} == {1.0}
 
 

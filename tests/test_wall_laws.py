@@ -64,6 +64,7 @@ def truncated_moments() -> tuple[np.ndarray, np.ndarray]:
     ("sampler", "step_size", "num_steps"),
     [
         (Splitting("BAOAB"), 0.1, 100),
+        (Splitting("UBU"), 0.1, 100),
         (SGLD(), 0.01, 500),
         (GeneralizedHMC(2.0, 3), 0.2, 30),
         (MALA(), 0.2, 60),

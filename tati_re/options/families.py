@@ -19,7 +19,7 @@ from tati_re.options.table import OPTIONS
 from tati_re.options.user_code import found
 
 GROUP = "tati_re.samplers"
-WORDS = ("BAOAB", "OBABO", "ABOBA", "OABAO", "BADODAB", "GLA1", "GLA2", "mCCAdL")
+WORDS = ("BAOAB", "OBABO", "ABOBA", "OABAO", "UBU", "BADODAB", "GLA1", "GLA2", "mCCAdL")
 """Splitting words that have a name or are common; any other valid word is a sampler too."""
 
 FAMILIES = {
@@ -82,7 +82,7 @@ def meaning(field: FieldInfo) -> str:
     text = str(field.description)
     if "{samplers}" not in text:
         return text
-    return text.replace("{samplers}", ", ".join([*WORDS[5:], *families()])).replace("{presets}", ", ".join(PRESETS))
+    return text.replace("{samplers}", ", ".join([*WORDS[6:], *families()])).replace("{presets}", ", ".join(PRESETS))
 
 
 def markdown_table() -> str:

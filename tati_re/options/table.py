@@ -187,7 +187,7 @@ class Options(BaseModel):
 
     sampler: str = _sampler(
         "BAOAB",
-        "a splitting word over A, B, O, C, D (BAOAB, OBABO, BADODAB, ...); a method by name: {samplers}; your own: "
+        "a splitting word over A, B, O, U, C, D (BAOAB, UBU, BADODAB, ...); a method by name: {samplers}; your own: "
         "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}",
     )
     step_size: float = _sampler(0.001, "time step h of the scheme; for SGLD the coefficient of the gradient", gt=0)

@@ -106,7 +106,7 @@ def _of_name(name: str, options) -> Method:
         raise InputError(
             f"sampler: unknown name.{nearest(name, names)}",
             received=repr(name),
-            expected=f"{', '.join(names)}, another splitting word over A, B, O, C, D, or my_module:MySampler",
+            expected=f"{', '.join(names)}, another splitting word over A, B, O, U, C, D, or my_module:MySampler",
         )
     thermostatted, noise = "D" in expand(name), None
     if options.thermostat_bath == "noise":

@@ -1,4 +1,4 @@
-"""Langevin dynamics by splitting: every word over the letters A, B, O, C, D is a sampler.
+"""Langevin dynamics by splitting: every word over the letters A, B, O, U, C, D is a sampler.
 
 Underdamped Langevin dynamics with unit mass,
 
@@ -9,6 +9,7 @@ is split into exactly solved parts; a word says in which order a step applies th
     A(t)  drift    θ <- θ + t p
     B(t)  kick     p <- p - t ∇U(θ)
     O(t)  bath     p <- c p + sqrt((1 - c²) T) R,   c = exp(-γ t),  R ~ N(0, 1)
+    U(t)  both     drift and bath solved together, in place of A and O
 
 Two more are for the noise of mini-batches; `tati_re.samplers.thermostat` has their equations:
 
@@ -28,11 +29,19 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, expm1, sqrt
 from tati_re.core.protocol import Info, Rung, with_energy
-from tati_re.samplers.thermostat import checked_mass, damp, first_thermostat, heat_up, thermostatted_bath
+from tati_re.samplers.thermostat import checked_mass, damp, drift_in_bath, first_thermostat, heat_up, thermostatted_bath
 from tati_re.samplers.wrappers.coordinates import extend
 
 ALIASES = {"GLA1": "BAO", "GLA2": "BABO", "mCCAdL": "BACDODCAB"}
-LETTERS = {"A": "drift", "B": "kick", "O": "Ornstein-Uhlenbeck", "C": "damping by the covariance", "D": "thermostat"}
+LETTERS = {
+    "A": "drift",
+    "B": "kick",
+    "O": "Ornstein-Uhlenbeck",
+    "U": "drift and bath together",
+    "C": "damping by the covariance",
+    "D": "thermostat",
+}
+_DRIFT = re.compile("[AU]")
 _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
 
@@ -57,7 +66,7 @@ def parse_word(word: str) -> str:
     """Returns the splitting word in capitals, aliases expanded.
 
     Args:
-        word: Letters A, B, O, C, D in any order and case, or GLA1, GLA2, mCCAdL.
+        word: Letters A, B, O, C, D, or U in place of A and O, in any order and case; or GLA1, GLA2, mCCAdL.
 
     Raises:
         InputError: One sentence that says why the word is no method.
@@ -69,8 +78,8 @@ def parse_word(word: str) -> str:
         raise InputError(
             f"sampler: a splitting word {which}.",
             received=repr(word),
-            expected="letters A (drift), B (kick), O (Ornstein-Uhlenbeck), D (thermostat) and C (damping by the "
-            "covariance), such as BAOAB or BADODAB",
+            expected="letters A (drift), B (kick), O (Ornstein-Uhlenbeck), U (A and O in one), D (thermostat) and C "
+            "(damping by the covariance), such as BAOAB, UBU or BADODAB",
         )
     bath = "no heat bath sets the temperature (HMC is the method without one)"
     if "D" in letters:
@@ -79,10 +88,18 @@ def parse_word(word: str) -> str:
         bath = "nothing warms what C damps"
     lost = {"A": "nothing moves the parameters", "B": "nothing feels the potential", "O": bath}
     for letter, why in lost.items():
-        if letter not in letters:
+        if letter not in letters and not ("U" in letters and letter in "AO"):
             raise InputError(
-                f"sampler: without {letter} {why}.", received=repr(word), expected="each of A, B, O at least once"
+                f"sampler: without {letter} {why}.",
+                received=repr(word),
+                expected="each of A, B, O at least once, or B and U",
             )
+    if "U" in letters and (second := set(letters) & set("AO")):
+        raise InputError(
+            f"sampler: U is drift and bath together; {' and '.join(sorted(second))} would do it a second time.",
+            received=repr(word),
+            expected="U, or A and O, such as UBU or BAOAB",
+        )
     if twice := re.search(r"(.)\1", letters):
         raise InputError(
             f"sampler: {twice[0]} is one {twice[1]} written twice, which spends its time step for nothing.",
@@ -96,7 +113,7 @@ class Splitting(Method):
     """Langevin dynamics by a splitting word.
 
     Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for palindromes (BAOAB, ABOBA,
-    OBABO) and their cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency ω
+    OBABO, UBU) and their cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency ω
     BAOAB has the exact variance of the positions at every stable step, while its kinetic temperature is low by the
     factor 1 - h²ω²/4. Stable while hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). A mini-batch of gradient variance s² heats by
     about h s²/(2γT).
@@ -162,8 +179,8 @@ class Splitting(Method):
         self.name = _ALIAS_OF.get(word.upper(), word.upper())
         self.fraction = {letter: 1.0 / times for letter, times in Counter(self.word).items()}
         # The gradient at the end of a step serves the next one where that one kicks before it drifts.
-        self.current = "A" not in self.word[: self.word.index("B")] or self.word.rindex("A") < self.word.rindex("B")
-        self._carries = "A" not in self.word[: self.word.index("B")]
+        self._carries = not _DRIFT.search(self.word[: self.word.index("B")])
+        self.current = self._carries or not _DRIFT.search(self.word[self.word.rindex("B") :])
         self.gradients_per_step = float(self._count_gradients())
 
     def _count_gradients(self) -> int:
@@ -171,7 +188,7 @@ class Splitting(Method):
         for letter in self.word:
             if letter == "B" and not fresh:
                 fresh, count = True, count + 1
-            elif letter == "A":
+            elif letter in "AU":
                 fresh = False
         return count + (self._carries and not fresh)
 
@@ -195,6 +212,8 @@ class Splitting(Method):
             t = self.fraction[letter] * step_size
             if letter == "A":
                 state, fresh = drift(state, evaluate, t), False
+            elif letter == "U":
+                state, fresh = self._drift_in_bath(state, evaluate, noise), False
             elif letter == "B":
                 if not fresh:
                     state, fresh = evaluated(state, evaluate), True
@@ -214,6 +233,11 @@ class Splitting(Method):
         if letter == "D":
             return heat_up(state, time, self.thermal_mass)
         return thermostatted_bath(state, noise, self._bath(state.rung), time)
+
+    def _drift_in_bath(self, state, evaluate, noise):
+        rate = state.thermostat if self.thermostatted else self.friction
+        time = self.fraction["U"] * state.rung.step_size
+        return drift_in_bath(state, evaluate, noise, self._bath(state.rung), rate, time)
 
     def _bath(self, rung: Rung):
         """The friction at which the bath alone keeps the temperature: γ, or C/T of each walker."""

@@ -1,4 +1,4 @@
-"""The letters C and D of a splitting word, and the bath O with a thermostat, for noisy gradients.
+"""The letters C, D and U of a splitting word, and the bath O with a thermostat.
 
 With a friction ξ of its own for each walker (Nosé-Hoover) and the noise of the gradient damped where it is known,
 
@@ -9,6 +9,9 @@ where a mini-batch whose estimate of ∇U has the variance Σ heats by h Σ each
     C(t)  damping     p <- exp(-t h Σ / (2T)) p
     D(t)  thermostat  ξ <- ξ + t (p'p - P T) / μ
     O(t)  bath        p <- c p + sqrt(γ T (1 - c²) / ξ) R,   c = exp(-ξ t),   for ξ of either sign
+    U(t)  A and O     θ <- θ + p (1 - c) / ξ + X,  p <- c p + Y
+
+with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ; ., 1 - c²), a = ξt; ξ = γ without a thermostat.
 """
 
 from __future__ import annotations
@@ -51,6 +54,32 @@ def decayed_share(x):
     """(1 - exp(-x)) / x, which is 1 at 0, without loss of digits."""
     x = where(x == 0.0, zeros_like(x) + 1e-30, x)
     return -expm1(-x) / x
+
+
+def drift_in_bath(state, evaluate, noise, friction, rate, time):
+    """U(t): drift and bath of the friction `rate`, ξ, and the noise 2γT solved together, reflected at the walls of the
+    prior, which is exact too: reflection turns the noise of a free walker around with it. `time` is `(walkers,)`,
+    float64; all coefficients keep their digits where ξt is small, down to A(t) at ξ = 0, and for ξ of either sign."""
+    turn = rate * time
+    heat = 2.0 * friction * state.rung.temperature * time
+    momentum = state.momentum
+    # Of Y all, of X the part that goes with Y and the rest, of the variance 2γT (a - 2 tanh(a/2)) / ξ³.
+    spread, rest = sqrt(heat * decayed_share(2.0 * turn)), time * sqrt(heat / 12.0 * _left_by_the_momentum(turn))
+    along = time * decayed_share(turn) / (1.0 + exp(-turn))
+    push = column(spread, momentum) * noise.normal(momentum.shape)
+    position = state.position + column(time * decayed_share(turn), momentum) * momentum + column(along, momentum) * push
+    position = position + column(rest, momentum) * noise.normal(momentum.shape)
+    position, momentum = evaluate.confine(position, column(exp(-turn), momentum) * momentum + push)
+    return state._replace(position=position, momentum=momentum)
+
+
+def _left_by_the_momentum(a):
+    """12 (a - 2 tanh(a/2)) / a³, which is 1 at 0: within 1e-11, by its series below |a| = 0.1."""
+    square = a * a
+    series = 1.0 - square * (0.1 - square * (17.0 / 1680.0 - square * (31.0 / 30240.0)))
+    large = where(square < 0.01, zeros_like(a) + 1.0, a)
+    closed = 12.0 * (1.0 - decayed_share(large) * 2.0 / (1.0 + exp(-large))) / (large * large)
+    return where(square < 0.01, series, closed)
 
 
 def damp(state, time):
