@@ -303,7 +303,9 @@ def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
     def wrong(state, evaluate, noise, *rest):
         nowhere = state._replace(position=0.0 * state.position, momentum=0.0 * state.momentum)
         silent = HalvedNoise(noise, 0.0)
-        moved, *noises = (right(*given, *rest) for given in ((state, evaluate, silent), *[(nowhere, evaluate, noise)] * 2))
+        moved, *noises = (
+            right(*given, *rest) for given in ((state, evaluate, silent), *[(nowhere, evaluate, noise)] * 2)
+        )
         position, momentum = moved.position + noises[0].position, moved.momentum + noises[1].momentum
         return state._replace(position=position, momentum=momentum)
 

@@ -250,10 +250,9 @@ def test_drift_and_bath_keep_their_digits(turn, dtype):
         c, xi = (-a).exp(), a / t
         exact = [(1 - c) / xi, c, heat / (2 * xi) * (1 - c**2), heat / (2 * xi**2) * (1 - c) ** 2]
         exact = np.array([*map(float, exact), heat / (2 * xi**3) * (2 * a - 3 + 4 * c - c**2)], float)
-    rows = np.zeros((3, 1), dtype)
-    state = LangevinState(rows, rows + [[1], [0], [0]], rows, 0, 0, 0, rung_of(np.full(3, time), temperature, True))
-    state = state._replace(momentum=state.momentum.astype(dtype))
-    given = iter([np.array([[0], [1], [0]], dtype), np.array([[0], [0], [1]], dtype)])
+    nowhere, (start, first, second) = np.zeros((3, 1), dtype), np.eye(3, dtype=dtype)[..., None]
+    state = LangevinState(nowhere, start, nowhere, 0, 0, 0, rung_of(np.full(3, time), temperature, True))
+    given = iter([first, second])
     noise = SimpleNamespace(normal=lambda shape: next(given))
     moved = drift_in_bath(state, evaluate_and_noise()[0], noise, bath, np.full(3, turn / time), np.full(3, time))
     q, p = moved.position[:, 0].astype(float), moved.momentum[:, 0].astype(float)

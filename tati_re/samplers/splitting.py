@@ -113,8 +113,8 @@ class Splitting(Method):
     """Langevin dynamics by a splitting word.
 
     Targets exp(-β U) p(momentum), up to a bias that falls with the step size: order h² for palindromes (BAOAB, ABOBA,
-    OBABO, UBU) and their cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency ω
-    BAOAB has the exact variance of the positions at every stable step, while its kinetic temperature is low by the
+    OBABO, UBU) and their cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency
+    ω BAOAB has the exact variance of the positions at every stable step, while its kinetic temperature is low by the
     factor 1 - h²ω²/4. Stable while hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). A mini-batch of gradient variance s² heats by
     about h s²/(2γT).
 

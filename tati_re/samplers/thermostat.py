@@ -11,7 +11,8 @@ where a mini-batch whose estimate of ∇U has the variance Σ heats by h Σ each
     O(t)  bath        p <- c p + sqrt(γ T (1 - c²) / ξ) R,   c = exp(-ξ t),   for ξ of either sign
     U(t)  A and O     θ <- θ + p (1 - c) / ξ + X,  p <- c p + Y
 
-with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ; ., 1 - c²), a = ξt; ξ = γ without a thermostat.
+with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ; ., 1 - c²), a = ξt, and γ as ξ in words
+without D.
 """
 
 from __future__ import annotations
