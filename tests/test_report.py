@@ -15,10 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tati_re
 from tati_re.analysis import averages
 from tati_re.cli import report
 from tati_re.core.errors import InputError
 from tati_re.report import write_report
+from tati_re.report.description import step_size_text
+from tati_re.samplers.skeleton import Skeleton
 from tests.made_runs import made_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -291,3 +294,70 @@ def test_in_a_browser(large, width, tmp_path):
     assert int(title[1]) <= width, "the page does not move sideways"
     assert int(title[2]) == 2, "both figures are drawn"
     assert seconds < 60, "the start of the browser included, on a busy machine"
+
+
+def step_sizes(values, start=0.001, burnin=0, tuned=False, kind="sample"):
+    """What is said of step sizes `(steps, walkers)` at steps 10, 20, ..."""
+    values = np.asarray(values, np.float64)
+    step = np.repeat(10 * np.arange(1, len(values) + 1), values.shape[1])
+    rows = pd.DataFrame({"step": step, "walker": np.tile(np.arange(values.shape[1]), len(values))})
+    options = {"num_burnin_steps": burnin, "step_size": start}
+    method = {"sampler": "HMC", "target_acceptance": 0.8} if tuned else {}
+    manifest = {"kind": kind, "options": options, "method": method}
+    return step_size_text(manifest, rows.assign(step_size=values.ravel()), None)
+
+
+def test_step_sizes_in_words():
+    assert step_sizes([[0.1, 0.1]] * 4) == "0.1"
+    assert step_sizes([[0.1, 0.3]] * 4) == "0.1 to 0.3 over the walkers"
+    assert step_sizes([[0.4], [0.2], [0.1]]) == "0.4 at step 10 to 0.1 at step 30"
+    assert step_sizes([[0.4], [0.2], [0.4]]) == "0.2 to 0.4, not the same at every step"
+    assert step_sizes([[0.001], [0.09], [0.0186], [0.0186]], burnin=20, tuned=True) == "0.0186, tuned from 0.001"
+    assert step_sizes([[0.001], [0.09]], burnin=50, tuned=True) == "0.09, still being tuned"
+    assert step_sizes([[np.nan]] * 3) == ""
+
+
+def text_of(run):
+    return " ".join(checked(write_report(run)).text), run.summary()
+
+
+def small(**options):
+    return tati_re.Simulation(data="two_clusters", hidden=[2], seed=1, execution="graph", verbose=0, **options)
+
+
+def test_the_report_says_what_ran(tmp_path):
+    """The tuned step size and the leapfrog steps; not the friction, which HMC has no use for."""
+    options = {"num_steps": 60, "num_burnin_steps": 40, "friction": 3.0, "num_leapfrog_steps": 7}
+    run = small(num_walkers=2, output=str(tmp_path / "a")).sample(sampler="HMC", target_acceptance=0.8, **options)
+    page, summary = text_of(run)
+    used = run.run_info["step_size"].iloc[-1]
+    assert run.manifest["unused"] == ["friction"] and used > 0.002
+    assert f"The sampler is HMC with step size {used:.4g}, tuned from 0.001; leapfrog steps 7, leapfrog jitter" in page
+    assert re.search(rf"step size +{used:.4g}, tuned from 0.001", summary)
+    assert "and friction" not in page and "3.0 (not used by HMC)" in page and "walls" not in page
+
+
+@pytest.mark.slow
+def test_reports_of_schedules_ladders_objects_and_fits(tmp_path):
+    sim = small(num_walkers=2)
+    length = {"num_steps": 40, "record_every": 10}
+    decaying = {"step_schedule": "polynomial", "schedule_delay": 10.0, "schedule_power": 1.0, "step_size": 1e-4}
+    page, summary = text_of(sim.sample(sampler="SGLD", output=str(tmp_path / "a"), **decaying, **length))
+    # (1 + t/10)^-1 with t = 9 and 39 steps before.
+    assert "SGLD with step size 5.263e-05 at step 10 to 2.041e-05 at step 40; the target" in page
+    assert "5.263e-05 at step 10 to 2.041e-05 at step 40" in summary
+    tuned = {"sampler": "HMC", "target_acceptance": 0.8, "num_burnin_steps": 20, "num_leapfrog_steps": 2}
+    ladder = {"temperatures": [1.0, 4.0], "step_sizes": [0.001, 0.03]}
+    run = sim.sample(output=str(tmp_path / "b"), **tuned, **ladder, **length)
+    last = run.run_info[run.run_info["step"] == 40].groupby("rung")["step_size"].first()
+    np.testing.assert_allclose(run.ladder["step_size"], last)
+    page, summary = text_of(run)
+    for rung in (0, 1):
+        assert f"step size {last[rung]:.4g}" in summary
+    assert last[0] > 0.0015 and last[1] != 0.03
+    page, _ = text_of(sim.sample(sampler=Skeleton(0.5), output=str(tmp_path / "c"), step_size=1e-4, friction=2.0, **length))
+    assert "Skeleton with step size 0.0001; mobility 0.5; the target" in page and "2.0 (not used by Skeleton)" in page
+    stages = [{"num_steps": 20, "learning_rate": 1e-3, "batch_size": 100}, {"num_steps": 20, "learning_rate": 1e-4}]
+    page, summary = text_of(sim.fit(stages=stages, optimizer="sgd", output=str(tmp_path / "d")))
+    assert "sgd with learning rate 0.001 at step 10 to 0.0001 at step 40" in page and "mini-batches of 100, then" in page
+    assert "learning rate" in summary and "step size" not in summary

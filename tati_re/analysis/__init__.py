@@ -16,7 +16,7 @@ from tati_re.analysis.convergence import (
 from tati_re.analysis.coordinates import coordinate_of, diffusion_map_of
 from tati_re.analysis.covariance import Eigenpairs, covariance_eigenpairs, covariance_table, leading_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map, landmarks
-from tati_re.analysis.export import to_arviz, write_arviz, write_table
+from tati_re.analysis.export import write_table
 from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_temperatures
 from tati_re.analysis.reweighting import reweight
@@ -75,11 +75,14 @@ _OF_PREDICTION = (
     "negative_log_likelihood",
     "posterior_average",
     "predictive_entropy",
+    "to_arviz",
+    "write_arviz",
 )
 
 
 def __getattr__(name: str) -> Any:
-    """Scores of predictions by the path that they had before `tati_re.prediction`."""
+    """What needs predictions, and scores of them by the path that they had before `tati_re.prediction`."""
     if name not in _OF_PREDICTION:
         raise AttributeError(f"module 'tati_re.analysis' has no attribute '{name}'")
-    return getattr(importlib.import_module("tati_re.prediction"), name)
+    room = "tati_re.prediction.arviz" if name.endswith("_arviz") else "tati_re.prediction"
+    return getattr(importlib.import_module(room), name)

@@ -108,7 +108,7 @@ def _show(name: str, result: Result) -> None:
 
 
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:
-    from tati_re.analysis.export import write_arviz
+    from tati_re.prediction.arviz import write_arviz
     from tati_re.report.analyse import made_folder, write_result
     from tati_re.report.modules import modules_of, result_of
 

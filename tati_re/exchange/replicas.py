@@ -142,7 +142,8 @@ class ReplicaExchange(Wrapper):
 
     def tables(self, state) -> dict:
         rungs = state.rungs
-        tables = {"ladder": ladder_table(rungs.table, self.ladder.step_size, rungs.counts)}
+        step_size = tf.gather(state.step_size, self.order(state)[:: self.num_ladders])
+        tables = {"ladder": ladder_table(rungs.table, step_size, rungs.counts)}
         if self.bias is not None:
             tables["bias"] = bias_table(rungs.bias, rungs.table.inverse_temperature)
         return tables

@@ -28,7 +28,7 @@ class Predictive:
     the `mean` was subtracted, then they were divided by the standard `deviation`; both are `()` or `(outputs,)`. Losses
     but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`.
 
-    `kind` is `CLASSES` or `VALUES`, `num_columns` the number of classes, or of outputs. `has_noise`: The loss says
+    `likelihood`: exp(-loss) is the likelihood, a constant aside. `kind` is `CLASSES` or `VALUES`, `num_columns` the number of classes, or of outputs. `has_noise`: The loss says
     something of the noise of predicted values. `samples_noise`: The noise is a parameter, each draw brings its own.
     """
 
@@ -59,6 +59,7 @@ class Predictive:
         self.has_noise = self.kind == VALUES and self.name in ("gaussian", "mean_squared_error")
         self.samples_noise = self.name == "gaussian" and loss.get("noise_std") == "sampled"
         self._codes = self._class_codes()
+        self.likelihood = self.has_noise or (self.kind == CLASSES and self.name in known)
 
     def _class_codes(self) -> np.ndarray | None:
         """The labels of all classes as the loss takes them, `(classes, outputs)`."""
@@ -140,6 +141,25 @@ class Predictive:
         noise = noise[:, None] if noise.ndim == 2 else noise
         away = (np.asarray(targets, np.float64).reshape(len(targets), -1) - self.restored(outputs)) / noise
         return (-0.5 * away**2 - np.log(noise) - 0.5 * math.log(2 * math.pi)).sum(axis=-1)
+
+    def log_likelihoods(
+        self, outputs: np.ndarray, targets: np.ndarray, in_units: np.ndarray, noise_std: np.ndarray | None = None
+    ) -> np.ndarray:
+        """log p(y | f) of each example, `(draws, n)`, float64, of a loss that is a likelihood; a density is in the
+        units of the data, in which `in_units` are, while `targets` are those that the network was trained on."""
+        densities = self.log_densities(outputs, in_units, noise_std) if self.has_noise else None
+        return -self.losses(outputs, targets, noise_std) if densities is None else densities
+
+    def drawn(self, outputs: np.ndarray, noise_std: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
+        """New targets, one for each draw and example, in the units of the data: `(draws, n)` classes by number, -1 and
+        1 for signs, or `(draws, n, outputs)` values."""
+        if self.kind == CLASSES:
+            below = np.cumsum(np.exp(self.log_probabilities(outputs)), axis=-1)[..., :-1]
+            found = (random.random((*below.shape[:-1], 1)) > below).sum(axis=-1)
+            return 2 * found - 1 if self.task == "signs" else found
+        noise = self.noise(noise_std)
+        noise = noise[:, None] if noise.ndim == 2 else noise
+        return self.restored(outputs) + noise * random.standard_normal(outputs.shape)
 
 
 _ERRORS: dict[str, Callable] = {

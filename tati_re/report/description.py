@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.runs.kinds import at_target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LADDERS = ("num_replicas", "simulated_tempering")
+"""The first entry of a method's configuration that is about a ladder; those before are the sampler's."""
 
 
-def what_was_sampled(manifest: dict[str, Any], burnin: int | None = None) -> list[str]:
-    """Sentences on the system, the method and the length of a run, from its manifest."""
+def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> list[str]:
+    """Sentences on the system, the method and the length of a run, from its manifest and the rows of run.csv."""
     options, parameters = manifest.get("options", {}), manifest.get("parameters", {})
     data = manifest.get("dataset", {})
     sentences = []
@@ -20,12 +31,15 @@ def what_was_sampled(manifest: dict[str, Any], burnin: int | None = None) -> lis
         more = ", ..." if len(parameters.get("names", [])) > 8 else ""
         sentences.append(f"The system has {number:,} parameters: {tensors}{more}.")
     if data:
-        batch = options.get("batch_size")
-        drawn = f"in mini-batches of {batch:,}" if batch and batch != data.get("num_examples") else "all at every step"
+        stages = options.get("stages") if manifest.get("kind") == "fit" else None
+        sizes = [stage.get("batch_size") or options.get("batch_size") for stage in stages or [{}]]
+        sizes = [data.get("num_examples") if size in (None, "all") else size for size in sizes]
+        drawn = f"in mini-batches of {', then '.join(f'{size:,}' for size in sizes)}"
+        drawn = "all at every step" if set(sizes) == {data.get("num_examples")} else drawn
         sentences.append(
             f"The data are {data.get('name', 'given')}, {data.get('num_examples', 0):,} examples, {drawn}."
         )
-    sentences.append(_method(manifest, options))
+    sentences.append(_method(manifest, options, rows, burnin))
     walkers = options.get("num_walkers", 1)
     steps = f"{options['num_steps']:,} steps" if "num_steps" in options else "steps"
     burnin = options.get("num_burnin_steps") if burnin is None else burnin
@@ -37,15 +51,60 @@ def what_was_sampled(manifest: dict[str, Any], burnin: int | None = None) -> lis
     return sentences
 
 
-def _method(manifest: dict[str, Any], options: dict[str, Any]) -> str:
+def name_of_method(manifest: dict[str, Any]) -> str:
+    """The sampler or optimizer that ran; a sampler object has a name that no option knows."""
+    kind = "optimizer" if manifest.get("kind") == "fit" else "sampler"
+    return str(manifest.get("method", {}).get(kind) or manifest.get("options", {}).get(kind, "not named"))
+
+
+def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> str:
+    """The step sizes (of a fit the learning rates) that the walkers at the target moved with, as run.csv has them:
+    `0.0186, tuned from 0.001`; empty where no row tells them."""
+    options, tuned = manifest.get("options", {}), "target_acceptance" in manifest.get("method", {})
+    learnt = int(options.get("num_burnin_steps", 0)) if tuned else 0
+    rows = rows.dropna(subset="step_size") if "step_size" in rows else rows[:0]
+    target = at_target(rows)
+    kept = target[target["step"] > max(learnt, burnin or 0)]
+    last = target[target["step"] == target["step"].max()] if tuned else target
+    text = _range_over_steps(last if kept.empty else kept)
+    if not tuned or not text:
+        return text
+    return f"{text}, still being tuned" if kept.empty else f"{text}, tuned from {options.get('step_size', 1.0):g}"
+
+
+def _range_over_steps(rows: pd.DataFrame) -> str:
+    if rows.empty:
+        return ""
+    each = rows.groupby("step")["step_size"].agg(["min", "max"])
+    low, high = each["min"].to_numpy(), each["max"].to_numpy()
+    both = f"{low.min():.4g} to {high.max():.4g}"
+    if np.ptp(low) + np.ptp(high) <= 1e-9 * high.max():
+        return f"{low[0]:.4g}" if high[0] - low[0] <= 1e-9 * high[0] else f"{both} over the walkers"
+    if (low == high).all() and ((np.diff(low) <= 0).all() or (np.diff(low) >= 0).all()):
+        return f"{low[0]:.4g} at step {each.index[0]:,} to {low[-1]:.4g} at step {each.index[-1]:,}"
+    return f"{both}, not the same at every step"
+
+
+def _settings(manifest: dict[str, Any]) -> str:
+    """The parameters that a sampler has, and no others: `friction 1, thermal mass 40`."""
+    found = []
+    for name, value in takewhile(lambda item: item[0] not in _LADDERS, manifest.get("method", {}).items()):
+        unused = name == "sampler" or value is False or isinstance(value, list | dict)
+        if unused or (name == "walls" and not manifest.get("prior_walled")):
+            continue
+        said = "" if value is True else f" {value:g}" if isinstance(value, float) else f" {value}"
+        found.append(name.removeprefix("num_").replace("_", " ") + said)
+    return ", ".join(found)
+
+
+def _method(manifest: dict[str, Any], options: dict[str, Any], rows: pd.DataFrame, burnin: int | None) -> str:
+    size = step_size_text(manifest, rows, burnin)
     if manifest.get("kind") == "fit":
-        return f"It was fitted by {options.get('optimizer', 'an optimizer')}, not sampled."
+        return f"It was fitted by {name_of_method(manifest)}{size and f' with learning rate {size}'}, not sampled."
     temperature = manifest.get("temperature", 1.0)
-    text = f"The sampler is {options.get('sampler', 'not named')}"
-    if "step_size" in options:
-        text += f" with step size {options['step_size']:g}"
-    if options.get("friction") is not None:
-        text += f" and friction {options['friction']:g}"
+    said = [f"step size {size}" if size else "", _settings(manifest)]
+    text = f"The sampler is {name_of_method(manifest)}"
+    text += f" with {'; '.join(filter(None, said))}" if any(said) else ""
     text += f"; the target is exp(-U/T) at T = {temperature:g}"
     if manifest.get("potential", options.get("potential")) != "mean_loss" and temperature == 1:
         text += ", the Bayesian posterior"

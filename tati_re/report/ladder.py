@@ -24,9 +24,11 @@ def ladder_lines(
     notes = _notes(ladder) if exchanges else []
     if sentence := manifest.get("method", {}).get("swap_bias"):
         notes = [sentence, *notes]
+    own_steps = ladder["step_size"].nunique() > 1
     lines = [("ladder", "")]
     for row in ladder.head(_MOST_ROWS).to_dict("records"):
         text = f"{what.replace('_', ' ')} {row[what]:.6g}  mean U {row['mean_potential']:,.6g}"
+        text += f"  step size {row['step_size']:.4g}" if own_steps else ""
         if exchanges and np.isfinite(row["acceptance"]):
             text += (
                 f"  swaps up {row['acceptance']:.3f} (expected {row['expected_acceptance']:.3f}, from the mean "

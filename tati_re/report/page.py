@@ -15,7 +15,7 @@ from tati_re.analysis.group_temperatures import group_sentences, group_temperatu
 from tati_re.analysis.temperature import BAND_WIDTH
 from tati_re.core.errors import InputError
 from tati_re.report import html
-from tati_re.report.description import what_was_sampled
+from tati_re.report.description import name_of_method, what_was_sampled
 from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
@@ -113,7 +113,7 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> 
     rows, kept = run.run_info, part.rows
     sections = [html.Section("What was sampled", "what")]
     sections[0].parts += [
-        html.bullets(what_was_sampled(run.manifest, part.burnin)),
+        html.bullets(what_was_sampled(run.manifest, rows, part.burnin)),
         html.pairs(line for line in lines if line[0] not in _SAID),
     ]
     if len(rows):
@@ -133,7 +133,9 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> 
     if found := _others(run):
         sections.append(found)
     options = run.manifest.get("options", {})
-    given = [(key, str(options[key])) for key in run.manifest.get("given", options) if key in options]
+    unused = dict.fromkeys(run.manifest.get("unused", []), f" (not used by {name_of_method(run.manifest)})")
+    given = [key for key in run.manifest.get("given", options) if key in options]
+    given = [(key, f"{options[key]}{unused.get(key, '')}") for key in given]
     sections.append(html.Section("Options", "options", [html.fold("options that were given", html.pairs(given))]))
     for section in sections:
         section.anchor = f"run-{number}-{section.anchor}"
@@ -237,7 +239,8 @@ def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
 
 def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
     ladder = run.ladder
-    parts = [html.html_table(ladder.drop(columns=["step_size", "restarts", "round_trips"], errors="ignore"))]
+    alike = ["step_size"] if ladder["step_size"].nunique() == 1 else []
+    parts = [html.html_table(ladder.drop(columns=[*alike, "restarts", "round_trips"], errors="ignore"))]
     drawn = []
     if ladder["acceptance"].notna().any():
         drawn.append(html.figure(plot_ladder(ladder), "Accepted swaps between each rung and the next."))
@@ -282,7 +285,7 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
     for run, name, part in zip(runs, names, parts, strict=True):
         rows, kept = run.run_info, part.rows
         sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
-        line = {"run": name, "sampler": run.manifest.get("options", {}).get("sampler", "") if sampled else "fit"}
+        line = {"run": name, "sampler": name_of_method(run.manifest) if sampled else "fit"}
         line["last step"] = int(rows["step"].max()) if len(rows) else 0
         line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
         if kept is not None:

@@ -13,6 +13,7 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sam
 from tati_re.analysis.format import WIDTH, table, with_error
 from tati_re.analysis.temperature import Temperature, temperatures
 from tati_re.prediction.streamed import streamed_lines
+from tati_re.report.description import step_size_text
 from tati_re.report.ladder import ladder_lines
 from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization
@@ -45,6 +46,8 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
     manifest, rows = run.manifest, run.run_info
     burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
     lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows, burnin, thin)]
+    if moved := step_size_text(manifest, rows, burnin):
+        lines.append(("learning rate" if manifest.get("kind") == "fit" else "step size", moved))
     if rows.empty:
         notes = ["The run has no rows yet."]
     elif is_optimization(manifest, rows):

@@ -11,11 +11,13 @@ from tati_re._version import __version__
 from tati_re.core.backend import threads
 from tati_re.engine.environment import versions
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
+from tati_re.options.table import OPTIMIZE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.samplers.choosing import unused_options
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
+from tati_re.simulation.request import Request
 from tati_re.simulation.system import OBJECTS
 
 
@@ -56,10 +58,18 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         )
     if not request.samples:
         return
-    if unused := [*unused_options(options, method), *unused_replica_options(options, method)]:
+    if unused := _unused(request):
         yield f"Not used by {method.name} as it is set up: {', '.join(unused)}."
     if sentence := batch_norm.sentence(options, flat):
         yield sentence
+
+
+def _unused(request: Request) -> list[str]:
+    """Given options that the method of a run does not use."""
+    options, method = request.options, request.method
+    if not request.samples:
+        return sorted(options.explicit - set(options_of(OPTIMIZE)))
+    return [*unused_options(options, method), *unused_replica_options(options, method)]
 
 
 def manifest_of(run: RunLoops) -> dict[str, Any]:
@@ -72,6 +82,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "versions": versions(),
         "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}),
         "given": sorted(options.explicit - {"resume", "overwrite"}),
+        "unused": _unused(request),
         "objects": sorted(set(OBJECTS) & set(request.objects)),
         "observables": sorted(run.observables.extra),
         "seed": options.seed,

@@ -1,0 +1,202 @@
+"""Export of runs to ArviZ: its groups as an `xarray.DataTree`, and as a NetCDF file."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.data.dataset import Dataset
+from tati_re.prediction.network import Network
+from tati_re.prediction.of_run import dataset_of, names_its_data
+from tati_re.runs import files, manifest
+from tati_re.runs.positions import Block, Positions, stores_projections
+from tati_re.runs.selection import as_run, select_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.runs.run import RunFiles
+
+_BLOCK_DRAWS = 64
+_PURPOSE = 0xA2F12
+
+
+def to_arviz(
+    run: RunFiles | str | os.PathLike[str],
+    burnin: int | None = None,
+    thin: int = 1,
+    data: Dataset | None = None,
+    model: Any = None,
+) -> Any:
+    """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains.
+
+    ArviZ 1 takes it as it is, ArviZ 0 by `arviz.InferenceData.from_datatree`. Its groups:
+
+    * `posterior`: the stored positions, each tensor of the model in its shape, or the projections that were stored;
+    * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U with the constants that it has, without
+      the evidence), `energy` = U + p'p/2, the Hamiltonian of that step, of methods with momenta, and `acceptance_rate`.
+      U is that of all data where it is recorded with every row (`full_every`);
+    * `log_likelihood`: log p(y | θ) of each example (times its weight) at each stored position, all outputs together;
+    * `observed_data`: the targets y, in the units of the data, classes by number;
+    * `posterior_predictive`: targets drawn anew at each stored position, as a function of the run's seed.
+
+    The last three need the data, the model, stored parameters and a likelihood: a cross-entropy, or values with
+    Gaussian noise (the mean squared error over k outputs stands for the variance k/2) under `potential="posterior"`.
+    Without, and of draws that have weights, which ArviZ does not know, they are left out; the attribute `left_out` says
+    why. Groups have the coordinate `step`, as positions and rows may be recorded at different steps. `arviz.bfmi`
+    compares neighboring rows: record every step for it.
+
+    Args:
+        run: The run, or its folder.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        thin: Every how many rows and positions are kept. Default: 1.
+        data: The data set of the run, `sim.dataset`. Default: read again where the run names it.
+        model: The Keras model where the folder holds none. Default: the folder's.
+
+    Raises:
+        InputError: The packages xarray and h5netcdf are missing, no rows are left, or other data.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import xarray
+    except ImportError:
+        raise InputError(
+            "ArviZ' format needs the packages xarray and h5netcdf.", expected="pip install 'tati_re[arviz]'"
+        ) from None
+    run = as_run(run)
+    rows = select_rows(run, burnin, thin)
+    steps, chains = _chains(rows["step"].to_numpy(), rows["walker"].to_numpy())
+    attributes = {
+        "inference_library": "tati_re",
+        "inference_library_version": str(run.manifest.get("tati_re", "")),
+        "sampler": str(run.manifest.get("method", {}).get("sampler") or run.manifest["options"].get("sampler", "")),
+        "meaning": str(run.manifest.get("meaning", "")),
+    }
+    groups = {"sample_stats": xarray.Dataset(_statistics(rows, chains), _coordinates(steps, chains))}
+    if files.trajectory_in(run.folder) is not None:
+        positions = Positions(run, burnin, thin)
+        stored = positions.read()
+        steps, chains = _chains(stored.step, stored.walker)
+        coordinates = _coordinates(steps, chains)
+        groups["posterior"] = xarray.Dataset(_tensors(run, positions, stored.values[chains]), coordinates)
+        try:
+            groups |= _of_examples(xarray, run, stored, chains, coordinates, data, model)
+        except InputError as error:
+            if data is not None or model is not None:
+                raise
+            attributes["left_out"] = str(error)
+    for group in groups.values():
+        group.attrs.update(attributes)
+    return xarray.DataTree.from_dict(groups)
+
+
+def write_arviz(
+    run: RunFiles | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    burnin: int | None = None,
+    thin: int = 1,
+    data: Dataset | None = None,
+    model: Any = None,
+) -> Path:
+    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ.
+
+    It returns the file, `path`, which ends in `.nc`. The other arguments are those of `to_arviz`.
+
+    Raises:
+        InputError: As `to_arviz`, or the file cannot be written.
+    """
+    tree = to_arviz(run, burnin, thin, data, model)
+    try:
+        tree.to_netcdf(path, engine="h5netcdf")
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"The NetCDF file cannot be written: {error}.", expected="pip install 'tati_re[arviz]'"
+        ) from error
+    except OSError as error:
+        raise InputError(f"The NetCDF file cannot be written: {error.strerror or error}.", path) from error
+    return Path(path)
+
+
+def _statistics(rows: pd.DataFrame, chains: np.ndarray) -> dict[str, Any]:
+    """The columns of run.csv, and those that ArviZ knows."""
+    full = "full_potential" in rows and rows["full_potential"].notna().all()
+    potential = rows["full_potential" if full else "potential"]
+    columns = {name: rows[name] for name in rows.columns if name not in ("step", "walker")}
+    columns["lp"] = -potential / rows["temperature"]
+    if "kinetic_energy" in rows and rows["kinetic_energy"].notna().all():
+        columns["energy"] = potential + rows["kinetic_energy"]
+    if "acceptance" in rows:
+        columns["acceptance_rate"] = rows["acceptance"]
+    return {name: (("chain", "draw"), values.to_numpy()[chains]) for name, values in columns.items()}
+
+
+def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, coordinates, data, model) -> dict:
+    """The groups with one number an example."""
+    said = run.manifest
+    if stored.weight is not None and np.ptp(stored.weight) > 0:
+        raise InputError("The draws have weights, which ArviZ does not know.")
+    if stores_projections(run) or said.get("kind") == "fit" or "task" not in said.get("dataset", {}):
+        raise InputError("The run has no draws of its parameters, or does not say what its data are.")
+    if data is None and not names_its_data(run):
+        raise InputError("The run's data were given in Python.", expected="data=sim.dataset")
+    data, network = data or dataset_of(run), Network(run, model)
+    manifest.check_data(said, data, run.folder)
+    predictive = network.predictive
+    if not predictive.likelihood or said["options"].get("potential", "posterior") != "posterior":
+        raise InputError("The run's loss is no likelihood.", predictive.name, "a cross-entropy or gaussian")
+    inputs, targets = network.prepared(data.inputs), network.prepared_targets(data.targets)
+    random = np.random.default_rng([int(said.get("seed", 0)), _PURPOSE])
+    logs, again = [], []
+    draws = chains.reshape(-1)
+    for first in range(0, len(draws), _BLOCK_DRAWS):
+        block = draws[first : first + _BLOCK_DRAWS]
+        outputs = network.outputs(stored.values[block], stored.walker[block], inputs)
+        noise = network.noise_std(stored.values[block])
+        logs.append(predictive.log_likelihoods(outputs, targets, data.targets, noise))
+        again.append(predictive.drawn(outputs, noise, random))
+    observed = data.targets.argmax(axis=1) if predictive.task == "one_hot" else data.targets
+    log_likelihood = np.concatenate(logs) * (1.0 if data.weights is None else data.weights)
+    dims = ("example", "output")[: observed.ndim]
+
+    def of_draws(values: np.ndarray, dims: tuple) -> Any:
+        shape = (*chains.shape, *values.shape[1 : 1 + len(dims)])
+        return xarray.Dataset({"y": (("chain", "draw", *dims), values.reshape(shape))}, coordinates)
+
+    return {
+        "log_likelihood": of_draws(log_likelihood, dims[:1]),
+        "observed_data": xarray.Dataset({"y": (dims, observed)}),
+        "posterior_predictive": of_draws(np.concatenate(again), dims),
+    }
+
+
+def _coordinates(steps: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
+    return {"chain": np.arange(len(chains)), "draw": np.arange(len(steps)), "step": ("draw", steps)}
+
+
+def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Steps of walker 0, and rows by walker, `(walkers, draws)`, cut to the shortest."""
+    order = np.lexsort((steps, walkers))
+    parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
+    shortest = min(len(part) for part in parts)
+    chosen = np.stack([part[:shortest] for part in parts])
+    return steps[chosen[0]], chosen
+
+
+def _tensors(run: RunFiles, positions: Positions, values: np.ndarray) -> dict[str, Any]:
+    described = run.manifest.get("parameters", {})
+    if positions.projected or positions.num_parameters != described.get("num"):
+        return {"projection": (("chain", "draw", "direction"), values)}
+    tensors, first = {}, 0
+    for name, shape in zip(described["names"], described["shapes"], strict=True):
+        size = int(np.prod(shape, dtype=np.int64))
+        part = values[..., first : first + size].reshape(*values.shape[:2], *shape)
+        name = name.replace("/", ".")  # a slash would make a group of a NetCDF file
+        tensors[name] = (("chain", "draw", *(f"{name}_dim_{k}" for k in range(len(shape)))), part)
+        first += size
+    return tensors
