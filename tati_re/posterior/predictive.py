@@ -28,8 +28,9 @@ class Predictive:
     the `mean` was subtracted, then they were divided by the standard `deviation`; both are `()` or `(outputs,)`. Losses
     but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`.
 
-    `likelihood`: exp(-loss) is the likelihood, a constant aside. `kind` is `CLASSES` or `VALUES`, `num_columns` the number of classes, or of outputs. `has_noise`: The loss says
-    something of the noise of predicted values. `samples_noise`: The noise is a parameter, each draw brings its own.
+    `kind` is `CLASSES` or `VALUES`, `num_columns` the number of classes, or of outputs. `likelihood`: exp(-loss) is
+    one, but for a constant. `has_noise`: The loss says something of the noise of predicted values. `samples_noise`: The
+    noise is a parameter, each draw brings its own.
     """
 
     def __init__(
