@@ -361,8 +361,6 @@ def test_reports_of_schedules_ladders_objects_and_fits(tmp_path):
     assert "Skeleton with step size 0.0001; mobility 0.5; the target" in page and "2.0 (not used by Skeleton)" in page
     stages = [{"num_steps": 20, "learning_rate": 1e-3, "batch_size": 100}, {"num_steps": 20, "learning_rate": 1e-4}]
     page, summary = text_of(sim.fit(stages=stages, optimizer="sgd", output=str(tmp_path / "d")))
-    assert (
-        "sgd with learning rate 0.001 at step 10 to 0.0001 at step 40" in page
+    assert "sgd with learning rate 0.001 at step 10 to 0.0001 at step 40" in page
     assert "mini-batches of 100, then" in page
-    )
     assert "learning rate" in summary and "step size" not in summary
