@@ -46,8 +46,8 @@ def draws_of(dtype, walkers=3, parameters=5) -> list[Draw]:
     ]
 
 
-def arrays(*arguments) -> list[np.ndarray]:
-    return [values.numpy() for values in draw_bits(*arguments)]
+def arrays(*arguments, first_walker=0) -> list[np.ndarray]:
+    return [values.numpy() for values in draw_bits(*arguments, first_walker)]
 
 
 # ------------------------------------------------------------------------------------------------------------- the bits
@@ -77,13 +77,23 @@ def test_the_bits_are_the_same_eagerly_and_in_a_graph(dtype):
 
 
 @DTYPES
-@pytest.mark.parametrize("first", [0, 1, 10**12])
-def test_the_blocks_that_xla_makes_are_the_bits_of_the_kernel(dtype, first):
-    draws = draws_of(dtype, walkers=3, parameters=7)
-    made = tf.function(lambda first: draw_blocks(draws, 7, "step", first, 4), jit_compile=True)
-    blocks = made(tf.constant(first, tf.int64))
-    for draw, words, bits in zip(draws, blocks, draw_bits(draws, 7, "step", first, 4), strict=True):
+@pytest.mark.parametrize(("first", "walkers", "first_walker"), [(0, 3, 0), (1, 20, 5), (10**12, 3, 2**33)])
+def test_the_blocks_that_xla_makes_are_the_bits_of_the_kernel(dtype, first, walkers, first_walker):
+    draws = draws_of(dtype, walkers, parameters=7)
+    made = tf.function(lambda first, walker: draw_blocks(draws, 7, "step", first, 4, walker), jit_compile=True)
+    blocks = made(tf.constant(first, tf.int64), tf.constant(first_walker, tf.int64))
+    for draw, words, bits in zip(draws, blocks, draw_bits(draws, 7, "step", first, 4, first_walker), strict=True):
         np.testing.assert_array_equal(bits_of_blocks(draw, words, 4), bits)
+
+
+@DTYPES
+def test_the_numbers_of_a_walker_do_not_depend_on_the_others(dtype):
+    """Nor on how walkers are cut into blocks; 40 are drawn in a loop. A number of all walkers is that of no block."""
+    whole = arrays(draws_of(dtype, 40), 7, "step", 5, 3)
+    for first, walkers in ((0, 1), (0, 2), (0, 8), (0, 17), (1, 1), (7, 17), (39, 1)):
+        block = arrays(draws_of(dtype, walkers), 7, "step", 5, 3, first_walker=first)
+        for values, part in zip(whole, block, strict=True):
+            np.testing.assert_array_equal(values[:, first : first + walkers] if values.shape[1] > 1 else values, part)
 
 
 def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch):
@@ -103,6 +113,31 @@ def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch):
     np.testing.assert_allclose(found["xla"], found["graph"], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "sampler",
+    ["BAOAB", *(pytest.param(name, marks=pytest.mark.slow) for name in ("HMC", "SGLD", "SGHMC", "SGNHT", "CCAdL"))],
+)
+def test_a_walker_goes_the_same_way_whoever_is_beside_it(sampler):
+    """Its start, first momenta, mini-batches and noise; to rounding, since walkers are evaluated in one product.
+    What walkers share is left out: step sizes that are tuned, temperatures visited in turn, ensembles, swaps."""
+    generator = np.random.default_rng(0)
+    data = generator.normal(size=(20, 3)), generator.integers(0, 2, 20)
+    options = {"num_steps": 24, "step_size": 1e-2, "trajectory_every": 4, "dtype": "float64", "execution": "graph"}
+    paths = []
+    for walkers in (1, 2, 20):
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="softmax")])
+        model.set_weights([np.zeros((3, 2)), np.zeros(2)])
+        options |= {"batch_size": None if "HMC" in sampler else 5, "num_walkers": walkers}
+        sim = Simulation(model, data=data, walker_start="jitter", seed=7, **options)
+        momenta = np.atleast_2d(sim.momenta)[:1]
+        trajectory = sim.sample(sampler=sampler).trajectory
+        path = trajectory[trajectory["walker"] == 0].filter(like="dense").to_numpy()
+        paths.append(np.concatenate([momenta, path]))
+    assert paths[0].shape == (7, 8) and np.diff(paths[0], axis=0).any(axis=1).sum() > 4
+    for path in paths[1:]:
+        np.testing.assert_allclose(path, paths[0], rtol=1e-9, atol=1e-12)
+
+
 @DTYPES
 def test_the_bits_far_along_a_run_go_on(dtype):
     """Counters are 64 bits: step 10^12 is neither a repetition nor an overflow."""
@@ -116,25 +151,48 @@ def test_the_bits_far_along_a_run_go_on(dtype):
         assert (whole[number] != early[number]).any()
 
 
+def repeated_blocks(walkers: int, parameters: int, dtype, cuts=(0,)) -> int:
+    """128-bit blocks of 3 draws and 500 steps that are not the first of their kind; two random ones would agree with
+    probability 1e-30. The same draws are made again for the walkers of further blocks of a run."""
+    draws = [
+        Draw("normal", (walkers, parameters), dtype),
+        Draw("normal", (walkers, parameters), dtype),
+        Draw("uniform", (walkers,), tf.float64),
+    ]
+    made = [values for first in cuts for values in arrays(draws, 0, "step", 1, 500, first_walker=first)]
+    blocks = np.concatenate([values.reshape(-1).view(np.uint32).reshape(-1, 4) for values in made])
+    assert len(blocks) == len(cuts) * 500 * walkers * sum(draw.counters() for draw in draws)
+    return len(blocks) - len(np.unique(blocks, axis=0))
+
+
 @DTYPES
 @pytest.mark.parametrize("parameters", [1, 2, 3, 4, 5, 7])
 def test_no_counter_serves_twice(dtype, parameters):
-    """All 128-bit blocks of 3 draws, 500 steps and 4 walkers differ; two random ones would agree with probability
-    1e-30. Padding makes blocks whole, so that a block belongs to one walker."""
-    draws = [
-        Draw("normal", (4, parameters), dtype),
-        Draw("normal", (4, parameters), dtype),
-        Draw("uniform", (4,), tf.float64),
-    ]
-    blocks = np.concatenate(
-        [values.reshape(-1).view(np.uint32).reshape(-1, 4) for values in arrays(draws, 0, "step", 1, 500)]
-    )
-    assert len(np.unique(blocks, axis=0)) == len(blocks)
-    assert len(blocks) == 500 * sum(draw.counters() for draw in draws)
-    for draw in draws:
+    """Padding makes blocks whole, so that a block belongs to one walker."""
+    assert repeated_blocks(4, parameters, dtype, cuts=(0, 4, 1_000)) == 0
+    for draw in draws_of(dtype, 4, parameters):
         walkers, numbers = draw.padded
-        assert walkers == 4 and numbers >= math.prod(draw.shape[1:]) and numbers * draw.bit_type.size % 16 == 0
-        assert draw.bytes() == 16 * draw.counters()
+        assert numbers >= math.prod(draw.shape[1:]) and numbers * draw.bit_type.size % 16 == 0
+        assert draw.bytes() == 16 * walkers * draw.counters()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("high_words", lambda draw, first_walker: tf.constant([0, 0, 0], tf.uint64)),
+        ("high_words", lambda draw, first_walker: tf.constant([0, 0, 1], tf.uint64)),
+        ("counters", lambda draw: 1),
+    ],
+    ids=["one word for all", "one word for two", "steps that overlap"],
+)
+def test_counters_that_overlap_are_found(monkeypatch, name, wrong):
+    right = Draw.counters
+    draws = [Draw("normal", (3, 7), tf.float64)]
+    monkeypatch.setattr(Draw, name, wrong)
+    blocks = np.concatenate([arrays(draws, 0, "step", first, 5)[0] for first in (1, 6)]).reshape(-1, 2)
+    monkeypatch.undo()
+    assert right(draws[0]) == 4
+    assert len(np.unique(blocks, axis=0)) < len(blocks)
 
 
 def test_seeds_and_purposes_have_keys_of_their_own():

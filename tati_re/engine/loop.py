@@ -36,7 +36,8 @@ _BUFFER_BYTES = 16 * 2**20
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
 _BLOCKS_FROM_BYTES = 2**14
-"""Bytes of random bits in a step from which on it pays to have XLA compile their making."""
+_BLOCKS_FROM_WALKERS = 65
+"""Bytes of random bits in a step, or walkers, from which on it pays to have XLA compile their making."""
 
 
 class Carry(NamedTuple):
@@ -221,7 +222,9 @@ class Loop:
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
         eager = self.execution == "eager"
-        self._in_blocks = self.execution == "xla" and sum(draw.bytes() for draw in self.draws) >= _BLOCKS_FROM_BYTES
+        many = sum(draw.bytes() for draw in self.draws) >= _BLOCKS_FROM_BYTES
+        many |= max((draw.padded[0] for draw in self.draws), default=0) >= _BLOCKS_FROM_WALKERS
+        self._in_blocks = self.execution == "xla" and many
         self._draw = self._draw_bits
         if self._in_blocks:
             self._draw = tf.function(self._draw_blocks, autograph=False, jit_compile=True)

@@ -1,9 +1,11 @@
 """Counter-based random numbers: each number is a function of seed, purpose, step and walker, and of nothing else.
 
-One Philox key belongs to (seed, purpose, number of the draw within a step); the counter runs over (step, walker, block
-of four 32-bit words). The bits of many steps are drawn at once, by TensorFlow's own kernel or, for large arrays under
-XLA, by the same rounds compiled, and turned into normals by the inverse of the error function: eager, graph and XLA
-execution see the same bits, and chunk sizes and restarts change nothing.
+One Philox key belongs to (seed, purpose, number of the draw within a step). The low word of the counter runs over (step,
+block of four 32-bit words), its high word is the walker, so that the numbers of a walker are the same however many there
+are beside it. What has ladders first is likewise counted by ladder; a single number that all walkers share has high word
+0. The bits of many steps are drawn at once, by TensorFlow's own kernel, walker by walker, or, for large arrays under XLA,
+by the same rounds compiled, and turned into normals by the inverse of the error function: eager, graph and XLA execution
+see the same bits, and chunk sizes and restarts change nothing.
 
 Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
 """
@@ -23,6 +25,8 @@ from tati_re.engine import philox
 _PHILOX = 1
 _VECTOR = 64
 """Numbers that Eigen's unrolled loops take at once, on processors with 512 bits."""
+_MOST_UNROLLED = 16
+"""Walkers that have a node of the graph each for their bits; more are drawn in a loop, which copies once more."""
 
 
 class Draw(NamedTuple):
@@ -44,9 +48,13 @@ class Draw(NamedTuple):
         return walkers, -(-math.prod(self.shape[1:]) // per_block) * per_block
 
     def counters(self) -> int:
-        """Philox counters that one step uses."""
-        walkers, numbers = self.padded
-        return walkers * numbers * (self.bit_type.size // 4) // philox.WORDS
+        """Philox counters that one step of one walker uses."""
+        return self.padded[1] * (self.bit_type.size // 4) // philox.WORDS
+
+    def high_words(self, first_walker) -> tf.Tensor:
+        """High words of the counters, uint64 `(walkers,)`; a number that all walkers share is that of no walker."""
+        first = tf.cast(first_walker if self.shape else 0, tf.int64)
+        return tf.cast(first + tf.range(self.padded[0], dtype=tf.int64), tf.uint64)
 
     def bytes(self) -> int:
         return math.prod(self.padded) * self.bit_type.size
@@ -57,35 +65,54 @@ def philox_key(seed: int, purpose: str) -> int:
     return int.from_bytes(hashlib.sha256(f"tati_re/{seed}/{purpose}".encode()).digest()[:8], "little")
 
 
-def draw_bits(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[tf.Tensor]:
+def draw_bits(
+    draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
+) -> list[tf.Tensor]:
     """The bits of each draw for `num_steps` steps: integer tensors `(num_steps, walkers, padded numbers)`.
 
-    `first_step` is a number, or an int64 tensor.
+    `first_step` is a number, or an int64 tensor; so is `first_walker`, for a block of the walkers of a run.
     """
     bits = []
     for number, draw in enumerate(draws):
         key = tf.constant([philox_key(seed, f"{purpose}/{number}")], tf.uint64)
-        start = tf.cast(tf.cast(first_step, tf.int64) * draw.counters(), tf.uint64)
-        counter = tf.stack([start, tf.zeros((), tf.uint64)])
-        shape = (num_steps, *draw.padded)
-        bits.append(
-            tf.raw_ops.StatelessRandomUniformFullIntV2(
-                shape=shape, key=key, counter=counter, alg=_PHILOX, dtype=draw.bit_type
-            )
-        )
+        low = tf.cast(tf.cast(first_step, tf.int64) * draw.counters(), tf.uint64)
+        high, shape = draw.high_words(first_walker), (num_steps, draw.padded[1])
+        if draw.padded[0] > _MOST_UNROLLED:
+            bits.append(_looped(key, low, high, shape, draw.bit_type))
+        else:
+            each = [_kernel(key, low, word, shape, draw.bit_type) for word in tf.unstack(high)]
+            bits.append(tf.stack(each, axis=1))
     return bits
 
 
-def draw_blocks(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[list[tf.Tensor]]:
+def _kernel(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tensor:
+    """The bits of one walker, `(num_steps, padded numbers)`."""
+    return tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=shape, key=key, counter=tf.stack([low, high]), alg=_PHILOX, dtype=dtype
+    )
+
+
+@tf.function(autograph=False)
+def _looped(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tensor:
+    """The bits of many walkers, one after the other; a function, so that no eager call makes the loop in Python."""
+    each = tf.map_fn(lambda word: _kernel(key, low, word, shape, dtype), high, fn_output_signature=dtype)
+    return tf.transpose(each, (1, 0, 2))
+
+
+def draw_blocks(
+    draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
+) -> list[list[tf.Tensor]]:
     """The bits of `draw_bits` as XLA makes them fastest: the four words of each Philox block apart.
 
-    For each draw these are four uint32 tensors `(blocks,)`; `bits_of_blocks` puts them in order.
+    For each draw these are four uint32 tensors `(num_steps, walkers, blocks)`; `bits_of_blocks` puts them in order.
     """
-    first = tf.cast(first_step, tf.int64)
-    return [
-        philox.words(philox_key(seed, f"{purpose}/{number}"), first * draw.counters(), num_steps * draw.counters())
-        for number, draw in enumerate(draws)
-    ]
+    blocks = []
+    for number, draw in enumerate(draws):
+        low = tf.cast(first_step, tf.int64) * draw.counters() + tf.range(num_steps * draw.counters(), dtype=tf.int64)
+        low = tf.reshape(tf.cast(low, tf.uint64), (num_steps, 1, draw.counters()))
+        key = philox_key(seed, f"{purpose}/{number}")
+        blocks.append(philox.words(key, low, draw.high_words(first_walker)[:, None]))
+    return blocks
 
 
 def bits_of_blocks(draw: Draw, blocks: list[tf.Tensor], num_steps: int) -> tf.Tensor:
@@ -148,9 +175,11 @@ def numbers_of(draw: Draw, bits: tf.Tensor) -> tf.Tensor:
     return tf.reshape(numbers[:, :, : math.prod(draw.shape[1:])], (bits.shape[0], *draw.shape))
 
 
-def draw_numbers(draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int) -> list[tf.Tensor]:
+def draw_numbers(
+    draws: Sequence[Draw], seed: int, purpose: str, first_step, num_steps: int, first_walker=0
+) -> list[tf.Tensor]:
     """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)` each."""
-    bits = draw_bits(draws, seed, purpose, first_step, num_steps)
+    bits = draw_bits(draws, seed, purpose, first_step, num_steps, first_walker)
     return [numbers_of(*pair) for pair in zip(draws, bits, strict=True)]
 
 

@@ -19,14 +19,12 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _MASK = 0xFFFFFFFF
 
 
-def words(key: int, first, blocks: int) -> list[tf.Tensor]:
-    """The words of each block, four uint32 tensors `(blocks,)`, in the order of the kernel's numbers.
+def words(key: int, low, high) -> list[tf.Tensor]:
+    """The words of each block, four uint32 tensors, in the order of the kernel's numbers.
 
-    The key has 64 bits; `first` is the counter of the first block, an int64 tensor.
+    The key has 64 bits; `low` and `high` are the two words of the counter of each block, uint64 of shapes that broadcast.
     """
-    counter = tf.cast(tf.range(blocks, dtype=tf.int64) + first, tf.uint64)
-    a, b = tf.cast(counter, tf.uint32), _high(counter)
-    c, d = tf.zeros_like(a), tf.zeros_like(a)
+    a, b, c, d = (part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high)))
     low_key, high_key = key & _MASK, key >> 32
     for _ in range(_ROUNDS):
         first_product = tf.cast(a, tf.uint64) * tf.constant(_MULTIPLIERS[0], tf.uint64)
@@ -49,6 +47,10 @@ def interleaved(blocks: list[tf.Tensor], bit_type: tf.DType) -> tf.Tensor:
     shift = tf.constant(32, tf.uint64)
     halves = [tf.bitwise.bitwise_or(low, tf.bitwise.left_shift(high, shift)) for low, high in (wide[:2], wide[2:])]
     return tf.bitcast(tf.reshape(tf.stack(halves, axis=-1), (-1,)), tf.int64)
+
+
+def _halves(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.cast(values, tf.uint32), _high(values)
 
 
 def _high(values: tf.Tensor) -> tf.Tensor:
