@@ -22,7 +22,7 @@ _MASK = 0xFFFFFFFF
 def words(key: int, low, high) -> list[tf.Tensor]:
     """The words of each block, four uint32 tensors, in the order of the kernel's numbers.
 
-    The key has 64 bits; `low` and `high` are the two words of the counter of each block, uint64 of shapes that broadcast.
+    The key has 64 bits; `low` and `high` are the words of the counter of each block, uint64 of shapes that broadcast.
     """
     a, b, c, d = (part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high)))
     low_key, high_key = key & _MASK, key >> 32
