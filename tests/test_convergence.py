@@ -6,6 +6,7 @@ import pytest
 from scipy.signal import lfilter
 
 from tati_re.analysis import autocorrelation_time, chains_of, effective_sample_size, monte_carlo_error, r_hat
+from tati_re.analysis.convergence import autocorrelation_estimate, is_short
 from tati_re.core.errors import InputError
 
 
@@ -27,6 +28,33 @@ def test_autocorrelation_time_of_an_autoregression(series):
     assert autocorrelation_time(series) == pytest.approx(19.0, rel=0.05)
     long = autoregression(0.9, chains=8, draws=200_000, seed=2)
     assert autocorrelation_time(long) == pytest.approx(19.0, rel=0.05)
+
+
+@pytest.mark.parametrize("phi", [-0.9, -0.5, 0.0, 0.5])
+def test_autocorrelation_time_of_alternating_and_of_independent_draws(phi):
+    """Five windows of (memory) lags: the error of the estimate is sqrt((4 * 5 * memory + 2)/draws), at most 4.3 %."""
+    memory = (1 + phi**2) / (1 - phi**2) * 2 - 1
+    tau, error = (1 + phi) / (1 - phi), np.sqrt((20 * max(memory, 1 + phi) + 2) / 200_000)
+    found = autocorrelation_time(autoregression(phi, chains=4, draws=50_000, seed=8))
+    assert found == pytest.approx(tau, rel=4.5 * error)
+
+
+def test_autocorrelation_time_of_draws_that_swing():
+    """x'' = 2 r cos(ω) x' - r² x + noise, r = 0.95, ω = 0.3: Sokal's window alone ends in the first trough, 40 % low."""
+    a, b = 2 * 0.95 * np.cos(0.3), -(0.95**2)
+    noise = np.random.default_rng(9).standard_normal((8, 100_000))
+    chains = lfilter([1.0], [1.0, -a, -b], noise, axis=1)[:, 1000:]
+    variance = (1 - b) / ((1 + b) * ((1 - b) ** 2 - a**2))
+    # The spectral density at 0 over the variance; 104 lags: an error of 2.3 %.
+    assert autocorrelation_time(chains) == pytest.approx(1 / (1 - a - b) ** 2 / variance, rel=0.1)
+
+
+def test_a_short_alternating_chain_is_told_from_a_long_one():
+    chain = autoregression(-0.9, chains=1, draws=20_000, seed=10)
+    tau, needed = autocorrelation_estimate(chain[:, :100])
+    assert 0.0 <= tau < 0.5 and 300 < needed < 2000
+    assert is_short(chain[:, :100]) and not is_short(chain)
+    assert is_short(np.zeros((2, 1000))) and is_short(chain[:, :3])
 
 
 def test_effective_sample_size_is_draws_over_tau(series):

@@ -3,9 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 from tati_re.analysis import configurational_temperature, kinetic_temperature, target_temperature, temperatures
+from tati_re.analysis.temperature import measured_temperature
 from tati_re.core.errors import InputError
+from tati_re.report.summary import temperature_note, temperature_text
+from tests.test_convergence import autoregression
 
 WALKERS, ROWS, PARAMETERS, TARGET = 4, 1000, 50, 0.5
 
@@ -31,7 +35,7 @@ def test_both_lie_in_bands_of_the_right_width():
         assert found.target == TARGET
         assert found.in_band
         assert found.upper - found.target == pytest.approx(half, rel=0.1), "rows are independent: n_eff = n"
-        assert found.target - found.lower == pytest.approx(found.upper - found.target)
+        assert found.target - found.lower == pytest.approx(found.upper - found.target, rel=0.01)
         assert found.effective_sample_size == pytest.approx(WALKERS * ROWS, rel=0.15)
 
 
@@ -41,6 +45,43 @@ def test_the_band_holds_its_promise():
     z = np.array([3.9 * (one.mean - one.target) / (one.upper - one.target) for one in found])
     assert all(one.in_band for one in found)
     assert z.std() == pytest.approx(1.0, abs=5.5 / np.sqrt(200))
+
+
+def left_bands(phi, walkers, rows, parameters, kind, level, runs=2000):
+    """Of correct runs with p = an autoregression of unit variance, the part outside the band and that with one."""
+    p = autoregression(phi, runs * walkers * parameters, rows, seed=11).reshape(runs, walkers, parameters, rows)
+    found = [measured_temperature(0.5 * each, kind, parameters, 1.0, level) for each in (p**2).sum(axis=2)]
+    return np.mean([one.verdict in ("above", "below") for one in found]), np.mean([one.upper < np.inf for one in found])
+
+
+@pytest.mark.parametrize(
+    ("phi", "walkers", "rows", "parameters"),
+    [
+        (0.9, 1, 100, 1),
+        (0.97, 1, 40, 10),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [(0.5, 8, 20, 2), (0.9, 4, 100, 2), (0.5, 1, 40, 1), (0.0, 8, 16, 1), (0.97, 32, 20, 1), (0.9, 1, 1000, 10)]
+        ),
+    ],
+)
+def test_short_chains_leave_the_band_at_most_twice_as_often_as_said(phi, walkers, rows, parameters):
+    """2,000 correct runs at 1e-4 and, where 2,000 have more power, at 1e-2: no more than a chance of twice the level
+    gives but for once in 10,000 times, which is 4 and 69."""
+    for kind, level in (("kinetic", 1e-2), ("configurational", 1e-4)):
+        outside, told = left_bands(phi, walkers, rows, parameters, kind, level)
+        assert 2000 * outside <= binom.isf(1e-4, 2000, 2 * level), (kind, level)
+        assert told > 0.9 or phi > 0.5, "a verdict where there are rows enough"
+
+
+def test_a_run_that_is_too_short_has_no_verdict():
+    chain = np.linspace(10.0, 11.0, 40)
+    for rows in (chain, chain[:15]):
+        found = measured_temperature(rows, "configurational", 1, 1.0)
+        assert found.verdict == "too short" and found.in_band and np.isinf([found.lower, found.upper]).all()
+        assert "no verdict: the run is too short" in temperature_text(found) and temperature_note(found) is None
+    still = measured_temperature(np.ones(40), "kinetic", 1, 1.0)
+    assert still.verdict == "never changes" and temperature_note(still) is None and temperature_text(still)
 
 
 def test_wrong_temperatures_lie_outside():

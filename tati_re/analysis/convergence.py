@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MINIMUM_DRAWS = 4
 """Fewest draws of a chain for which R-hat and the effective sample size are defined (each half chain needs two)."""
 
+ENOUGH_TIMES = 50.0
+"""Autocorrelation times from which on a chain tells its own, and the error of its mean."""
+
 
 def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) -> np.ndarray:
     """Returns one column of a run's table with one row per walker.
@@ -117,18 +120,20 @@ def monte_carlo_error(chains: np.ndarray) -> float:
     return float(_array_stats().mcse(chains, method="mean")) if _moves(chains) else float("nan")
 
 
-def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
-    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations, averaged over the chains, in rows.
+def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> float:
+    """Integrated autocorrelation time, 1 + 2 sum of the autocorrelations ρ, averaged over the chains, in rows.
 
-    Summed up to the first lag above five times the estimate (Sokal's window). Every chain is taken about its own mean,
-    so that chains stuck in different places pass unseen: read R-hat as well. For steps, multiply by those between rows.
+    Below 1 for draws that alternate: (1 + φ)/(1 - φ) = 1/3 for x' = -x/2 + noise. Summed up to the first lag above five
+    times the estimate (Sokal's window) and five times the memory 1 + 4 Σρ², which is longer where ρ changes its sign;
+    the last term counts half, so that what alternates beyond it drops out. Every chain is taken about its own mean, so
+    that chains stuck in different places pass unseen: read R-hat as well. For steps, multiply by those between rows.
 
     Reference: J. Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in statistical
     mechanics (1997), section 3.
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,).
-        num_times: A chain must be at least this many times longer than the estimate. Default: 50.
+        num_times: A chain must be at least this many times longer than the estimate, and than its memory. Default: 50.
 
     Raises:
         InputError: The chain is too short to tell, with the length that would do; or it never changes.
@@ -137,29 +142,49 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = 50.0) -> float:
     if needed:
         raise InputError(
             "The chain is too short to tell its autocorrelation time (the estimate so far is "
-            f"{tau:.3g} rows and still grows with the chain); take more steps.",
+            f"{tau:.3g} rows and still changes with the chain); take more steps.",
             f"{np.atleast_2d(chains).shape[1]:,} rows",
-            f"at least {needed:,} rows, {num_times:g} times the estimate",
+            f"at least {needed:,} rows, {num_times:g} times its memory",
         )
     return tau
 
 
-def autocorrelation_estimate(chains: np.ndarray, num_times: float = 50.0) -> tuple[float, int]:
-    """The estimate of `autocorrelation_time` in rows, too small where a chain is too short, and how many rows a chain
-    needs, 0 where it is long enough."""
+def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> tuple[float, int]:
+    """The estimate of `autocorrelation_time` in rows, mostly too small where a chain is too short, and how many rows a
+    chain needs, 0 where it is long enough."""
     chains = _checked(chains)
     if not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
         raise InputError("A chain that never changes or is not finite has no autocorrelation time.")
-    times = 2 * np.cumsum(autocorrelation_function(chains)) - 1
-    beyond = np.flatnonzero(np.arange(len(times)) >= 5 * times)
-    tau = float(times[beyond[0]] if len(beyond) else times[-1])
-    needed = int(np.ceil(num_times * tau))
-    return tau, needed if needed > chains.shape[1] else 0
+    function = autocorrelation_function(chains)
+    lags = np.arange(len(function))
+    times = 2 * np.cumsum(function) - 1
+    # Of independent draws ρ² is 1/n on average: the second factor takes that off.
+    squares = (2 * np.cumsum(function**2) - 1) / (1 + 2 * lags / chains.size)
+    memory = np.maximum(times - function, 2 * squares - 1)
+    at = _first(lags >= 5 * memory)
+    tau, needed = times[at] - function[at], int(np.ceil(num_times * memory[at]))
+    if needed <= chains.shape[1]:
+        return max(0.0, float(tau)), 0
+    return max(0.0, float(tau), float(times[_first(lags >= 5 * times)])), needed
+
+
+def is_short(chains: np.ndarray) -> bool:
+    """Whether chains `(chains, draws)` are shorter than 50 autocorrelation times: the error of their mean is then
+    itself rough, and mostly too small. Chains that never change, and of fewer than 4 draws, are."""
+    chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
+    if chains.shape[1] < MINIMUM_DRAWS or not np.isfinite(chains).all() or (np.ptp(chains, axis=1) == 0).any():
+        return True
+    return autocorrelation_estimate(chains)[1] > 0
 
 
 def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
     """Returns the mean autocorrelation of the chains, each about its mean, at all lags from 0."""
     return np.asarray(_array_stats().autocorr(np.atleast_2d(chains)).mean(axis=0))
+
+
+def _first(found: np.ndarray) -> int:
+    """The first place where something is found, the last of all where it is not."""
+    return int(np.argmax(found)) if found.any() else len(found) - 1
 
 
 def _checked(chains: np.ndarray) -> np.ndarray:

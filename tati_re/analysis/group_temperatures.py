@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, monte_carlo_error
-from tati_re.analysis.temperature import BAND_WIDTH, target_temperature
+from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
+from tati_re.analysis.temperature import COLUMNS, Kind, measured_temperature, target_temperature
 from tati_re.core.errors import InputError
 from tati_re.runs.selection import as_run, select_rows
 
@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
     from tati_re.runs.run import RunFiles
 
-TAIL = 5e-5
-"""Probability of a value beyond each end of a band: those of `BAND_WIDTH` standard errors of a normal distribution."""
-
 _COLUMN = re.compile(r"^(kinetic_energy|virial)\((.+)\)$")
-_KINDS = {"kinetic_energy": "kinetic", "virial": "configurational"}
 
 By = Literal["tensor", "layer", "kind"]
 
@@ -34,9 +30,8 @@ def group_temperatures(
 
     Targets T for each group g alone: p_g'p_g/T follows a chi-square distribution with P_g degrees of freedom, whatever
     the potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T where U confines the group and has no walls.
-    A mean of n independent rows lies within the quantiles of T χ²(n P_g)/(n P_g), which are not symmetric for a group
-    of a few parameters; n is the effective sample size of the group's kinetic energy. The scheme's own bias is no part
-    of the band: BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer
+    A correct mean lies outside its band once in 10,000 times; it is not symmetric for a group of a few parameters, and
+    there is none for fewer than 8 effective rows (`measured_temperature`). The scheme's own bias is no part of it: BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer
     for which the step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats.
 
     Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks really?, ICML 2020,
@@ -51,7 +46,7 @@ def group_temperatures(
 
     Returns:
         Columns `group, parameters, temperature` (kinetic or configurational), `mean, target, lower, upper, rows`
-        (effective), `verdict` (inside, above or below), first the groups in the model's order, then `all`.
+        (effective), `verdict` (inside, above, below, or too short), first the groups in the model's order, then `all`.
 
     Raises:
         InputError: The run did not record groups, has rows of several temperatures, or too few.
@@ -73,7 +68,7 @@ def group_temperatures(
         raise InputError(f"Fewer than {MINIMUM_DRAWS} rows of each walker are left.", len(rows))
     target = target_temperature(rows, -1)
     lines = []
-    for column, kind in _KINDS.items():
+    for kind, column in COLUMNS.items():
         tensors = [match[2] for match in found if match[1] == column]
         groups: dict[str, list[str]] = {}
         for tensor in tensors:
@@ -90,38 +85,17 @@ def group_temperatures(
     return pd.DataFrame(lines)
 
 
-def _line(rows: pd.DataFrame, kind: str, number: int, target: float) -> dict:
-    chains = 2.0 * chains_of(rows, "energies", -1) / number
-    mean, size = float(chains.mean()), effective_sample_size(chains, "mean")
-    if kind == "kinetic":
-        lower, upper = chi_square_band(number, size, target)
-    else:
-        half = BAND_WIDTH * monte_carlo_error(chains)
-        lower, upper = target - half, target + half
-    verdict = "above" if mean > upper else "below" if mean < lower else "inside"
-    if not np.isfinite(lower):
-        verdict = "never changes"
+def _line(rows: pd.DataFrame, kind: Kind, number: int, target: float) -> dict:
+    found = measured_temperature(chains_of(rows, "energies", -1), kind, number, target)
     return {
         "temperature": kind,
-        "mean": mean,
+        "mean": found.mean,
         "target": target,
-        "lower": lower,
-        "upper": upper,
-        "rows": size,
-        "verdict": verdict,
+        "lower": found.lower,
+        "upper": found.upper,
+        "rows": found.effective_sample_size,
+        "verdict": found.verdict,
     }
-
-
-def chi_square_band(num_parameters: int, num_rows: float, temperature: float = 1.0) -> tuple[float, float]:
-    """The band of the mean kinetic temperature of n independent rows, left once in 10,000 times: the quantiles 0.00005
-    and 0.99995 of T χ²(n P)/(n P)."""
-    from scipy.stats import chi2
-
-    freedom = num_parameters * num_rows
-    if not np.isfinite(freedom):
-        return float("nan"), float("nan")
-    lower, upper = chi2.ppf([TAIL, 1 - TAIL], freedom) * (temperature / freedom)
-    return float(lower), float(upper)
 
 
 def group_sentences(table: pd.DataFrame) -> list[str]:

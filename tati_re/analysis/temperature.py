@@ -5,19 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import gammaincinv, ndtri, stdtrit
 
-from tati_re.analysis.convergence import chains_of, effective_sample_size, monte_carlo_error
+from tati_re.analysis.convergence import chains_of, effective_sample_size
 from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-BAND_WIDTH = 3.9
-"""Half width of a band in standard errors: a normal value lies outside once in 10,000 times."""
+LEVEL = 1e-4
+"""How often the mean of a correct run lies outside its band: once in 10,000 times."""
+
+_FEWEST_ROWS, _FEWEST_EFFECTIVE = 16, 8.0
+"""Rows of a walker, and effective rows of all, below which their number cannot be told, and no verdict is given."""
+_ROWS_A_DEGREE = 8.0
+"""Effective rows for each degree of freedom of their own estimate, so that 20,000 autoregressions of 16 to 1,000 rows,
+one to 32 walkers and times up to 65 rows leave the band at most twice as often as said."""
+
+
+Kind = Literal["kinetic", "configurational"]
+
+COLUMNS: dict[Kind, str] = {"kinetic": "kinetic_energy", "configurational": "virial"}
+"""The column of run.csv behind each kind of temperature."""
 
 
 class Temperature(NamedTuple):
-    """A measured temperature and its expected band.
+    """A measured temperature and its expected band, infinite where the run is too short for a verdict.
 
     Attributes:
         kind: `"kinetic"` or `"configurational"`.
@@ -28,7 +41,7 @@ class Temperature(NamedTuple):
         effective_sample_size: Independent rows behind the mean.
     """
 
-    kind: Literal["kinetic", "configurational"]
+    kind: Kind
     mean: float
     target: float
     lower: float
@@ -40,13 +53,68 @@ class Temperature(NamedTuple):
         """True if the mean lies inside the band."""
         return self.lower <= self.mean <= self.upper
 
+    @property
+    def verdict(self) -> str:
+        """`inside`, `above` or `below` its band, `too short` for one, or `never changes`."""
+        if not np.isfinite(self.lower):
+            return "never changes" if np.isnan(self.lower) else "too short"
+        return "above" if self.mean > self.upper else "below" if self.mean < self.lower else "inside"
+
+
+def measured_temperature(
+    energies: np.ndarray,
+    kind: Kind,
+    num_parameters: int,
+    target: float,
+    level: float = LEVEL,
+) -> Temperature:
+    """The temperature of kinetic energies or virials of P parameters, with the band that a correct run leaves with the
+    probability `level`.
+
+    The mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the distance of its quantiles from
+    T is multiplied by that of Student's t over that of the normal distribution, with n/8 degrees of freedom. Virials,
+    whose law depends on the potential, follow the same one where it is harmonic; their band is the wider of this one
+    and t standard errors. Below 16 rows of a walker or n = 8 there is no verdict.
+
+    Args:
+        energies: Kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows.
+        kind: `"kinetic"` or `"configurational"`.
+        num_parameters: P.
+        target: T.
+        level: Probability to lie outside. Default: 1e-4.
+    """
+    chains = 2.0 * np.atleast_2d(energies) / num_parameters
+    mean, size = float(chains.mean()), effective_sample_size(chains, kind="mean")
+    if not np.isfinite(size):
+        return Temperature(kind, mean, target, np.nan, np.nan, size)
+    if chains.shape[1] < _FEWEST_ROWS or size < _FEWEST_EFFECTIVE:
+        return Temperature(kind, mean, target, -np.inf, np.inf, size)
+    quantile = -float(stdtrit(size / _ROWS_A_DEGREE, 0.5 * level))
+    wider = quantile / -float(ndtri(0.5 * level))
+    below, above = (wider * (end - target) for end in chi_square_band(num_parameters, size, target, level))
+    if kind == "configurational":
+        half = quantile * float(chains.std(ddof=1)) / np.sqrt(size)
+        below, above = min(below, -half), max(above, half)
+    return Temperature(kind, mean, target, target + below, target + above, size)
+
+
+def chi_square_band(
+    num_parameters: int, num_rows: float, temperature: float = 1.0, level: float = LEVEL
+) -> tuple[float, float]:
+    """The ends between which the mean kinetic temperature of n independent rows lies but for once in 1/`level` times:
+    quantiles of T χ²(nP)/(nP)."""
+    half = 0.5 * num_parameters * num_rows
+    lower, upper = gammaincinv(half, [0.5 * level, 1 - 0.5 * level]) * (temperature / half)
+    return float(lower), float(upper)
+
 
 def kinetic_temperature(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> Temperature | None:
     """Kinetic temperature p'p/P with the band of the chi-square distribution.
 
     Targets T: at equilibrium p'p/T follows a chi-square distribution with P degrees of freedom, whatever the potential,
-    so that the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). The scheme's own bias is no
-    part of the band (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)), nor the heat of mini-batches' gradient noise.
+    so that the mean of n independent rows has the standard deviation T sqrt(2/P)/sqrt(n). A correct run leaves the band
+    once in 10,000 times. The scheme's own bias is no part of it (BAOAB on a mode of frequency ω: T (1 - h²ω²/4)), nor
+    the heat of mini-batches' gradient noise.
 
     Args:
         run_info: Rows of `run.csv` with `step, walker, temperature, kinetic_energy`.
@@ -54,19 +122,12 @@ def kinetic_temperature(run_info: pd.DataFrame, num_parameters: int, num_burnin_
         num_burnin_steps: Rows up to and including this step are left out. Default: 0.
 
     Returns:
-        The temperature with the band T (1 ± 3.9 sqrt(2/P)/sqrt(n)), n the effective sample size of the kinetic energy,
-        or None for a sampler without momenta (column empty).
+        The temperature with its band (`measured_temperature`), or None for a sampler without momenta (column empty).
 
     Raises:
         InputError: Rows of more than one temperature, or too few rows.
     """
-    chains = _temperature_chains(run_info, "kinetic_energy", num_parameters, num_burnin_steps)
-    if chains is None:
-        return None
-    target = target_temperature(run_info, num_burnin_steps)
-    size = effective_sample_size(chains, kind="mean")
-    half = BAND_WIDTH * target * np.sqrt(2.0 / num_parameters) / np.sqrt(size)
-    return Temperature("kinetic", float(chains.mean()), target, target - half, target + half, size)
+    return _measured(run_info, "kinetic", num_parameters, num_burnin_steps)
 
 
 def configurational_temperature(
@@ -79,15 +140,9 @@ def configurational_temperature(
     `kinetic_temperature`, with the column `virial` in place of `kinetic_energy`.
 
     Returns:
-        The temperature with the band T ± 3.9 Monte Carlo errors of its mean, or None if the column is empty.
+        The temperature with its band (`measured_temperature`), or None if the column is empty.
     """
-    chains = _temperature_chains(run_info, "virial", num_parameters, num_burnin_steps)
-    if chains is None:
-        return None
-    target = target_temperature(run_info, num_burnin_steps)
-    half = BAND_WIDTH * monte_carlo_error(chains)
-    size = effective_sample_size(chains, kind="mean")
-    return Temperature("configurational", float(chains.mean()), target, target - half, target + half, size)
+    return _measured(run_info, "configurational", num_parameters, num_burnin_steps)
 
 
 def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> list[Temperature]:
@@ -96,7 +151,7 @@ def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: 
     The kinetic one comes first, and is missing for a sampler without momenta. The arguments and errors are those of
     `kinetic_temperature`.
     """
-    found = (measure(run_info, num_parameters, num_burnin_steps) for measure in _MEASURES)
+    found = (_measured(run_info, kind, num_parameters, num_burnin_steps) for kind in COLUMNS)
     return [temperature for temperature in found if temperature is not None]
 
 
@@ -120,14 +175,13 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
     return float(values[0])
 
 
-def _temperature_chains(
-    run_info: pd.DataFrame, column: str, num_parameters: int, num_burnin_steps: int
-) -> np.ndarray | None:
+def _measured(
+    run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burnin_steps: int
+) -> Temperature | None:
     if num_parameters < 1:
         raise InputError("A temperature needs the number of parameters.", num_parameters, "at least 1")
+    column = COLUMNS[kind]
     if column not in run_info.columns or run_info[column].isna().all():
         return None
-    return 2.0 * chains_of(run_info, column, num_burnin_steps) / num_parameters
-
-
-_MEASURES = (kinetic_temperature, configurational_temperature)
+    chains = chains_of(run_info, column, num_burnin_steps)
+    return measured_temperature(chains, kind, num_parameters, target_temperature(run_info, num_burnin_steps))

@@ -38,15 +38,16 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
         axes.use_sticky_edges = False
         part = table[table["temperature"] == kind]
         places = np.array([groups.index(group) for group in part["group"]])
-        axes.barh(places, part["upper"] - part["lower"], left=part["lower"], height=0.62, color=COLORS[4], alpha=0.35)
-        for inside, color, marker in ((True, COLORS[0], "o"), (False, COLORS[1], "D")):
-            chosen = ((part["verdict"] == "inside") == inside).to_numpy()
+        ends = part[["lower", "upper"]].where(np.isfinite(part["lower"])).to_numpy()
+        axes.barh(places, ends[:, 1] - ends[:, 0], left=ends[:, 0], height=0.62, color=COLORS[4], alpha=0.35)
+        outside = part["verdict"].isin(("above", "below")).to_numpy()
+        for chosen, color, marker in ((~outside, COLORS[0], "o"), (outside, COLORS[1], "D")):
             axes.plot(part["mean"][chosen], places[chosen], marker, color=color, markersize=5, linestyle="none")
         axes.axvline(part["target"].iloc[0], color=DARK, linewidth=0.8, linestyle="--")
         axes.set_xlabel(f"{kind} temperature {_FORMULAS[kind]}")
         plain(axes)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].set_ylim(len(groups) - 0.4, -0.6)
-    figure.suptitle("band: once in 10,000 outside; diamonds lie outside", fontsize=8, color=DARK, x=0.99, ha="right")
+    figure.suptitle("band: once in 10,000 outside; diamonds lie outside; no band: too short to tell", fontsize=8, color=DARK, x=0.99, ha="right")
     save(figure, path)
     return figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
-from tati_re.analysis.temperature import BAND_WIDTH, Temperature, temperatures
+from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POINTS = 2000
-_COLUMNS = {"kinetic": "kinetic_energy", "configurational": "virial"}
 _FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
 
 
@@ -107,18 +106,17 @@ def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np
 def _draw_temperature(
     axes: Axes, run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int, temperature: Temperature
 ) -> None:
-    values = 2.0 * chains_of(run_info, _COLUMNS[temperature.kind], num_burnin_steps) / num_parameters
+    values = 2.0 * chains_of(run_info, COLUMNS[temperature.kind], num_burnin_steps) / num_parameters
     steps = np.unique(run_info["step"])
     steps = steps[steps > num_burnin_steps][: values.shape[1]]
     rows = np.arange(1, len(steps) + 1)
     running = np.cumsum(values.mean(axis=0)) / rows
-    half = (temperature.upper - temperature.target) * np.sqrt(len(rows) / rows)
     every = max(1, len(rows) // _POINTS)
-    label = f"target ± {BAND_WIDTH:g} standard errors"
-    axes.fill_between(
-        steps[::every], (temperature.target - half)[::every], (temperature.target + half)[::every],
-        color=COLORS[4], alpha=0.3, linewidth=0, label=label,
-    )  # fmt: skip
+    if np.isfinite(temperature.lower):
+        narrowing = np.sqrt(len(rows) / rows)[::every]
+        ends = [temperature.target + (end - temperature.target) * narrowing for end in temperature[3:5]]
+        label = "once in 10,000 outside"
+        axes.fill_between(steps[::every], *ends, color=COLORS[4], alpha=0.3, linewidth=0, label=label)
     axes.axhline(temperature.target, color=DARK, linewidth=0.8, linestyle="--", label=f"target {temperature.target:g}")
     label = "running mean over walkers and rows"
     axes.plot(steps[::every], running[::every], color=COLORS[1], linewidth=1.4, label=label)

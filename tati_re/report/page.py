@@ -12,7 +12,6 @@ import numpy as np
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
-from tati_re.analysis.temperature import BAND_WIDTH
 from tati_re.core.errors import InputError
 from tati_re.report import html
 from tati_re.report.description import name_of_method, what_was_sampled
@@ -181,8 +180,8 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
     said = "Potential of each walker; gray: burn-in, left out of averages."
     if len(drawn.axes) > 1:
         said += (
-            " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band of "
-            f"{BAND_WIDTH:g} standard errors in which such a mean should lie."
+            " Temperatures: running means over walkers and rows (orange), the target (dashed), and the band that "
+            "such a mean leaves once in 10,000 times."
         )
     height = 2.6 + 1.7 * (len(drawn.axes) - 1)
     parts = [html.figure(drawn, said, _WIDTH, height), *_autocorrelation(kept)]

@@ -68,8 +68,11 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
 def temperature_text(temperature: Temperature) -> str:
     """Returns `1.003  target 1  band 0.998 to 1.002  outside`."""
     half = temperature.upper - temperature.target
+    if temperature.verdict == "too short":
+        size = f"{temperature.effective_sample_size:.0f} effective rows"
+        return f"{temperature.mean:.3g}  target {temperature.target:g}  no verdict: the run is too short ({size})"
     places = max(2, 2 - math.floor(math.log10(half))) if half > 0 else 3
-    verdict = "inside" if temperature.in_band else "outside"
+    verdict = "outside" if temperature.verdict in ("above", "below") else temperature.verdict
     band = f"{temperature.lower:.{places}f} to {temperature.upper:.{places}f}"
     return f"{temperature.mean:.{places}f}  target {temperature.target:g}  band {band}  {verdict}"
 
@@ -93,9 +96,9 @@ def convergence_notes(what: str, hat: float, size: float) -> list[str]:
 
 def temperature_note(temperature: Temperature) -> str | None:
     """Returns a warning about a temperature outside its band, or None."""
-    if temperature.in_band or not math.isfinite(temperature.mean):
+    if temperature.verdict not in ("above", "below"):
         return None
-    above = temperature.mean > temperature.target
+    above = temperature.verdict == "above"
     if temperature.kind == "kinetic":
         advice = (
             "the noise of mini-batch gradients heats; reduce it by smaller steps, larger batches or more friction"
