@@ -40,7 +40,7 @@ def test_autocorrelation_time_of_alternating_and_of_independent_draws(phi):
 
 
 def test_autocorrelation_time_of_draws_that_swing():
-    """x'' = 2 r cos(ω) x' - r² x + noise, r = 0.95, ω = 0.3: Sokal's window alone ends in the first trough, 40 % low."""
+    """x'' = 2 r cos(ω) x' - r² x + noise, r = 0.95, ω = 0.3: Sokal's window alone ends in a trough, 40 % low."""
     a, b = 2 * 0.95 * np.cos(0.3), -(0.95**2)
     noise = np.random.default_rng(9).standard_normal((8, 100_000))
     chains = lfilter([1.0], [1.0, -a, -b], noise, axis=1)[:, 1000:]

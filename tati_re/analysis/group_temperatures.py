@@ -31,8 +31,9 @@ def group_temperatures(
     Targets T for each group g alone: p_g'p_g/T follows a chi-square distribution with P_g degrees of freedom, whatever
     the potential, and by the virial theorem the mean of θ_g·∇_gU is P_g T where U confines the group and has no walls.
     A correct mean lies outside its band once in 10,000 times; it is not symmetric for a group of a few parameters, and
-    there is none for fewer than 8 effective rows (`measured_temperature`). The scheme's own bias is no part of it: BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer
-    for which the step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats.
+    there is none for fewer than 8 effective rows (`measured_temperature`). The scheme's own bias is no part of it:
+    BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer for which the
+    step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats.
 
     Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks really?, ICML 2020,
     section 4 and appendix I, with means of correlated rows in place of single rows.

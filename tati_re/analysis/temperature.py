@@ -62,11 +62,7 @@ class Temperature(NamedTuple):
 
 
 def measured_temperature(
-    energies: np.ndarray,
-    kind: Kind,
-    num_parameters: int,
-    target: float,
-    level: float = LEVEL,
+    energies: np.ndarray, kind: Kind, num_parameters: int, target: float, level: float = LEVEL
 ) -> Temperature:
     """The temperature of kinetic energies or virials of P parameters, with the band that a correct run leaves with the
     probability `level`.
@@ -175,9 +171,7 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
     return float(values[0])
 
 
-def _measured(
-    run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burnin_steps: int
-) -> Temperature | None:
+def _measured(run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burnin_steps: int) -> Temperature | None:
     if num_parameters < 1:
         raise InputError("A temperature needs the number of parameters.", num_parameters, "at least 1")
     column = COLUMNS[kind]

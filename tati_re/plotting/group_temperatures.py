@@ -48,6 +48,12 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
         plain(axes)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].set_ylim(len(groups) - 0.4, -0.6)
-    figure.suptitle("band: once in 10,000 outside; diamonds lie outside; no band: too short to tell", fontsize=8, color=DARK, x=0.99, ha="right")
+    figure.suptitle(
+        "band: once in 10,000 outside; diamonds lie outside; no band: too short to tell",
+        fontsize=8,
+        color=DARK,
+        x=0.99,
+        ha="right",
+    )
     save(figure, path)
     return figure
