@@ -24,8 +24,6 @@ from benchmarks.systems import ROWS, Row
 from benchmarks.timing import interleaved
 
 PERCEPTRON = "perceptron"
-TATI = {"784-10x1": "212 steps/s"}
-"""TATi's own published figures on 2 cores (one walker, batch 550)."""
 
 
 class Result(NamedTuple):
@@ -84,7 +82,7 @@ def cells(result: Result) -> list[str]:
     beside = [f"{jax[1]:.3f}", jax[0], f"{jax[1] / result.auto:.2f}"] if jax else ["", "", ""]
     ratio = f"{bare[1] / result.auto:.2f}"
     limit = [f"{bare[1]:.3f}", bare[0], f"{result.auto:.3f}", ratio]
-    return [result.row.name, *limit, *beside, result.chosen, f"{1e3 / result.auto:,.0f}", TATI.get(result.row.name, "")]
+    return [result.row.name, *limit, *beside, result.chosen, f"{1e3 / result.auto:,.0f}"]
 
 
 def other_cells(result: Result) -> list[str]:
@@ -141,13 +139,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"measuring {PERCEPTRON} ...", file=sys.stderr, flush=True)
         title = "The perceptron of the two clusters: 3 parameters, 500 points, full batch, no prior, mean loss"
-        show(title, ("", "here", "TATi"), report(arguments.quick))
+        show(title, ("", "here"), report(arguments.quick))
     print(f"\n{_machine()}; load {load:.1f} before and {os.getloadavg()[0]:.1f} after, {time.time() - began:.0f} s.")
     return 0
 
 
 def _show(results: Sequence[Result], repetitions: int, seconds: float) -> None:
-    heads = ("row", "bare ms", "by", "BAOAB ms", "bare/BAOAB", "jax ms", "by", "jax/BAOAB", "auto", "steps/s", "TATi")
+    heads = ("row", "bare ms", "by", "BAOAB ms", "bare/BAOAB", "jax ms", "by", "jax/BAOAB", "auto", "steps/s")
     title = f"Milliseconds of one step of all walkers, medians of {repetitions} interleaved repetitions of {seconds} s"
     show(title, heads, [cells(result) for result in results])
     print("bare: gradient of the mean loss, mini-batch gathered as bytes, fastest way. jax: lax.scan by hand, images "

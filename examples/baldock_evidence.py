@@ -10,7 +10,7 @@ has to cross a box in which a step is a thousandth of the width.
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
 nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a run) and
-figure.png, in about half an hour on 2 cores; `--full` takes 28 runs, as many as published, of longer trajectories.
+figure.png, in about half an hour on 2 cores. `--full` takes 28 runs, as many as published, of longer trajectories.
 
 Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154): the shallow
 network has the larger evidence. Differences from the paper: points of the path at Gauss-Legendre nodes, λ = t⁵, in

@@ -21,6 +21,10 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from published import published
+
 import tati_re
 from tati_re.exchange import (
     LARGEST_NOISE_VARIANCE,
@@ -35,7 +39,7 @@ from tati_re.exchange import (
 PUBLISHED_SERIES = "series, 3 terms, λ = 10"
 SERIES = {PUBLISHED_SERIES: (3, 10.0), "series, 2 terms, λ = 10": (2, 10.0), "series, 3 terms, no λ": (3, None)}
 SEARCHED = "searched cut"
-PUBLISHED = (0.895, -0.145, -2.1, 2.55, -1.8, 0.6)
+PUBLISHED = published("renhd_series")["coefficients"]
 """Eq. 18: coefficients of g, g², ... at σ² = 0.2."""
 X = np.linspace(-12, 12, 241)
 
@@ -154,7 +158,7 @@ def compare(noise_variance: float, output: Path) -> None:
     coefficients = ", ".join(f"{value:.4g}" for value in series_coefficients(noise_variance, 3))
     print(f"eq. 18, coefficients of g, g^2, ...: {coefficients}")
     if np.isclose(noise_variance, 0.2):
-        print(f"                          published: {', '.join(f'{value:.4g}' for value in PUBLISHED)}")
+        print(f"                          published: {', '.join(PUBLISHED)}")
     print("\nlargest error of the distribution of z + noise")
     for name, values in errors.items():
         print(f"{name:28}{np.abs(values).max():.2e}")

@@ -31,6 +31,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from published import published
+
 from tati_re import FunctionPotential
 from tati_re.exchange import BarkerCompensated, Metropolis, ReplicaExchange, geometric, make_ladder, make_swap_schedule
 from tati_re.samplers import SGNHT, Splitting
@@ -47,7 +51,7 @@ SMALLEST_NUM_SAMPLES = 100
 
 EXACT_ENERGY = 3.0610
 """<U> at temperature 1, by quadrature."""
-PUBLISHED_SIZE = 4.16e3 / 1e5
+PUBLISHED_SIZE = float(published("renhd_five_gaussians")["effective size, a sample"])
 """Effective sample size of one sample."""
 LONGEST_LAG = 200
 """About ten autocorrelation times; what is left out is e^-6."""

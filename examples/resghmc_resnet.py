@@ -7,9 +7,9 @@ published chains: U is another function for each batch, forces go through its st
 take the moving averages of each chain. With `--batch-norm frozen` both chains move the trainable parameters of a
 network that normalizes by the fixed numbers that Adam left.
 
-The scale is the published one: temperatures 0.01 and 0.05 of U = N * mean loss - log prior, weight decay 0.0005 of the
-mean loss, a momentum that keeps 0.9, a step of the hot chain sqrt(1.5) times that of the cold one, swaps that are
-corrected with F = 3e5, which falls by 0.8 at every swap and grows by 1.02 in an epoch. With F that far above 1 the
+The scale is the published one: temperatures 0.01 and 0.05 of U = N * mean loss - log prior, weight decay 25 for 50,000
+images, a momentum that keeps 0.9, a rate of the hot chain 1.5 times that of the cold one, swaps that are corrected with
+F = 3e5, which falls by 0.8 at every swap and grows by 1.02 in an epoch. With F that far above 1 the
 swaps are biased; beside the swaps that were made stand those that F = 1 and no correction would have made of the same
 energies. Constant temperature and rate take the place of the published annealing.
 
@@ -33,6 +33,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from published import published
+
 import tati_re
 
 TEMPERATURES = (0.01, 0.05)
@@ -41,8 +45,8 @@ WEIGHT_DECAY = 5e-4
 MOMENTUM_LOST = 0.1
 HOT_STEP = math.sqrt(1.5)
 FACTOR, FACTOR_DECAY, FACTOR_GROWTH = 3e5, 0.8, 1.02
-PUBLISHED = {"reSGHMC": 94.62, "SGHMC": 94.22}
-"""Accuracy in % of averaged predictions."""
+PUBLISHED = published("resgld_networks")
+"""Accuracies in % of averaged predictions, and settings."""
 NUM_DRAWS = 10
 SMALLEST_NUM_STEPS = 40
 
@@ -339,8 +343,9 @@ def experiment(
     print(f"\n{'':30}draws  test accuracy, %   NLL")
     for found in results:
         print(f"{found.name:30}{found.draws:<7}{found.accuracy:<19.2f}{found.nll:.3f}")
-    published = ", ".join(f"{name} {value}" for name, value in PUBLISHED.items())
-    print(f"published, 50,000 images, augmented, 500 epochs of batch 256: {published}")
+    images, (epochs, batch) = PUBLISHED["number of images, weight decay"][0], PUBLISHED["epochs, batch"]
+    accuracies = ", ".join(f"{name} {PUBLISHED[name]}" for name in ("reSGHMC", "SGHMC"))
+    print(f"published, {images} images, augmented, {epochs} epochs of batch {batch}: {accuracies}")
     print(
         f"\nswaps: {swaps.swaps[-1]:.0f} of {len(swaps.step)} tries; of the same energies F = 1 would make "
         f"{swaps.exact[-1]:.1f}, no correction {swaps.without[-1]:.1f}; F went from {FACTOR:.0e} to "

@@ -28,6 +28,10 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import curve_fit
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from published import published
+
 import tati_re
 from tati_re.data.generators import harmonic
 
@@ -51,13 +55,14 @@ BURNIN_TIME = 20.0
 """Four times the longest relaxation time of the perceptron, 5."""
 
 WORDS = {"GLA1": "BAO", "GLA2": "BABO", "BAOAB": "BAOAB"}
+SLOPES = published("tati_slopes")
 PUBLISHED = {
-    ("harmonic", "BAOAB"): "2 at a = 4, flat at small a",
-    ("harmonic", "GLA2"): "2",
-    ("clusters", "GLA1"): "0.86",
-    ("clusters", "GLA2"): "2.01",
+    ("harmonic", "BAOAB"): f"{SLOPES['harmonic well, a = 4, BAOAB']} at a = 4, flat at small a",
+    ("harmonic", "GLA2"): SLOPES["harmonic well, a = 4, GLA2"],
+    ("clusters", "GLA1"): SLOPES["two clusters, GLA1"],
+    ("clusters", "GLA2"): SLOPES["two clusters, GLA2"],
     ("clusters", "BAOAB"): "none: statistical limit",
-    ("clusters", "SGLD"): "1.09 (2.18 against sqrt(h))",
+    ("clusters", "SGLD"): f"{SLOPES['two clusters, SGLD']} ({SLOPES['SGLD against sqrt(h)']} against sqrt(h))",
 }
 RESOLVED = 3.0
 """Error bars from 0 that a point must lie to count as an error that is seen."""
@@ -265,16 +270,16 @@ def tell(lines: dict[tuple[str, str, float], list[Point]]) -> list[str]:
     print(f"\n{'':34}{'slope measured':22}{'exact, same points':26}published")
     rows = ["system,sampler,a,slope,error_bar,exact,published"]
     for (system, sampler, a), line in lines.items():
-        slope, published = fitted_slope(line), PUBLISHED[system, sampler]
+        slope, paper = fitted_slope(line), PUBLISHED[system, sampler]
         if math.isnan(slope.slope):
             largest = max(abs(point.error) / point.error_bar for point in line)
             measured, exact = "statistical limit", f"within {largest:.1f} bars of 0"
         else:
             measured, exact = f"{slope.slope:.3f} ± {slope.error_bar:.3f}", f"{slope.exact:.3f}"
         name = f"{system}, {sampler}" + (f", a = {a:g}" if system == "harmonic" else "")
-        print(f"{name:34}{measured:22}{exact:26}{published}")
+        print(f"{name:34}{measured:22}{exact:26}{paper}")
         values = ",".join("" if math.isnan(v) else f"{v:.9g}" for v in slope)
-        rows.append(f'{system},{sampler},{a or ""},{values},"{published}"')
+        rows.append(f'{system},{sampler},{a or ""},{values},"{paper}"')
     return rows
 
 

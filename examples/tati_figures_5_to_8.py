@@ -10,12 +10,12 @@ the prior, from ±10 down to ±10^-5 around the plane's lowest point, with the t
 
     python examples/tati_figures_5_to_8.py --data FOLDER [--num-steps 20000] [--points 15] [--output DIR]
 
-FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. The defaults take a few minutes on 2
-cores; published: --stages 3000:0.5:550 3000:0.05:5500 3000:0.01:all --num-steps 1000000 --points 41. Writes
+FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. The defaults take a few minutes on two
+cores. Published: --stages 3000:0.5:550 3000:0.05:5500 3000:0.01:all --num-steps 1000000 --points 41. Writes
 training.csv, spectra.csv, landscape folders and figure5.png, ... to the output folder; what is there is not done again.
 
 Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic
-differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.3.
+differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.2.
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from published import number, published
+
 import tati_re
 
 NUM_EXAMPLES = 55_000
 STAGES = ["3000:0.5:550", "300:0.05:5500", "60:0.01:all"]
-PUBLISHED = {"training": (0.265, 0.926), "test": (0.271, 0.926)}
+PUBLISHED = {part: tuple(map(number, published("tati_training")[part])) for part in ("training", "test")}
 """Mean cross-entropy and accuracy after the three stages."""
 SAMPLER = {"sampler": "BAOAB", "step_size": 0.125, "friction": 10.0, "inverse_temperature": 10.0, "batch_size": 550}
 WALKERS = 3
@@ -212,8 +216,8 @@ def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> Non
     plot_landscape(landscapes["float64"], output / "figure7.png", "surface", scales=SHOWN)
     plot_landscape(landscapes["float32"], output / "figure7_float32.png", "surface", scales=SHOWN)
     figure = new_figure(8.0, 3.4)
-    for number, (dtype, landscape) in enumerate(landscapes.items()):
-        panel = figure.add_subplot(1, 2, number + 1)
+    for place, (dtype, landscape) in enumerate(landscapes.items(), 1):
+        panel = figure.add_subplot(1, 2, place)
         for color, scale in zip((*COLORS, GRAY), SCALES, strict=True):
             rows = landscape.table[landscape.table["scale"] == scale]
             # The lowest point has no logarithm: a gap there.

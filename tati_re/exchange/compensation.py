@@ -70,7 +70,7 @@ class CompensationTable(NamedTuple):
 
 
 def series_weights(noise_variance: float, terms: int, series_filter: float | None = 10.0) -> list[float]:
-    """Weights of the derivatives of order 1, 3, 5, ... in the published series for the density.
+    """Weights of the derivatives of odd order, the first one first, in the published series for the density.
 
     w_n = (-1)ⁿ H_n(λσ²/4) / (λⁿ n!), the Taylor series of exp(σ²ω²/2 - ω⁴/λ²) in ω²; for λ = ∞, (-σ²/2)ⁿ / n!.
 

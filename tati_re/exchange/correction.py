@@ -46,8 +46,8 @@ class Correction:
     Args:
         gain: g in (0, 1]. Default: `None`, 1/m at the m-th estimate, the mean of all of them.
         every: Attempts of a pair from one estimate to the next, at least 1. Default: 1, each brings its own.
-        decay: α in (0, 1], for each accepted swap of a ladder. Default: 1; published for CIFAR: 0.8.
-        growth: At least 1, for each 1,000 steps. Default: 1; published: 1.02 an epoch.
+        decay: α in (0, 1], for each accepted swap of a ladder. Default: 1. Published for CIFAR: 0.8.
+        growth: At least 1, for each 1,000 steps. Default: 1. Published: 1.02 an epoch.
 
     Raises:
         InputError: A value out of its range.

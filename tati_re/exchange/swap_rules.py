@@ -196,7 +196,7 @@ class BarkerCompensated:
         if series_terms is not None:
             self.table  # noqa: B018 - a series that is no density is refused before work starts
             self.biased = (
-                "The published series for the compensation density is cut off: at variance 0.2, filter 10 and 3 terms "
+                "The published series for the compensation density is cut off. At variance 0.2, filter 10 and 3 terms "
                 "acceptances are wrong by up to 0.001."
             )
 

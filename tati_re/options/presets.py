@@ -45,10 +45,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 NOTES = {
     "RENHD": "replica exchange Nosé-Hoover dynamics (Luo et al. 2019), integrated by BADODAB instead of Euler steps; "
-    "compensated swap rule at a noise variance of 1 (0.2 in the paper)",
+    "compensated swap rule at a noise variance of 1. In the paper it is 0.2",
     "renhd_euler": "algorithm 2 of RENHD as published: Euler steps, whose configurational temperature is low by half "
-    "the friction of a step (5 % at c = 0.1)",
-    "RELD": "replica exchange Langevin dynamics, the baseline of RENHD: overdamped walkers on the same ladder",
+    "the friction of a step",
+    "RELD": "a baseline of RENHD, here SGLD on the same ladder. The paper freezes the thermostat of its own step, an "
+    "update without a known law",
     "reSGLD": "Deng et al. 2020: two SGLD chains at temperatures 1 and 10, corrected swap rule",
     "reSGHMC": "Deng et al. 2020: two SGHMC chains, the second five times as hot; F is correction_factor, step_sizes "
     "sets the step size of each chain, temperature_schedule the annealing",

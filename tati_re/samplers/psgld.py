@@ -30,7 +30,7 @@ class PreconditionedSGLD(Method):
     A G that goes on adapting ("adaptive", as published) is a function of the place where the walker is. Without its
     divergence Γ the distribution is near exp(-β U) / G: variance 1.89 in place of 1 for a harmonic well, a = 0, λ =
     0.1. The published Γ = dG/dθ = -(1 - a) G² ḡ H / (N sqrt(V)), H the diagonal of the Hessian, repairs that at a = 0
-    only, for it knows nothing of the gradients before: with the usual a = 0.99 the variance is 1.3 with and without it.
+    only, for it knows nothing of the gradients before. With the usual a = 0.99 the variance is 1.3 with and without it.
     Prefer "frozen".
 
     Cost: one gradient per step, two with Γ, whose H comes from the change of the gradient along random signs. Stable

@@ -1,4 +1,4 @@
-"""The example of TATi's Figure 9: it fits a few images, goes on where it stopped, and says what it misses."""
+"""The example of a hidden layer: it fits a few images, goes on where it stopped, and says what it misses."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "tati_figure_9.py"
+SCRIPT = Path(__file__).parents[1] / "examples" / "tati_hidden_layer.py"
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("examples_tati_figure_9", SCRIPT)
+    spec = importlib.util.spec_from_file_location("examples_tati_hidden_layer", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -69,4 +69,4 @@ def test_a_network_is_fitted_and_goes_on(script, folder, tmp_path, capsys):
     assert f"all training images are right from step {first} on record" in said
     end = pd.read_csv(output / "training.csv")
     assert list(end["published_accuracy"]) == [1.0, 0.975] and list(end["step"]) == [40, 40]
-    assert (output / "figure9.png").stat().st_size > 10_000
+    assert (output / "figure.png").stat().st_size > 10_000
