@@ -294,7 +294,7 @@ def test_a_damping_without_its_half_is_rejected(monkeypatch):
     """exp(-t h Σ/T) in place of exp(-t h Σ/(2T)) cools BACOCAB by a fifth."""
     sampler, step_size, variance, temperature, expected = LINEAR["BACOCAB"]
     right = thermostat.damp
-    monkeypatch.setattr("tati_re.samplers.splitting.damp", lambda state, time: right(state, 2 * time))
+    monkeypatch.setattr("tati_re.samplers.splitting.damp", lambda state, time, own: right(state, 2 * time, own))
     assert not agrees(measure(sampler, variance, step_size, 1_000, temperature=temperature)[0], expected, 0.02)
 
 

@@ -266,15 +266,18 @@ def test_thermostat_and_damping_are_their_formulas():
     q, p, g, v = random.normal(size=(4, WALKERS, PARAMETERS))
     evaluate, noise = evaluate_and_noise()
     zeros, xi = np.zeros(WALKERS), np.array([-0.7, 0.0, 1e-9, 2.0])
-    state = extend(LangevinState(q, p, g, zeros, zeros, zeros, evaluate.rung), thermostat=xi, gradient_variance=v**2)
+    state = LangevinState(q, p, g, zeros, zeros, zeros, evaluate.rung)
+    state = extend(state, thermostat=xi, gradient_variance=v**2, variance_before=g**2)
     time = 0.5 * STEP_SIZE
     for given, mass in ((None, PARAMETERS), (2.5, 2.5)):
         warmer = heat_up(state, time, given)
         change = time * ((p**2).sum(1) - PARAMETERS * TEMPERATURE) / mass
         np.testing.assert_allclose(warmer.thermostat, xi + change, rtol=1e-13)
         assert warmer.momentum is p
-    damped = damp(state, time)
-    np.testing.assert_allclose(damped.momentum, np.exp(-0.5 * H * H * v**2 / (2 * T)) * p, rtol=1e-13)
+    damped, left = damp(state, time, q)
+    now, before = (np.exp(-0.5 * H * H * variance / (2 * T)) for variance in (v**2, g**2))
+    np.testing.assert_allclose(left, before * q, rtol=1e-13)
+    np.testing.assert_allclose(damped.momentum, now * (p - q) + before * q, rtol=0, atol=1e-13)
     bathed = thermostatted_bath(state, noise, FRICTION, time)
     variance = [(1 - np.exp(-2 * x * t)) / x if abs(x) > 1e-3 else 2 * t for x, t in zip(xi, time, strict=True)]
     spread = np.sqrt(FRICTION * TEMPERATURE * variance)[:, None]
@@ -343,23 +346,30 @@ class Thermostatted:
     """BADODAB and mCCAdL written out, with the state of the thermostat between steps."""
 
     def __init__(self, damped: bool) -> None:
-        self.xi, self.damped = np.full(WALKERS, FRICTION), damped
+        self.xi, self.damped, self.variances = np.full(WALKERS, FRICTION), damped, None
 
     def thermostat(self, p):
         self.xi = self.xi + STEP_SIZE / 2 * ((p**2).sum(1) / PARAMETERS - TEMPERATURE)
 
+    def damping(self, q):
+        """exp of the variance where the last gradient was evaluated, and of the one before."""
+        last, before = self.variances or [0.1 + 0.05 * q**2] * 2
+        return (np.exp(-H / 2 * H / (2 * T) * variance) if self.damped else 1.0 for variance in (last, before))
+
     def __call__(self, q, p, r):
-        damping = np.exp(-H / 2 * H / (2 * T) * (0.1 + 0.05 * q**2)) if self.damped else 1.0
-        p = p - H / 2 * gradient(q)
-        q = q + H / 2 * p
-        p = damping * p
-        self.thermostat(p)
+        now, before = self.damping(q)
+        own, older = -H * gradient(q), p + H / 2 * gradient(q)
+        q_end = q + H / 2 * (own + older)
+        own, older = before * own, now * older
+        self.thermostat(own + older)
         xi = self.xi[:, None]
-        p = np.exp(-xi * H) * p + np.sqrt(FRICTION * T * (1 - np.exp(-2 * xi * H)) / xi) * r[0]
-        self.thermostat(p)
-        p = damping * p
-        q = q + H / 2 * p
-        return q, p - H / 2 * gradient(q)
+        own, older = np.exp(-xi * H) * own, np.exp(-xi * H) * older
+        older = older + np.sqrt(FRICTION * T * (1 - np.exp(-2 * xi * H)) / xi) * r[0]
+        self.thermostat(own + older)
+        p = before * own + now * older
+        q_end = q_end + H / 2 * p
+        self.variances = [0.1 + 0.05 * q_end**2, 0.1 + 0.05 * q**2]
+        return q_end, p - H / 2 * gradient(q_end)
 
 
 def aboba(q, p, r):

@@ -224,7 +224,8 @@ class ReplicaExchange(Wrapper):
             names.append("momentum")
         if self.reevaluates:
             names += ["gradient", "potential", "loss", "log_prior"]
-            names += [name for name in ("gradient_variance",) if name in inner._fields and name not in names]
+            variances = ("gradient_variance", "variance_before")
+            names += [name for name in variances if name in inner._fields and name not in names]
         return fields_of(inner, names)
 
     def _round(self, inner, rungs: Rungs, evaluate, random: dict):
@@ -275,7 +276,8 @@ class ReplicaExchange(Wrapper):
             energy = bound.full(inner.position) if self.full_batch else bound(inner.position)
             changed |= energy._asdict()
             if "gradient_variance" in inner._fields and "gradient_variance" not in self.of_rung:
-                changed["gradient_variance"] = bound.gradient_variance(inner.position)
+                variance = bound.gradient_variance(inner.position)
+                changed |= {"gradient_variance": variance, "variance_before": variance}
         # In the order of `_changing`: both branches of a condition have one structure.
         return {name: changed[name] for name in self._changing(inner)}
 

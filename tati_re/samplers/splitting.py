@@ -120,9 +120,11 @@ class Splitting(Method):
 
     A word with D (BADODAB) holds the temperature against gradient noise of one constant variance Σ, which it need not
     know: ξ is N(γ + hΣ/(2T), T/μ). A word with C damps the noise of each parameter by its own variance, wherever the
-    walker is; with D beside it (mCCAdL = BACDODCAB) the rest is left to ξ. The state of such words has the further
-    fields `thermostat`, ξ, `(walkers,)`, float64, and `gradient_variance`, Σ where the gradient was evaluated last,
-    `(walkers, parameters)`.
+    walker is; with D beside it (mCCAdL = BACDODCAB) the rest is left to ξ. The variance that a mini-batch shows goes
+    together with its own noise, and must not damp it: C takes the variance of the last mini-batch for what was in the
+    momentum before, and that of the step before for what the last one has kicked. The state of such words has the
+    further fields `thermostat`, ξ, `(walkers,)`, float64, and `gradient_variance` and `variance_before`, Σ of these two
+    mini-batches, `(walkers, parameters)`, alike at the start.
 
     Rule: the letters of the word from left to right, see the module. One gradient per step for the words above; it is
     carried over to the next step where the word begins and ends at the same position. C also costs half a gradient
@@ -181,16 +183,19 @@ class Splitting(Method):
         # The gradient at the end of a step serves the next one where that one kicks before it drifts.
         self._carries = not _DRIFT.search(self.word[: self.word.index("B")])
         self.current = self._carries or not _DRIFT.search(self.word[self.word.rindex("B") :])
-        self.gradients_per_step = float(self._count_gradients())
+        count, self._kicked = self._counted()
+        self.gradients_per_step = float(count)
 
-    def _count_gradients(self) -> int:
-        fresh, count = self._carries, 0
+    def _counted(self) -> tuple[int, float]:
+        """Gradients of a step, and the share of its kicks from the first gradient of its own mini-batch on."""
+        fresh, count, kicked = self._carries, 0, 0.0
         for letter in self.word:
-            if letter == "B" and not fresh:
-                fresh, count = True, count + 1
-            elif letter in "AU":
+            if letter in "AU":
                 fresh = False
-        return count + (self._carries and not fresh)
+            elif letter == "B":
+                fresh, count = True, count + (not fresh)
+                kicked += self.fraction["B"] if count else 0.0
+        return count + (self._carries and not fresh), kicked
 
     def init(self, position, evaluate, noise) -> LangevinState:
         """Momenta from N(0, T), the gradient at the given positions; ξ = γ."""
@@ -202,42 +207,46 @@ class Splitting(Method):
         if self.thermostatted:
             state = extend(state, thermostat=first_thermostat(self._bath(evaluate.rung), energy.potential))
         if self.damped:
-            state = extend(state, gradient_variance=evaluate.gradient_variance(position))
+            variance = evaluate.gradient_variance(position)
+            state = extend(state, gradient_variance=variance, variance_before=variance)
         return state
 
     def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
-        fresh = self._carries
+        fresh, first = self._carries, True
         step_size = column(state.rung.step_size, state.position)
+        # What the kicks of the last mini-batch have left in the momentum.
+        own = -self._kicked * step_size * state.gradient if self.damped else 0.0
         for letter in self.word:
             t = self.fraction[letter] * step_size
             if letter == "A":
                 state, fresh = drift(state, evaluate, t), False
-            elif letter == "U":
-                state, fresh = self._drift_in_bath(state, evaluate, noise), False
             elif letter == "B":
                 if not fresh:
-                    state, fresh = evaluated(state, evaluate), True
+                    state, own = evaluated(state, evaluate, first), 0.0 if first else own
+                    fresh, first = True, False
                 state = kick(state, t)
-            elif letter == "O" and not self.thermostatted:
-                state = ornstein_uhlenbeck(state, noise, self.friction * t)
+                own = own - t * state.gradient if self.damped else 0.0
+            elif letter == "C":
+                state, own = damp(state, self.fraction["C"] * state.rung.step_size, own)
+            elif letter == "D":
+                state = heat_up(state, self.fraction["D"] * state.rung.step_size, self.thermal_mass)
             else:
-                state = self._adaptive(letter, state, noise)
+                state, own = self._in_bath(letter, state, evaluate, noise, own)
+                fresh = fresh and letter == "O"
         if self._carries and not fresh:
-            state = evaluated(state, evaluate)
+            state = evaluated(state, evaluate, first)
         return state, Info()
 
-    def _adaptive(self, letter: str, state, noise):
+    def _in_bath(self, letter: str, state, evaluate, noise, own):
+        """O or U, at the friction or with the thermostat."""
         time = self.fraction[letter] * state.rung.step_size
-        if letter == "C":
-            return damp(state, time)
-        if letter == "D":
-            return heat_up(state, time, self.thermal_mass)
-        return thermostatted_bath(state, noise, self._bath(state.rung), time)
-
-    def _drift_in_bath(self, state, evaluate, noise):
         rate = state.thermostat if self.thermostatted else self.friction
-        time = self.fraction["U"] * state.rung.step_size
-        return drift_in_bath(state, evaluate, noise, self._bath(state.rung), rate, time)
+        own = column(exp(-rate * time), state.momentum) * own if self.damped else own
+        if letter == "U":
+            return drift_in_bath(state, evaluate, noise, self._bath(state.rung), rate, time), own
+        if self.thermostatted:
+            return thermostatted_bath(state, noise, self._bath(state.rung), time), own
+        return ornstein_uhlenbeck(state, noise, self.friction * column(time, state.momentum)), own
 
     def _bath(self, rung: Rung):
         """The friction at which the bath alone keeps the temperature: γ, or C/T of each walker."""
@@ -250,12 +259,14 @@ class Splitting(Method):
         return {**config, "thermal_mass": self.thermal_mass} if self.thermostatted else config
 
 
-def evaluated(state, evaluate):
-    """The state with potential and gradient at its position, and the gradient's variance where it has that field."""
+def evaluated(state, evaluate, first: bool = True):
+    """The state with potential and gradient at its position, and the gradient's variance where it has that field; the
+    last one is that of the step before if this gradient is the `first` of its mini-batch."""
     if "gradient_variance" not in state._fields:
         return with_energy(state, evaluate(state.position))
     energy, variance = evaluate.with_variance(state.position)
-    return with_energy(state._replace(gradient_variance=variance), energy)
+    before = state.gradient_variance if first else state.variance_before
+    return with_energy(state._replace(gradient_variance=variance, variance_before=before), energy)
 
 
 def drift(state, evaluate, t):

@@ -6,7 +6,7 @@ With a friction ξ of its own for each walker (Nosé-Hoover) and the noise of th
 
 where a mini-batch whose estimate of ∇U has the variance Σ heats by h Σ each unit of time. The parts are solved exactly:
 
-    C(t)  damping     p <- exp(-t h Σ / (2T)) p
+    C(t)  damping     p <- exp(-t h Σ / (2T)) p,   Σ of a mini-batch whose noise is not in what it damps
     D(t)  thermostat  ξ <- ξ + t (p'p - P T) / μ
     O(t)  bath        p <- c p + sqrt(γ T (1 - c²) / ξ) R,   c = exp(-ξ t),   for ξ of either sign
     U(t)  A and O     θ <- θ + p (1 - c) / ξ + X,  p <- c p + Y
@@ -83,7 +83,10 @@ def _left_by_the_momentum(a):
     return where(square < 0.01, series, closed)
 
 
-def damp(state, time):
-    """C(t): p <- exp(-t h Σ / (2T)) p with the variance of the last gradient; `time` is `(walkers,)`, float64."""
+def damp(state, time, own):
+    """C(t): p <- exp(-t h Σ / (2T)) p; `time` is `(walkers,)`, float64. Of the momentum, `own` is what the kicks of the
+    mini-batch that gave Σ have left in it: it is damped by the Σ of the step before. Also returns what is left of it.
+    """
     rate = column(0.5 * time * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
-    return state._replace(momentum=exp(-rate * state.gradient_variance) * state.momentum)
+    left = exp(-rate * state.variance_before) * own
+    return state._replace(momentum=exp(-rate * state.gradient_variance) * (state.momentum - own) + left), left

@@ -181,7 +181,7 @@ class SimulatedTempering(Wrapper):
         """The fields of the state inside that a move may change."""
         names = ["momentum", "thermostat"]
         if self.tempers_likelihood:
-            names += ["gradient", "potential", "loss", "log_prior", "gradient_variance"]
+            names += ["gradient", "potential", "loss", "log_prior", "gradient_variance", "variance_before"]
         return [name for name in names if name in inner._fields]
 
     def _moved(self, inner, own: dict, evaluate, uniform):
@@ -218,8 +218,9 @@ class SimulatedTempering(Wrapper):
         if self.tempers_likelihood:
             bound = evaluate.at(after)
             inner = with_energy(inner, (bound.full if self.full_batch else bound)(inner.position))
-            if "gradient_variance" in inner._fields:
-                inner = inner._replace(gradient_variance=bound.gradient_variance(inner.position))
+            variances = [name for name in ("gradient_variance", "variance_before") if name in inner._fields]
+            if variances:
+                inner = inner._replace(**dict.fromkeys(variances, bound.gradient_variance(inner.position)))
         return fields_of(inner, self._changing(inner))
 
     def _learnt(self, own: dict, moved, evaluate) -> dict:
