@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import time
 
 import pytest
@@ -21,6 +22,16 @@ gc.set_threshold(50_000, 20, 20)
 
 def pytest_addoption(parser):
     parser.addoption("--within", type=float, metavar="SECONDS", help="begin no test after so many seconds of tests")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def graphs_as_they_stand(request):
+    """The quick suite runs graphs without TensorFlow's rewriting of them, a third of what starting a small run costs.
+
+    What runs in processes of its own keeps it, and so does everything under `bin/test --slow`.
+    """
+    if request.config.getoption("markexpr") and "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(scope="session")

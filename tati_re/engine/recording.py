@@ -109,14 +109,14 @@ class RowBuffers:
             buffers.num_events,
         )
 
-    def after(self, due: Moves, i, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
-        """The buffers after move `i` of the chunk; nothing is stored where the potential is not finite, `alive` False.
+    def after(self, due: Moves, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
+        """The buffers after a move; nothing is stored where the potential is not finite, `alive` False.
 
         `now` gives the state of all walkers and the potential that the move saw; its acceptance is `(walkers,)`.
         """
         recorded = tf.cond(
-            tf.logical_and(alive, tf.logical_or(due.row[i], due.position[i])),
-            lambda: self._recorded(due, i, now(), acceptance, buffers),
+            tf.logical_and(alive, tf.logical_or(due.row, due.position)),
+            lambda: self._recorded(due, now(), acceptance, buffers),
             lambda: tuple(buffers[:6]),
         )
         events = buffers.events, buffers.num_events
@@ -125,10 +125,10 @@ class RowBuffers:
             def new_events():
                 return buffers.events.write(buffers.num_events, self.method.events(now()[0])), buffers.num_events + 1
 
-            events = tf.cond(tf.logical_and(alive, due.event[i]), new_events, lambda: events)
+            events = tf.cond(tf.logical_and(alive, due.event), new_events, lambda: events)
         return Buffers(*(*recorded, *events))
 
-    def _recorded(self, due: Moves, i, now, acceptance, buffers: Buffers) -> tuple:
+    def _recorded(self, due: Moves, now, acceptance, buffers: Buffers) -> tuple:
         """The first six buffers with a row, a position and the moments that are due."""
         moments, rows, num_rows, positions, energies, num_positions = buffers[:6]
         line, order, labels = self.timeline, None, []
@@ -156,16 +156,16 @@ class RowBuffers:
 
         weight = None
         if line.groups > 1:
-            moved = tf.equal(tf.range(self.walkers) // (self.walkers // line.groups), due.group[i])
+            moved = tf.equal(tf.range(self.walkers) // (self.walkers // line.groups), due.group)
             weight = tf.cast(moved, tf.float64)
         elif "weight" in self.labels:
             weight = labels[self.labels.index("weight")]
             weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
-        new_moments = tf.cond(due.moments[i], lambda: update_moments(moments, ordered, weight), lambda: moments)
-        new_rows, new_num_rows = tf.cond(due.row[i], row, lambda: (rows, num_rows))
+        new_moments = tf.cond(due.moments, lambda: update_moments(moments, ordered, weight), lambda: moments)
+        new_rows, new_num_rows = tf.cond(due.row, row, lambda: (rows, num_rows))
         if not line.trajectory_every:
             return new_moments, new_rows, new_num_rows, positions, energies, num_positions
-        recorded = tf.cond(due.position[i], position, lambda: (positions, energies, num_positions))
+        recorded = tf.cond(due.position, position, lambda: (positions, energies, num_positions))
         return new_moments, new_rows, new_num_rows, *recorded
 
 

@@ -55,10 +55,7 @@ def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple
         return loss, [tf.reshape(dense(slope), [-1]) for slope in slopes], new
 
     if how == "unrolled":
-        results = [
-            one([w[i] for w in weights], [a[i] for a in auxiliary], x if shared else x[i], y if shared else y[i])
-            for i in range(walkers)
-        ]
+        results = [one(*each) for each in _each(weights, auxiliary, x, y, shared)]
         # One concatenation of all pieces: XLA copies it piece by piece, where nested ones are computed entry by entry.
         pieces = [piece for _, slopes, _ in results for piece in slopes]
         gradient = tf.reshape(tf.concat(pieces, 0), (walkers, -1))
@@ -113,16 +110,22 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
     return losses, gradient
 
 
+def _each(weights: list, auxiliary: tuple, x, y, shared: bool) -> list:
+    """The weights, auxiliary, inputs and labels of one walker after the other."""
+    walkers, num_weights = weights[0].shape[0], len(weights)
+    batch = ((x, y),) * walkers if shared else zip(*map(tf.unstack, (x, y)), strict=True)
+    # Taken apart in one operation for each tensor, where indexing makes four for each walker.
+    own = zip(*map(tf.unstack, (*weights, *auxiliary)), strict=True)
+    return [(list(one[:num_weights]), list(one[num_weights:]), *pair) for one, pair in zip(own, batch, strict=True)]
+
+
 def map_walkers(
     how: str, function: Callable, weights: list, auxiliary: tuple, x, y, shared: bool, signature=tf.float64
 ):
     """`function(weights of one walker, its auxiliary, x, y)` for every walker, without gradients; results stacked.
     `signature` is the type of what it returns, or types in the structure of that."""
     if how == "unrolled":
-        results = [
-            function([w[i] for w in weights], [a[i] for a in auxiliary], x if shared else x[i], y if shared else y[i])
-            for i in range(weights[0].shape[0])
-        ]
+        results = [function(*each) for each in _each(weights, auxiliary, x, y, shared)]
         return tf.nest.map_structure(lambda *values: tf.stack(values), *results)
 
     def one(args):
