@@ -50,6 +50,8 @@ class Method:
         of_rung: Names of the fields of the state that belong to the temperature rather than to the walker (thermostat,
             tuned step size, preconditioner): they change hands when two walkers exchange temperatures. Default: none.
         adapts: It changes its own parameters during the burn-in, which therefore has to have steps. Default: no.
+        subtracts_noise: It takes out the heat that mini-batches would bring if their noise were new in every step:
+            mini-batches are then drawn with replacement, and others are refused. Default: no.
         mixes_parameters: A step moves parameters along full matrices: walls cannot reflect them singly. Default: no.
         groups: How many groups of neighboring walkers move in turn, one while the others rest. Default: 1.
         group_steps: How many steps one group makes before the next one does. Default: 1.
@@ -73,6 +75,7 @@ class Method:
     label_names: tuple[str, ...] = ()
     of_rung: tuple[str, ...] = ()
     adapts: bool = False
+    subtracts_noise: bool = False
     mixes_parameters: bool = False
     groups: int = 1
     group_steps: int = 1

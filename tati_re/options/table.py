@@ -118,10 +118,11 @@ class Options(BaseModel):
         gt=0,
     )
     batch_size: int | None = _data(None, "examples per mini-batch; none: all examples at every step", ge=1)
-    batch_sampling: Literal["epochs", "symmetric", "replacement"] = _data(
-        "epochs",
+    batch_sampling: Literal["auto", "epochs", "symmetric", "replacement"] = _data(
+        "auto",
         "shuffled epochs; symmetric: fixed batches in random order, then backwards, then in a new order; or examples "
-        "drawn with replacement",
+        "drawn with replacement; auto: epochs, and replacement for samplers that subtract the noise of mini-batches "
+        "(SGHMC with gradient_noise, CCAdL, words with C)",
     )
 
     model: str | None = _model(
@@ -481,6 +482,12 @@ class Options(BaseModel):
     def derived(self) -> frozenset[str]:
         """The explicit options that nobody gave: they follow from names of TATi."""
         return self._derived
+
+    def settled(self, **values: Any) -> Options:
+        """The same options with values that follow from a run; they do not count as given."""
+        copied = self.model_copy(update=values)
+        copied.model_fields_set.intersection_update(self.explicit)
+        return copied
 
     @property
     def explicit(self) -> frozenset[str]:

@@ -50,6 +50,7 @@ class CCAdL(Method):
     has_momentum = True
     shown = ("thermostat",)
     of_rung = ("thermostat", "gradient_variance")
+    subtracts_noise = True
 
     def __init__(
         self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None

@@ -58,6 +58,7 @@ class SGHMC(Method):
             )
         self.friction = float(friction)
         self.gradient_noise: Any = gradient_noise if self.estimates else float(gradient_noise)
+        self.subtracts_noise = self.gradient_noise != 0.0
         self.of_rung = ("noise_estimate",) if self.estimates else ()
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:

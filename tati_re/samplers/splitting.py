@@ -165,6 +165,7 @@ class Splitting(Method):
             )
         self.friction = float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
+        self.subtracts_noise = self.damped
         self.thermal_mass = checked_mass(thermal_mass)
         self.bath_noise = None if bath_noise is None else float(bath_noise)
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):

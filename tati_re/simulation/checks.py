@@ -36,6 +36,25 @@ def check_full_batch(request: Request) -> None:
     )
 
 
+def check_batch_sampling(request: Request) -> None:
+    """Mini-batches whose noise is not new in every step, for a method that takes its heat out as if it were."""
+    method, options = request.method, request.options
+    if not method.subtracts_noise or request.full_batch:
+        return
+    why = (
+        f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "
+        "symmetric sweeps sums to zero and brings less heat, so that the run would be too cold."
+    )
+    if options.batch_sampling != "replacement":
+        raise InputError(
+            f"batch_sampling: {why}", options.batch_sampling, "replacement or auto, or a sampler such as BAOAB"
+        )
+    if not options.shuffle:
+        raise InputError(
+            f"shuffle: {why}", "shuffle = false", "shuffle = true, for examples drawn with replacement, or BAOAB"
+        )
+
+
 def check_burnin(request: Request) -> None:
     """A burn-in that leaves nothing to average, or none for a method that adapts."""
     options = request.options
@@ -239,6 +258,7 @@ CHECKS = [
     check_control_variate,
     check_stages,
     check_full_batch,
+    check_batch_sampling,
     check_burnin,
     check_stream_predictions,
     check_starts,

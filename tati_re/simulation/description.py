@@ -43,6 +43,11 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
                 f"Stage {number}: steps {stage.first_step + 1} to {stage.last_step}, "
                 f"learning rate {run.rate(stage):g}, {batch}."
             )
+    if method.subtracts_noise and not request.full_batch and "batch_sampling" not in options.explicit:
+        yield (
+            f"Mini-batches are drawn with replacement: {method.name} takes out the heat of noise that is new in every "
+            "step, which that of epochs is not."
+        )
     yield from ladder_sentences(method, potential)
     betas = [options.beta] if method.ladder is None else method.ladder[0]
     if request.samples and (hot := too_hot(potential.prior, 1 / float(np.min(betas)))):

@@ -73,20 +73,25 @@ class Request:
 
 def sees_all(options: Options, system: System) -> bool:
     """Whether the mini-batch of these options is all of the data."""
-    return options.batch_size in (None, system.dataset.num_examples)
+    whole = options.batch_size == system.dataset.num_examples and options.batch_sampling != "replacement"
+    return options.batch_size is None or whole
 
 
 def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
-    """The request with the method that options and objects name."""
+    """The request with the method that options and objects name, and the order of mini-batches that it takes."""
     if kind == "sample":
         sampler, prior = sampler_of(options, objects, system), system.prior(options, objects)
-        method = with_replicas(sampler, options, sees_all(options, system), prior)
+        exact = sees_all(options, system)
+        method = with_replicas(sampler, options, exact, prior)
+        drawn = "replacement" if method.subtracts_noise and not exact else "epochs"
     else:
         first = planned(options)[0].learning_rate
         given = options if first is None else make_options(options, learning_rate=first)
-        method = make_optimizer(objects.get("optimizer", options.optimizer), given, system.flat.shapes)
+        method, drawn = make_optimizer(objects.get("optimizer", options.optimizer), given, system.flat.shapes), "epochs"
+    if options.batch_sampling == "auto":
+        options = options.settled(batch_sampling=drawn)
     return Request(options, objects, system, kind, method, limits)
 
 

@@ -38,7 +38,7 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
     steps = num_steps if num_steps is not None else stored.get("num_steps")
     options = make_options(
         {**manifest.given_options(said), "max_time": None}, num_steps=steps, threads=said["threads"], **overrides
-    )
+    ).settled(batch_sampling=stored.get("batch_sampling", "auto"))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
     objects = objects_of(run_files, objects, "resume")

@@ -180,13 +180,13 @@ class System:
         return with_noise_prior(prior, options, self.flat, self.examples.targets) if noisy else prior
 
     def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
-        """The mini-batches of a stage under these options."""
+        """The mini-batches of a stage under these options; "auto" that is not settled by a sampler means epochs."""
         return Batches(
             self.dataset.num_examples,
             batch_size,
             copies or options.num_walkers,
             options.seed,
-            sampling=options.batch_sampling,
+            sampling="epochs" if options.batch_sampling == "auto" else options.batch_sampling,
             shared=options.walker_batches == "shared",
             stage=stage,
             shuffle=options.shuffle,
