@@ -2,8 +2,8 @@
 
 Law: U = ω²θ²/2 in 10 parameters from 64 examples whose gradients differ by constants, batches of 16, γ = ω. Under
 replacement the noise is new in every step, with variance V: the step is linear, and with V subtracted the variance of
-the positions solves a Lyapunov equation. In units of T/ω²: SGHMC at hω = 0.3 1.027; mCCAdL 0.998, with the spread of the
-estimated variance and the thermostat where the kinetic energy is T; CCAdL at hω = 0.1 0.903, an Euler step, whose
+the positions solves a Lyapunov equation. In units of T/ω²: SGHMC at hω = 0.3 1.027; mCCAdL 0.998, with the spread of
+the estimated variance and ξ where the kinetic energy is T; CCAdL at hω = 0.1 0.903, an Euler step, whose
 positions are low by half its friction. In epochs the noise sums to zero and hardly heats: subtracted nevertheless it
 leaves 0.52, 0.76 and 0.85.
 
@@ -69,7 +69,9 @@ def test_what_subtracts_noise_draws_with_replacement(sim, given):
     assert taken(sim, **given, batch_sampling="replacement") == "replacement"
     assert taken(sim, **given, batch_size=None) == taken(sim, **given, batch_size=12) == "epochs"
     for order in ("epochs", "symmetric"):
-        with pytest.raises(InputError, match=r"^batch_sampling: .* takes out the heat .* too cold\. Received: " + order):
+        with pytest.raises(
+            InputError, match=r"^batch_sampling: .* takes out the heat .* too cold\. Received: " + order
+        ):
             request(sim, **given, batch_sampling=order)
         assert request(sim, **given, batch_sampling=order, batch_size=None).full_batch
 
