@@ -33,6 +33,7 @@ def test_the_networks_and_the_densities_of_their_priors(script):
         assert inside == pytest.approx(exact, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_it_runs_in_small(script, tmp_path, capsys):
     arguments = ["--quick", "--methods", "thermodynamic_integration", "--output", str(tmp_path)]
     assert script.main(arguments) == 0

@@ -21,6 +21,7 @@ def example(name: str):
     return module
 
 
+@pytest.mark.slow
 def test_gla2_in_numpy_agrees_with_the_built_in_word(tmp_path, capsys):
     """Both means of virial and kinetic energy lie within 5.5 standard errors of each other and of the exact value.
 

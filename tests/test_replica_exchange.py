@@ -338,6 +338,7 @@ def test_the_thermostat_stays_with_the_rung():
         assert error < 0.04
 
 
+@pytest.mark.slow
 def test_a_thermostat_that_stays_with_the_walker_is_caught():
     found = thermostats(ByWalker("BADODAB", 1.0, 3.0), 1_500)
     assert max(abs(mean - (1 + 0.8 / t)) / error for (mean, error), t in zip(found, (1, 2, 4), strict=True)) > 11

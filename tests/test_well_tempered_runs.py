@@ -142,6 +142,7 @@ class Forgetful(ReplicaExchange):
         self.swaps._with_bias = lambda difference, *others: difference
 
 
+@pytest.mark.slow
 def test_wrong_variants_are_caught():
     """Swaps that forget the bias, and the weights e^{-βA}."""
     run, temperature = biased(HamiltonianMonteCarlo(4), 10, 1.5, 2, 100, 300, 400, kind=Forgetful, step_size=0.4)

@@ -242,8 +242,8 @@ def test_a_run_with_a_control_variate_is_cooler(tmp_path):
         sim = Simulation(data=(x, y), dtype="float64", num_walkers=20, seed=2, verbose=0)
         sim.fit(optimizer="gradient_descent", learning_rate=0.2, num_steps=200)
         run = sim.sample(
-            num_steps=2000, num_burnin_steps=200, step_size=0.02, friction=5.0, batch_size=20, control_variate=control,
-            control_variate_every=40 * control, record_every=5, trajectory_every=0,
+            num_steps=800, num_burnin_steps=200, step_size=0.02, friction=5.0, batch_size=20, control_variate=control,
+            control_variate_every=40 * control, record_every=5, trajectory_every=0, execution="graph",
         )  # fmt: skip
         rows = run.run_info[run.run_info["step"] > 200]
         temperatures.append(2 * rows["kinetic_energy"].mean() / 4)
