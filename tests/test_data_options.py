@@ -69,7 +69,19 @@ def test_files_keep_their_order_and_runs_resume(folder):
 def test_test_data_and_flags(folder, capsys):
     sim = Simulation(data=(X, Y), test_data=(X[:3], Y[:3]), **QUICK)
     assert sim.dataset.num_examples == 40 and len(sim.dataset.test_inputs) == 3
-    argv = ["--data", "one.csv", "two.csv", "--input-columns", "a^2", "--standardize", "all", "--num-steps", "3", "--execution", "graph"]
+    argv = [
+        "--data",
+        "one.csv",
+        "two.csv",
+        "--input-columns",
+        "a^2",
+        "--standardize",
+        "all",
+        "--num-steps",
+        "3",
+        "--execution",
+        "graph",
+    ]
     assert sample.main([*argv, "--output", "run", "--quiet"]) == 0
     assert sample.main(["--resume", "run", "--num-steps", "5", "--quiet"]) == 0
     header = (folder / "run" / "trajectory.csv").read_text().split("\n")[0]
