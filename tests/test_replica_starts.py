@@ -80,7 +80,7 @@ def test_the_descent_arrives_where_fire_does(execution):
     options = {"sampler": "BAOAB", "batch_size": 50, "replica_start": "descent", "descent_steps": 60}
     sim = simulation(exchange="none", execution=execution, **options)
     there = started(sim.sample(), sim.num_parameters())[:, 0]
-    fresh = started(sim.sample(replica_start="fresh"), sim.num_parameters())[:, 0]
+    fresh = started(sim.sample(replica_start="fresh", call=1), sim.num_parameters())[:, 0]
     descent = Simulation(**SMALL | {"execution": "graph"}, num_walkers=RUNGS)
     descent.parameters = fresh
     before = descent.potential()

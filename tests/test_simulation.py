@@ -102,13 +102,17 @@ def test_momenta_are_drawn_from_the_seed_at_the_temperature():
     sim = linear(num_walkers=20_000, temperature=4.0)
     first = sim.momenta.copy()
     sim.init_momenta()
+    second = sim.momenta.copy()
+    # Independent numbers: a correlation has a standard error of 0.4 %.
+    assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 5.5 / np.sqrt(first.size)
+    sim.init_momenta(seed=0)
     np.testing.assert_array_equal(sim.momenta, first)
     sim.init_momenta(seed=1)
     assert (sim.momenta != first).all()
     # 60,000 numbers: the variance has a relative standard error of 0.6 %, the mean one of 0.4 % of the width.
     assert abs(first.var() / 4.0 - 1) < 5.5 * np.sqrt(2 / first.size)
     assert abs(first.mean()) < 5.5 * 2 / np.sqrt(first.size)
-    sim.init_momenta(temperature=0.25)
+    sim.init_momenta(temperature=0.25, seed=0)
     np.testing.assert_allclose(sim.momenta, first / 4, rtol=1e-15)
 
 

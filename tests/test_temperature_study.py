@@ -94,6 +94,20 @@ def test_losses_are_those_of_the_closed_form(study):
         assert row["average_loss"] < row["test_loss"]
 
 
+def test_temperatures_have_noise_of_their_own(study):
+    """Correlation between the positions at two temperatures, each of 30 walkers an independent value: 0 within 5.5
+    standard errors, which are below .03; with the same noise at both it is 1."""
+    runs, names = study[0].runs, study[4].parameter_names()
+    assert [runs[value].manifest["call"] for value in sorted(runs, reverse=True)] == [1, 2, 3]
+    tables = [runs[value].trajectory[names].to_numpy().reshape(-1, 30, 2) for value in TEMPERATURES]
+    whitened = [(table - table.mean((0, 1))) / table.std((0, 1)) for table in tables]
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        each = (whitened[one] * whitened[other]).mean(axis=(0, 2))
+        error = each.std(ddof=1) / np.sqrt(30)
+        print(f"correlation {each.mean():.4f} +- {error:.4f}")
+        assert abs(each.mean()) < TOLERANCE * error < TOLERANCE * 0.03
+
+
 def test_a_curve_of_runs_is_the_same(study, capsys):
     found, _, test, folder, _ = study
     curve = temperature_curve(list(found.runs.values()), *test)

@@ -139,7 +139,7 @@ class Estimation:
             first,
             options.target_acceptance or _TARGET_ACCEPTANCE,
             2.0 * float(np.max(widths)),
-            options.seed,
+            options.run_seed,
             self.execution,
         )
 

@@ -43,7 +43,8 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
             `num_particles`, `num_populations`, and those of a run (`num_steps`, `num_burnin_steps`, `sampler`,
             `step_size`, `num_leapfrog_steps`, `target_acceptance`, `seed`, ...). With `output`, a folder, every
             finished part (a point of the path, a tenth of the draws, a stage of smc) is kept there, and the same call
-            goes on with what is there, to the same numbers; `overwrite` removes the parts of another estimate.
+            goes on with what is there, to the same numbers; `overwrite` removes the parts of another estimate. Without
+            it each call on a simulation draws further random numbers; `call` repeats those of an earlier one.
 
     Returns:
         `log_z`, `error`, `curve` and more (`tati_re.evidence.Evidence`).
@@ -82,7 +83,10 @@ def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estim
     """The checked estimation of `log_evidences`, with the same arguments, not yet started."""
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
+    if options.get("output") is None:
+        chosen = sim.calls.numbered("evidence", chosen, options)
     estimation = Estimation(sim, chosen, {**sim.objects, **given})
+    sim.calls.count("evidence", chosen.seed, chosen.call or 1)
     if options.get("output") is not None:
         estimation.keep(options["output"], options.get("overwrite", False))
     return estimation

@@ -34,7 +34,7 @@ def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
     if bound is not None:
         centre = np.clip(centre, -bound, bound)
     plan = estimation.plan(estimation.prior_widths())
-    chains = Chains(estimation.potential(walkers), estimation.sampler, options.seed + 3, estimation.execution)
+    chains = Chains(estimation.potential(walkers), estimation.sampler, options.run_seed + 3, estimation.execution)
 
     def widths() -> dict:
         place = np.repeat(centre[None], walkers, axis=0)

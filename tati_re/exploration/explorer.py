@@ -14,6 +14,7 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
+from tati_re.exploration.trajectories import ModelTrajectories
 from tati_re.landscape.tables import digest
 from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import write_whole
@@ -69,7 +70,7 @@ def explore(
     temperature: float | None = None,
     step_size: float | None = None,
     friction: float | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     output: str | os.PathLike[str] | None = None,
     max_time: float | None = None,
     say: Callable[[str], None] | None = None,
@@ -101,7 +102,7 @@ def explore(
         temperature: T. Default: the simulation's, 1 for a function.
         step_size: Of a function's legs; a simulation has its own. Default: 0.05.
         friction: The same. Default: 1.
-        seed: Default: 0.
+        seed: Of the legs. Default: 0; without `output`, further calls on one simulation draw other numbers.
         output: A folder; an exploration that was stopped goes on there when it is called again. Default: none.
         max_time: Seconds, four fifths for legs, the rest for barriers; what was begun is ended. Default: no limit.
         say: Called with a sentence after each leg and each round. Default: none.
@@ -124,6 +125,9 @@ def explore(
         raise InputError("start is missing.", expected="parameters to start at")
     start = np.asarray(start, np.float64)
     folder = None if output is None else File(output)
+    if seed is None:
+        counted = folder is None and isinstance(system.trajectories, ModelTrajectories)
+        seed = system.trajectories.next_seed() if counted else 0
     if folder is not None:
         said = {
             "num_steps": num_steps, "num_legs": num_legs, "heats": list(heats), "num_candidates": num_candidates,

@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.landscape.surface import Surface
+from tati_re.options.make import make_options
 
 MOST_POSITIONS = 200
 """Positions of a leg that are kept, at most."""
@@ -57,6 +58,10 @@ class ModelTrajectories:
             raise InputError("A leg has one walker.", f"num_walkers {sim.num_walkers()}", "num_walkers 1")
         self.sim = sim
 
+    def next_seed(self) -> int:
+        """The seed of an exploration for which none was given: 0 in the first of a simulation."""
+        return self.sim.calls.next("exploration", make_options(self.sim.options, seed=0)).run_seed
+
     @property
     def start(self) -> np.ndarray:
         """The simulation's own position."""
@@ -71,7 +76,7 @@ class ModelTrajectories:
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         sim = self.sim
         sim.parameters = np.asarray(start)
-        sim.init_momenta(temperature, seed)
+        sim.init_momenta(temperature=temperature, seed=seed)
         every = max(1, -(-num_steps // (num_positions(sim.num_parameters()) - 1)))
         try:
             run = sim.sample(

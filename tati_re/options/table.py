@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
@@ -431,6 +432,12 @@ class Options(BaseModel):
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
     resume: str | None = _run(None, "run folder to resume; beside it only num_steps (in all), max_time, verbose")
     seed: int = _run(0, "seed of all random numbers", ge=0)
+    call: int | None = _run(
+        None,
+        "number of a run among those of its seed: noise and mini-batches are other ones in each; none: counted by a "
+        "Simulation, 1 in a command",
+        ge=1,
+    )
     execution: Literal["auto", "xla", "graph", "eager"] = _run(
         "auto", "how steps are compiled; same sampled distribution"
     )
@@ -463,6 +470,14 @@ class Options(BaseModel):
         if self.temperature is None and self.inverse_temperature is None and self.temperatures:
             return self.temperatures[0]
         return self.temperature if self.temperature is not None else 1.0 / self.beta
+
+    @property
+    def run_seed(self) -> int:
+        """The seed of what a run draws, its noise, mini-batches and fresh starts: `seed` in the first call, and in each
+        further one another number below 2**63."""
+        if self.call in (None, 1):
+            return self.seed
+        return int.from_bytes(sha256(f"tati_re/{self.seed}/call {self.call}".encode()).digest()[:8], "little") >> 1
 
     @property
     def num_rungs(self) -> int:

@@ -64,7 +64,9 @@ def temperature_study(
 
     With early stopping the cooling ends once the validation loss has risen, and goes back: the walkers of `sim` are
     then left where they were at the temperature of the lowest validation loss. Every run targets exp(-U/T) at its T; a
-    cold posterior is one of T below 1.
+    cold posterior is one of T below 1. Each temperature has noise and mini-batches of its own: the runs are further
+    calls of `sim.sample` (`call` in their manifests), from the hottest on, so that a study is repeated by a new
+    simulation with the same seed, and each run resumed by itself.
 
     Reference: R. Baldock, N. Marzari, Bayesian Neural Networks at Finite Temperature (2019), section 2. The part of the
     test data that chooses the temperature takes no part in the test loss.
@@ -75,7 +77,8 @@ def temperature_study(
         early_stopping: Stops once the validation loss is over two standard errors above its lowest. Default: True.
         validation_fraction: Part of the test data that validates, in 0..1. Default: 0.5.
         output: Folder with one folder per run. Default: temporary ones.
-        **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`.
+        **options: Of `Simulation.sample`, such as `step_size`, `num_steps`, `num_burnin_steps`. With `seed` or `call`
+            the hottest run is that call of it (default 1), the next ones are those after it.
 
     Raises:
         InputError: Temperatures out of range, no test part, or options that do not fit.
@@ -93,9 +96,11 @@ def temperature_study(
         raise InputError("The data have no test part.", data.name, "test_fraction above 0, or test data")
     parts = _parts(data.test_inputs, data.test_targets, validation_fraction)
     runs, rows, ends, stopped = {}, [], {}, None
-    for value in values:
+    first = options.pop("call", None) or (1 if "seed" in options else None)
+    for number, value in enumerate(values):
         where = None if output is None else str(Path(output) / f"T-{value:g}")
-        run = sim.sample(**{**options, "temperature": value, "output": where})
+        call = {} if first is None else {"call": first + number}
+        run = sim.sample(**{**options, **call, "temperature": value, "output": where})
         runs[value], ends[value] = run, np.array(sim.parameters)
         rows.append(_row(value, Draws(run), Network(run), run.at_rung(0), parts))
         if early_stopping and (stopped := stopping(_frame(rows))[1]) is not None:

@@ -46,7 +46,8 @@ def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int |
     sentences.append(
         f"{walkers} walker{'s' if walkers != 1 else ''} for {steps}"
         + (f", the first {burnin:,} left out as burn-in" if burnin else "")
-        + f"; seed {manifest.get('seed', options.get('seed', 0))}."
+        + f"; seed {manifest.get('seed', options.get('seed', 0))}"
+        + (f", call {call}." if (call := manifest.get("call", 1)) > 1 else ".")
     )
     return sentences
 

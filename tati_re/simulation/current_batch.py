@@ -17,11 +17,11 @@ class CurrentBatch:
     counts from 0, in the order in which a run takes them; `tensors` are indices and size, as the evaluator takes them,
     nothing for the full batch."""
 
-    def __init__(self, dataset: Dataset, evaluator: Evaluator) -> None:
+    def __init__(self, dataset: Dataset, evaluator: Evaluator, number: int = 0) -> None:
         self._dataset, self._evaluator = dataset, evaluator
         self._answered: set[str] = set()
         self._position: np.ndarray | None = None
-        self.number, self.tensors = 0, evaluator.batch(0)
+        self.number, self.tensors = number, evaluator.batch(number)
 
     def next(self) -> None:
         """Moves on to the next mini-batch."""

@@ -36,6 +36,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     yield from tati_sentences(options)
     if start is not None:
         yield start
+    if options.call not in (None, 1):
+        yield f"Noise and mini-batches are those of call {options.call} of seed {options.seed}."
     if len(run.stages) > 1:
         for number, (stage, loop) in enumerate(zip(run.stages, run.loops, strict=True), 1):
             batch = "all examples" if loop.potential.batches.full else f"mini-batches of {stage.batch_size}"
@@ -91,6 +93,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "objects": sorted(set(OBJECTS) & set(request.objects)),
         "observables": sorted(run.observables.extra),
         "seed": options.seed,
+        "call": options.call or 1,
         "threads": threads(),
         "execution": run.execution,
         "walker_evaluation": ", ".join(dict.fromkeys(each.potential.walker_evaluation for each in run.loops)),

@@ -35,6 +35,7 @@ class Evaluations:
     walkers: Walkers
     _system: System
     _evaluator: Evaluator | None = None
+    _first_batch = 0
     _evaluated: tuple[int, np.ndarray, Energy] | None = None
 
     @property
@@ -124,10 +125,12 @@ class Evaluations:
             if training:
                 check_model(self.system.flat)
             self._evaluator = Evaluator(self.system.potential(self.options, self.objects, training), xla)
-            self._batch = CurrentBatch(self.system.dataset, self._evaluator)
+            self._batch = CurrentBatch(self.system.dataset, self._evaluator, self._first_batch)
         return self._evaluator
 
     def _forget(self) -> None:
+        if self._evaluator is not None:
+            self._first_batch = self._batch.number
         self._evaluator = self._evaluated = None
 
     def _batch_for(self, name: str) -> tuple:

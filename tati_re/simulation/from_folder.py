@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tati_re.simulation.simulation import Simulation
     from tati_re.simulation.system import System
 
-_OF_START = ("parameters", "parameters_step", "walker_start", "walker_jitter")
+_OF_START = ("call", "parameters", "parameters_step", "walker_start", "walker_jitter")
 _OF_SYSTEM = ("data", "test_data", "model", "loss", "prior")
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
@@ -34,6 +34,9 @@ def from_folder(kind: type[Simulation], folder: str | os.PathLike[str], given: d
     sim = kind.from_options(make_options({**kept, **built, "output": None, "max_time": None, **changed}), objects)
     if not _OF_DATA & {*objects, *changed}:
         manifest.check_data(run.manifest, sim.system.dataset, folder)
+    # It repeats the run, or goes on where a run arrived.
+    call = run.manifest.get("call", 1) - ("parameters" not in changed)
+    sim.calls.count(run.manifest["kind"], run.manifest["seed"], call)
     return sim
 
 

@@ -23,6 +23,7 @@ from tati_re.runs.csv_table import csv_text
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import storing, write_whole
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
+from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
 from tati_re.simulation.loops import RunLoops
@@ -33,8 +34,8 @@ from tati_re.simulation.starts import Walkers, first_values, on_all_rungs
 from tati_re.simulation.step_size_advice import divergence_advice
 
 
-def launch(request: Request, walkers: Walkers) -> Run:
-    """Starts a run and takes it to its end; the walkers stay where they arrive."""
+def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
+    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive."""
     check_request(request)
     options, system = request.options, request.system
     temporary = None
@@ -68,6 +69,7 @@ def launch(request: Request, walkers: Walkers) -> Run:
         running.progress.message("XLA cannot compile this model: the steps run as a graph.")
         running = Launch(request, walkers, folder, "graph")
         carry = running.begin()
+    calls.count(request.kind, options.seed, options.call or 1)
     return running.finish(carry, temporary)
 
 
@@ -165,7 +167,7 @@ class Launch:
             carry.state,
             carry.auxiliary,
             loop.rung,
-            options.seed,
+            options.run_seed,
             options.num_steps + 1,
         )
         if table is not None:

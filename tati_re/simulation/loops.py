@@ -46,7 +46,7 @@ class RunLoops:
             request.method,
             self.observables,
             rung,
-            options.seed,
+            options.run_seed,
             self.execution,
             options.record_every,
             options.trajectory_every,

@@ -20,6 +20,7 @@ from tati_re.options.make import OPTIONS, Options, describe, make_options
 from tati_re.options.stages import check_num_steps
 from tati_re.posterior.losses import CLASSIFICATION, REGRESSION
 from tati_re.posterior.outputs import Outputs
+from tati_re.simulation.calls import Calls
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.evaluations import Evaluations
 from tati_re.simulation.from_folder import from_folder
@@ -110,6 +111,7 @@ class Simulation(Evaluations):
         set_threads(options.threads)
         self.options = options
         self.objects = objects
+        self.calls = Calls()
         self._system = assemble(options, objects)
         self.walkers = starting_walkers(options, self.system.flat)
         self._outputs: Outputs | None = None
@@ -161,23 +163,38 @@ class Simulation(Evaluations):
                 expected="sampler BAOAB or another with momenta, by set_options",
             )
 
-    def init_momenta(self, temperature: float | None = None, seed: int | None = None) -> None:
-        """Draws all momenta anew from N(0, T).
+    def init_momenta(
+        self,
+        *unnamed: Any,
+        temperature: float | None = None,
+        inverse_temperature: float | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Draws all momenta anew from N(0, T), other ones at each call.
 
         Args:
+            *unnamed: Refused, for the argument of TATi's function is the inverse temperature.
             temperature: T. Default: that of the options.
-            seed: Default: that of the options.
+            inverse_temperature: 1/T, in its place.
+            seed: The same momenta at each call with it. Default: that of the options, with further numbers each time.
 
         Raises:
-            InputError: The sampler of the options has no momenta.
+            InputError: The sampler of the options has no momenta, or an argument without its name.
         """
         self._check_momentum()
+        if unnamed:
+            raise InputError(
+                "init_momenta: its argument needs a name, for TATi's is the inverse temperature and not T.",
+                received=unnamed[0],
+                expected="temperature=T or inverse_temperature=1/T",
+            )
+        given = {"temperature": temperature, "inverse_temperature": inverse_temperature, "seed": seed}
+        given = {name: value for name, value in given.items() if value is not None}
+        chosen = self.calls.next("init_momenta", make_options(self.options, **given), given)
         draw = Draw("normal", self.walkers.position.shape, tf.as_dtype(self.walkers.position.dtype))
-        bits = draw_bits([draw], self.options.seed if seed is None else seed, "init_momenta", 0, 1)[0][0]
+        bits = draw_bits([draw], chosen.run_seed, "init_momenta", 0, 1)[0][0]
         normal = standard_normal(bits, draw.dtype).numpy()[:, : self.num_parameters()]
-        self.walkers.momentum = normal * np.sqrt(self.options.kT if temperature is None else temperature).astype(
-            normal.dtype
-        )
+        self.walkers.momentum = normal * np.sqrt(chosen.kT).astype(normal.dtype)
 
     def num_parameters(self) -> int:
         """P, the number of parameters of one walker."""
@@ -210,6 +227,7 @@ class Simulation(Evaluations):
         self.options, self.objects = options, objects | found
         self._outputs = None
         self._forget()
+        self._first_batch = 0
         self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
 
     # Predictions
@@ -256,7 +274,7 @@ class Simulation(Evaluations):
                 `learning_rate`, `num_steps`, `batch_size`, `output`; `stages`, in each of which rate and batch size are
                 others; and `observables`, `callbacks` as in `sample`.
         """
-        options, objects = self._for_call(overrides)
+        options, objects = self._for_call("fit", overrides)
         options = make_options(options, num_steps=check_num_steps(options))
         return self._launched(make_request("fit", options, objects, self.system, self.limits))
 
@@ -273,20 +291,20 @@ class Simulation(Evaluations):
         Raises:
             SamplingError: The potential stopped being finite; what came before is on the disk.
         """
-        return self._launched(make_request("sample", *self._for_call(overrides), self.system, self.limits))
+        return self._launched(make_request("sample", *self._for_call("sample", overrides), self.system, self.limits))
 
     def _launched(self, request: Request) -> Run:
-        run = launch(request, self.walkers)
+        run = launch(request, self.walkers, self.calls)
         self._forget()
         return run
 
-    def _for_call(self, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
+    def _for_call(self, kind: str, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
         extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
         objects = {name: overrides.pop(name) for name in OBJECTS if name in overrides and not is_named(overrides[name])}
         refuse_fixed((*overrides, *objects))
         kept = {name: value for name, value in self.objects.items() if name not in overrides}
-        return make_options(self.options, **overrides), kept | objects | extra
+        return self.calls.numbered(kind, make_options(self.options, **overrides), overrides), kept | objects | extra
 
     # Options
 
@@ -300,6 +318,8 @@ class Simulation(Evaluations):
         refuse_fixed(options)
         objects = {name: options.pop(name) for name in OBJECTS if name in options and not is_named(options[name])}
         self.options = make_options(self.options, **options)
+        if "call" in options:
+            self.calls = Calls()
         self.objects = {name: value for name, value in self.objects.items() if name not in options} | objects
         self._forget()
 

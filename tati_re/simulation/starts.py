@@ -167,7 +167,7 @@ def made_starts(request: Request, like: np.ndarray, auxiliary: tuple, execution:
     `tati_re.optimizers.Fire` on U with all data, `descent_steps` steps with 0.1 as the first time step, for each
     replica from its own initialization."""
     system, options = request.system, request.options
-    fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.seed).astype(like.dtype)
+    fresh = fresh_starts(system.flat.tensor_names, system.flat.shapes, len(like), options.run_seed).astype(like.dtype)
     fresh = with_noise_of(system.flat, fresh)
     if options.replica_start == "fresh":
         return fresh

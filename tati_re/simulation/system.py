@@ -185,7 +185,7 @@ class System:
             self.dataset.num_examples,
             batch_size,
             copies or options.num_walkers,
-            options.seed,
+            options.run_seed,
             sampling="epochs" if options.batch_sampling == "auto" else options.batch_sampling,
             shared=options.walker_batches == "shared",
             stage=stage,

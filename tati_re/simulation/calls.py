@@ -1,0 +1,34 @@
+"""Which call of its kind a run of a Simulation is: each has noise and mini-batches of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tati_re.options.make import Options, make_options
+
+
+class Calls:
+    """Counts the calls of each kind ("sample", "fit", "evidence", ...) and seed. `Options.run_seed` makes of the number
+    what the call draws from."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int], int] = {}
+
+    def numbered(self, kind: str, options: Options, given: Collection[str] = ()) -> Options:
+        """The options of the next call. It follows the last one, unless seed or call are among the options that were
+        given with it: these repeat what was drawn from them."""
+        if "seed" in given or "call" in given:
+            return options
+        first = options.call or 1
+        call = max(first, self._last.get((kind, options.seed), 0) + 1)
+        return options if call == first else make_options(options, call=call)
+
+    def count(self, kind: str, seed: int, call: int) -> None:
+        """Notes a call that has begun."""
+        self._last[kind, seed] = max(self._last.get((kind, seed), 0), call)
+
+    def next(self, kind: str, options: Options, given: Collection[str] = ()) -> Options:
+        """As `numbered`, and noted."""
+        options = self.numbered(kind, options, given)
+        self.count(kind, options.seed, options.call or 1)
+        return options
