@@ -198,14 +198,18 @@ def test_a_hamiltonian_monte_carlo_over_a_simulation_has_the_posteriors_widths()
         found = hmc(sim, 120, 4, 0.05, fresh)[20:]
         each = ((found - optimum) ** 2).mean(axis=0)
         mean, error = each.mean(axis=0), each.std(axis=0, ddof=1) / np.sqrt(WALKERS)
-        print("deviations", np.sqrt(mean).round(3), "exact", np.sqrt(exact).round(3), "errors", (error / exact).round(3))
+        print(
+            "deviations", np.sqrt(mean).round(3), "exact", np.sqrt(exact).round(3), "errors", (error / exact).round(3)
+        )
         inside = np.abs(mean - exact) < BOUND * error
         assert inside.all() and (error < 0.12 * exact).all() if fresh else not inside.all()
 
 
 def test_init_momenta_takes_named_arguments():
     sim = linear(num_walkers=2)
-    with pytest.raises(InputError, match=r"^init_momenta: its argument needs a name, .* Received: 4\.0\. Expected: temp"):
+    with pytest.raises(
+        InputError, match=r"^init_momenta: its argument needs a name, .* Received: 4\.0\. Expected: temp"
+    ):
         sim.init_momenta(4.0)
     sim.init_momenta(seed=8)
     first = sim.momenta.copy()

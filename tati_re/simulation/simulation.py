@@ -280,6 +280,7 @@ class Simulation(Evaluations):
 
     def sample(self, **overrides: Any) -> Run:
         """Samples exp(-U/T); the walkers stay where they arrive. The run's tables are pandas DataFrames, as of `fit`.
+        Each further call of either has noise and mini-batches of its own; `call=2` repeats those of the second.
 
         Args:
             **overrides: Options for this call; `sampler` may be an object that follows `tati_re.samplers.Sampler`;
