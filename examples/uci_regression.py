@@ -7,16 +7,18 @@ noise is the root mean squared residual of their mean prediction on the other 20
 on the whole training part, and every sampler starts from where they arrive; a third of its steps are burn-in.
 
 No sampler is tuned to a data set. With k the largest eigenvalue of the Hessian where the walkers start, all Langevin
-methods have the step size 0.3/sqrt(k) and the friction 0.03 sqrt(k), SGLD has 0.2/k, pSGLD 0.001/N, all with
-mini-batches of 100 examples. HMC sees all data at each of 300 leapfrog steps and tunes its step size in the burn-in.
+methods have the step size 0.3/sqrt(k) and the friction 0.03 sqrt(k), SGLD and LM have 0.2/k, pSGLD 0.001/N, all with
+mini-batches of 100 examples: of shuffled epochs, or, for those that take out the heat of mini-batches (SGHMC, CCAdL,
+mCCAdL), drawn with replacement. HMC sees all data at each of 300 leapfrog steps and tunes its step size in the burn-in.
 
-    python examples/uci_regression.py --data FOLDER [--num-splits 1] [--num-steps 60000] [--num-trajectories 3000]
-        [--output DIR]
+    python examples/uci_regression.py --data FOLDER [--samplers SGLD ...] [--num-splits 1] [--num-steps 60000]
+        [--num-trajectories 3000] [--output DIR]
 
 FOLDER/uci holds yacht.txt, concrete.txt and energy.txt: one row an example, target last. Writes results.csv and
-figure.png to the output folder, in about half an hour a split on two cores: test negative log likelihood (of the
-posterior predictive density, in the target's units) and root mean squared error of the mean prediction, with the
-standard error that four walkers leave (jackknife), the temperatures, and R-hat of the test error.
+figure.png to the output folder, in about three quarters of an hour a split on two cores, half of it HMC: test negative
+log likelihood (of the posterior predictive density, in the target's units) and root mean squared error of the mean
+prediction, with the standard error that four walkers leave (jackknife), the temperatures, and R-hat of the test error.
+What results.csv has already, run as long, is not run again.
 
 Published beside it: dropout with a network of the same size, mean and standard deviation over 20 splits, as its authors
 list them in the repository yaringal/DropoutUncertaintyExps (Y. Gal, Z. Ghahramani, Dropout as a Bayesian approximation,
@@ -26,9 +28,10 @@ ICML 2016, and the same trained ten times longer).
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,12 +87,14 @@ def overdamped(k: float, n: int) -> float:
 
 METHODS = (
     Method("SGLD", overdamped, {}),
+    Method("LM", overdamped, {}),
     Method("pSGLD", lambda k, n: 0.001 / n, {}),
     Method("BAOAB", langevin, {}),
     Method("SGHMC", langevin, {"gradient_noise": "estimate"}),
     Method("SGNHT", langevin, {}),
     Method("BADODAB", langevin, {}),
     Method("CCAdL", langevin, {}),
+    Method("mCCAdL", langevin, {}),
 )
 REFERENCE = Method("HMC", langevin, {"num_leapfrog_steps": 300, "target_acceptance": 0.8, "batch_size": None})
 
@@ -100,6 +105,10 @@ class Sizes(NamedTuple):
     num_steps: int = 60_000
     num_reference_steps: int = 3_000
     fit: tuple[tuple[float, int], ...] = ((0.01, 3_000), (0.001, 2_000))
+
+    def steps_of(self, method: Method) -> int:
+        """Of one method."""
+        return self.num_reference_steps if method is REFERENCE else self.num_steps
 
 
 QUICK = Sizes(300, 150, ((0.01, 200),))
@@ -191,6 +200,7 @@ def fitted(train: np.ndarray, test: np.ndarray, noise_std: float, seed: int, siz
             batch_size=min(BATCH_SIZE, len(train)),
             record_every=num_steps,
             trajectory_every=0,
+            seed=seed,
         )
     return sim
 
@@ -248,6 +258,7 @@ def score(
         num_burnin_steps=num_burnin_steps,
         record_every=max(1, num_steps // 2_000),
         trajectory_every=max(1, (num_steps - num_burnin_steps) // NUM_DRAWS),
+        seed=sim.options.seed,  # whichever samplers ran before
         **options,
     )
     inputs, targets = split.test[:, :-1], split.test[:, -1]
@@ -261,14 +272,30 @@ def score(
         2 * float(rows[name].mean()) / sim.num_parameters() for name in ("kinetic_energy", "virial")
     )
     hat = float(r_hat(((drawn - targets) ** 2).mean(axis=-1)))
-    gradients = options.get("num_leapfrog_steps", 1) * num_steps
-    passes = gradients * (options["batch_size"] or num_examples) / num_examples
+    passes = passes_of(method, num_examples, num_steps)
     return float(nll), float(nll_error), float(rmse), float(rmse_error), hat, kinetic, configurational, passes
 
 
-def compare(name: str, rows: np.ndarray, number: int, methods: Sequence[Method], sizes: Sizes) -> list[Score]:
-    """All methods on one split of one set, HMC last."""
+def passes_of(method: Method, num_examples: int, num_steps: int) -> float:
+    """Over the training data."""
+    batch_size = method.options.get("batch_size", min(BATCH_SIZE, num_examples)) or num_examples
+    return method.options.get("num_leapfrog_steps", 1) * num_steps * batch_size / num_examples
+
+
+def compare(
+    name: str, rows: np.ndarray, number: int, methods: Sequence[Method], sizes: Sizes, before: Sequence[Score]
+) -> Iterator[Score]:
+    """Methods on one split of one set, but for those that ran before, as long as now."""
     split = split_of(rows, number)
+
+    def ran(method: Method) -> bool:
+        passes = passes_of(method, len(split.train), sizes.steps_of(method))
+        names = (name, number, method.sampler)
+        return any(found[:3] == names and math.isclose(found.passes, passes, rel_tol=1e-4) for found in before)
+
+    methods = [method for method in methods if not ran(method)]
+    if not methods:
+        return
     noise_std = noise_by_validation(split.train, number, sizes)
     sim = fitted(split.train, split.test, noise_std, number, sizes)
     start, k = sim.parameters.copy(), largest_eigenvalue(sim)
@@ -278,16 +305,14 @@ def compare(name: str, rows: np.ndarray, number: int, methods: Sequence[Method],
         f"{'':10}{'test NLL':19}{'test RMSE':19}R-hat   kinetic T   configurational T   passes over the data",
         flush=True,
     )
-    scores = []
-    for method in (*methods, REFERENCE):
+    for method in methods:
         sim.parameters = start
-        num_steps = sizes.num_reference_steps if method is REFERENCE else sizes.num_steps
         try:
-            found = Score(name, number, method.sampler, *score(method, sim, k, split, noise_std, num_steps))
+            numbers = score(method, sim, k, split, noise_std, sizes.steps_of(method))
         except tati_re.SamplingError as error:
             print(f"{method.sampler:10}{error}", flush=True)
             continue
-        scores.append(found)
+        found = Score(name, number, method.sampler, *numbers)
         cells = (f"{found.nll:.3f} ± {found.nll_error:.3f}", f"{found.rmse:.3f} ± {found.rmse_error:.3f}")
         kinetic = "-" if math.isnan(found.kinetic_temperature) else f"{found.kinetic_temperature:.3f}"
         print(
@@ -295,10 +320,21 @@ def compare(name: str, rows: np.ndarray, number: int, methods: Sequence[Method],
             f"{found.configurational_temperature:<20.3f}{found.passes:,.0f}",
             flush=True,
         )
+        yield found
     for label in ("dropout", "trained longer"):
         if row := PUBLISHED.get(f"{name}, {label}"):
             print(f"published, {label}: RMSE {row[0]}, log likelihood {row[1]}")
-    return scores
+
+
+def stored(output: Path) -> list[Score]:
+    """What results.csv has already."""
+    path = output / "results.csv"
+    if not path.is_file():
+        return []
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    numbers = [[float(row[field] or "nan") for field in Score._fields[3:]] for row in rows]
+    return [Score(row["data"], int(row["split"]), row["sampler"], *n) for row, n in zip(rows, numbers, strict=True)]
 
 
 def write(scores: Sequence[Score], output: Path) -> None:
@@ -315,8 +351,8 @@ def draw(scores: Sequence[Score], path: Path) -> None:
     """Draws NLL and RMSE of every sampler, means over the splits, with HMC's value and error as a band."""
     from tati_re.plotting import COLORS, DARK, new_figure, plain, save
 
-    names = list(dict.fromkeys(found.data for found in scores))
-    samplers = list(dict.fromkeys(found.sampler for found in scores))
+    names = [name for name in (*DATA_SETS, "generated") if any(found.data == name for found in scores)]
+    samplers = [m.sampler for m in (*METHODS, REFERENCE) if any(found.sampler == m.sampler for found in scores)]
     figure = new_figure(3.4 * len(names) + 0.8, 0.5 * len(samplers) + 2.6)
     panels = figure.subplots(2, len(names), squeeze=False, sharey=True)
     for row, (quantity, title) in enumerate((("nll", "test NLL"), ("rmse", "test RMSE"))):
@@ -342,12 +378,15 @@ def draw(scores: Sequence[Score], path: Path) -> None:
     save(figure, path)
 
 
-def experiment(data: Path | None, names: Sequence[str], num_splits: int, sizes: Sizes, output: Path) -> None:
+def experiment(
+    data: Path | None, names: Sequence[str], samplers: Sequence[str], num_splits: int, sizes: Sizes, output: Path
+) -> None:
     """Runs all splits of all sets; without a folder a generated set and one method only.
 
     Args:
         data: The folder.
         names: Of the sets.
+        samplers: Names.
         num_splits: Random splits of each.
         sizes: Of the runs.
         output: Folder of the files.
@@ -362,12 +401,13 @@ def experiment(data: Path | None, names: Sequence[str], num_splits: int, sizes: 
     if num_splits < 1:
         raise tati_re.InputError("--num-splits is too small.", num_splits, "at least 1")
     tables = {"generated": generated()} if data is None else {name: read(data, name) for name in names}
-    methods = [method for method in METHODS if data is not None or method.sampler == "BADODAB"]
-    scores: list[Score] = []
+    methods = [method for method in (*METHODS, REFERENCE) if method.sampler in samplers]
+    scores = stored(output)
     for number in range(num_splits):
         for name, rows in tables.items():
-            scores += compare(name, rows, number, methods, sizes)
-            write(scores, output)
+            for found in compare(name, rows, number, methods, sizes, scores):
+                scores = [other for other in scores if other[:3] != found[:3]] + [found]
+                write(scores, output)
     draw(scores, output / "figure.png")
     print(f"\n{output / 'results.csv'}, {output / 'figure.png'}")
 
@@ -377,6 +417,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Bayesian regression on UCI sets: every sampler beside HMC.")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds uci/yacht.txt and the others")
     parser.add_argument("--sets", nargs="+", choices=DATA_SETS, default=DATA_SETS, help="default: all three")
+    names = [method.sampler for method in (*METHODS, REFERENCE)]
+    parser.add_argument("--samplers", nargs="+", choices=names, help="default: all, HMC last")
     parser.add_argument("--num-splits", type=int, default=1, metavar="N", help="random splits of each; default 1")
     parser.add_argument("--num-steps", type=int, default=None, metavar="N", help="of a sampler; default 60,000")
     text = "trajectories of HMC, of 300 steps each; default 3,000"
@@ -393,7 +435,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.data is None and not arguments.quick:
             raise tati_re.InputError("--data is missing.", None, "a folder with uci/*.txt, or --quick")
         data = None if arguments.quick else arguments.data
-        experiment(data, arguments.sets, arguments.num_splits, sizes, arguments.output)
+        samplers = arguments.samplers or (["BADODAB", REFERENCE.sampler] if arguments.quick else names)
+        experiment(data, arguments.sets, samplers, arguments.num_splits, sizes, arguments.output)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -91,6 +91,9 @@ def test_uci_regression_scores_a_sampler_beside_hmc(tmp_path, capsys):
     assert np.isfinite(table["nll"]).all() and (table["nll_error"] > 0).all()
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     assert "generated, split 0: 180 + 20 rows" in capsys.readouterr().out
+    before = (tmp_path / "results.csv").read_text()
+    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    assert "split 0" not in capsys.readouterr().out and (tmp_path / "results.csv").read_text() == before
 
 
 def test_uci_regression_scores_the_mixture_of_all_draws():
