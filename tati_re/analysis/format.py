@@ -32,3 +32,8 @@ def with_error(mean: float, error: float) -> str:
         return f"{mean:,.6g}"
     places = max(0, 1 - math.floor(math.log10(error)))
     return f"{mean:,.{places}f} ± {error:,.{places}f}"
+
+
+def percent(part: float) -> str:
+    """`4 %`, `0.03 %`, `250 %` of 0.04, 0.0003, 2.5."""
+    return f"{100 * part:.2g} %" if abs(part) < 0.995 else f"{100 * part:,.0f} %"

@@ -7,17 +7,20 @@ from collections.abc import Callable
 import numpy as np
 
 
-def lanczos(product: Callable[[np.ndarray], np.ndarray], size: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ritz values of a fixed number of Lanczos steps, ascending, and the vector of the lowest, `(size,)`.
+def lanczos(
+    product: Callable[[np.ndarray], np.ndarray], size: int, num_steps: int, start: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ritz values of a fixed number of Lanczos steps, ascending, `(k,)`, the coordinates of their vectors, `(k, k)`
+    columns, and the basis that these refer to, `(k, size)`: the vector of the lowest is `coordinates[:, 0] @ basis`.
     `product` multiplies the matrix with a vector `(size,)`; as many vectors are kept as there are steps, at most
-    `size`. There are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing), and the ends
+    `size`. `start` is the first vector; by default random numbers. There are at least as many negative eigenvalues as negative Ritz values (Cauchy's interlacing), and the ends
     of the spectrum converge first. All vectors are orthogonalized, which keeps copies out. ARPACK iterates to a
     tolerance instead, and says nothing of the Ritz values between the ends. Source: Golub and Van Loan, Matrix
     Computations, section 10.1."""
     from scipy.linalg import eigh_tridiagonal
 
     basis = np.zeros((num_steps, size))
-    vector = np.random.default_rng(0).standard_normal(size)
+    vector = np.random.default_rng(0).standard_normal(size) if start is None else start
     length = float(np.linalg.norm(vector))
     diagonal: list[float] = []
     beside: list[float] = []
@@ -32,4 +35,4 @@ def lanczos(product: Callable[[np.ndarray], np.ndarray], size: int, num_steps: i
             break
         beside.append(length)
     values, vectors = eigh_tridiagonal(np.array(diagonal), np.array(beside[: len(diagonal) - 1]))
-    return values, vectors[:, 0] @ basis[: len(diagonal)]
+    return values, vectors, basis[: len(diagonal)]

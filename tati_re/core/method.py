@@ -63,6 +63,8 @@ class Method:
         reevaluates: After a swap, potential and loss belong to the position although `current` says no. Default: no.
         bias: The bias on the energies, where there is one. Default: none.
         swap_bias: A sentence that names the bias of the swaps, where there is one. Default: none.
+        against_noise: What it does about the noise of mini-batches, a clause, where that is no linear answer from which
+            a heating follows. Default: none.
     """
 
     name: str = ""
@@ -87,6 +89,7 @@ class Method:
     reevaluates: bool = False
     bias: Any = None
     swap_bias: str | None = None
+    against_noise: str | None = None
 
     def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
         """The state at given positions, `(walkers, parameters)`."""

@@ -143,7 +143,8 @@ def _ends(surface, position) -> tuple[np.ndarray, np.ndarray]:
     """Ritz values, ascending, and the vector of the lowest; of 1.6 GB of vectors at most."""
     size = surface.num_parameters
     count = min(LANCZOS_STEPS, size, max(30, 200_000_000 // size))
-    return lanczos(lambda vector: surface.hessian_product(position, vector[None])[0], size, count)
+    values, vectors, basis = lanczos(lambda vector: surface.hessian_product(position, vector[None])[0], size, count)
+    return values, vectors[:, 0] @ basis
 
 
 def _stays(surface, position, direction, value: float, temperature: float, step: float) -> bool:

@@ -10,10 +10,11 @@ import numpy as np
 
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
-from tati_re.analysis.format import WIDTH, table, with_error
+from tati_re.analysis.format import WIDTH, percent, table, with_error
 from tati_re.analysis.temperature import Temperature, temperatures
 from tati_re.prediction.streamed import streamed_lines
 from tati_re.report.description import step_size_text
+from tati_re.report.heating import heating_lines, why_hot
 from tati_re.report.ladder import ladder_lines
 from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization
@@ -94,32 +95,22 @@ def convergence_notes(what: str, hat: float, size: float) -> list[str]:
     return notes
 
 
-def temperature_note(temperature: Temperature) -> str | None:
-    """Returns a warning about a temperature outside its band, or None."""
+def temperature_note(temperature: Temperature, manifest: dict[str, Any]) -> str | None:
+    """Returns a warning about a temperature outside its band, with what the manifest knows of causes, or None."""
     if temperature.verdict not in ("above", "below"):
         return None
     above = temperature.verdict == "above"
-    if temperature.kind == "kinetic":
-        advice = (
-            "the noise of mini-batch gradients heats; reduce it by smaller steps, larger batches or more friction"
-            if above
-            else "the steps are large for the stiffest direction; reduce step_size"
-        )
+    excess = temperature.mean / temperature.target - 1
+    if above:
+        advice = why_hot(manifest, temperature.kind, excess)
+    elif temperature.kind == "kinetic":
+        advice = "the steps are large for the stiffest direction; reduce step_size"
     else:
-        advice = (
-            "not in equilibrium yet, or heated by the noise of mini-batches; take more burn-in, or smaller steps and "
-            "larger batches"
-            if above
-            else "not in equilibrium yet; take more burn-in steps"
-        )
+        advice = "not in equilibrium yet; take more burn-in steps"
     return (
-        f"The {temperature.kind} temperature is {_percent(temperature.mean / temperature.target - 1)} "
+        f"The {temperature.kind} temperature is {percent(abs(excess))} "
         f"{'above' if above else 'below'} its target, more than chance allows: {advice}."
     )
-
-
-def _percent(part: float) -> str:
-    return f"{abs(100 * part):.2g} %" if abs(part) < 0.995 else f"{abs(100 * part):,.0f} %"
 
 
 def _system_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
@@ -190,9 +181,10 @@ def _sampling_lines(
         text = temperature_text(temperature)
         if temperature.kind == "configurational" and (unconfined or _has_walls(manifest)):
             text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
-        elif note := temperature_note(temperature):
+        elif note := temperature_note(temperature, manifest):
             notes.append(note)
         lines.append((f"{temperature.kind} temperature", text))
+    lines += heating_lines(manifest)
     return notes, lines
 
 

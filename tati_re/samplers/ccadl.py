@@ -8,7 +8,7 @@ from tati_re.core.ops import as_float64, as_type, column, maximum
 from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
-from tati_re.samplers.thermostat import checked_mass, heat_up
+from tati_re.samplers.thermostat import DAMPS, checked_mass, heat_up
 from tati_re.samplers.wrappers.coordinates import extend
 
 
@@ -49,6 +49,7 @@ class CCAdL(Method):
     name = "CCAdL"
     has_momentum = True
     shown = ("thermostat",)
+    against_noise = DAMPS
     of_rung = ("thermostat", "gradient_variance")
     subtracts_noise = True
 

@@ -60,6 +60,8 @@ class SGHMC(Method):
         self.gradient_noise: Any = gradient_noise if self.estimates else float(gradient_noise)
         self.subtracts_noise = self.gradient_noise != 0.0
         self.of_rung = ("noise_estimate",) if self.estimates else ()
+        if self.estimates or gradient_noise:
+            self.against_noise = "it injects so much less noise as it knows of the gradient's, and the rest heats."
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Refuses a gradient noise above what friction takes out, h² V̂ > 2 α T, and an estimate without a burn-in."""

@@ -7,7 +7,7 @@ from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info
 from tati_re.samplers.splitting import LangevinState, drift, evaluated
-from tati_re.samplers.thermostat import checked_mass, first_thermostat, heat_up
+from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, first_thermostat, heat_up
 from tati_re.samplers.wrappers.coordinates import extend
 
 
@@ -42,6 +42,7 @@ class SGNHT(Method):
     name = "SGNHT"
     has_momentum = True
     shown = of_rung = ("thermostat",)
+    against_noise = THERMOSTATS
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
         if not friction > 0:

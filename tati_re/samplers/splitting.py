@@ -29,7 +29,16 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, expm1, sqrt
 from tati_re.core.protocol import Info, Rung, with_energy
-from tati_re.samplers.thermostat import checked_mass, damp, drift_in_bath, first_thermostat, heat_up, thermostatted_bath
+from tati_re.samplers.thermostat import (
+    DAMPS,
+    THERMOSTATS,
+    checked_mass,
+    damp,
+    drift_in_bath,
+    first_thermostat,
+    heat_up,
+    thermostatted_bath,
+)
 from tati_re.samplers.wrappers.coordinates import extend
 
 ALIASES = {"GLA1": "BAO", "GLA2": "BABO", "mCCAdL": "BACDODCAB"}
@@ -175,6 +184,10 @@ class Splitting(Method):
                 expected="a number above 0 in a word with D, such as BADODAB",
             )
         self.shown = self.of_rung = ("thermostat",) if self.thermostatted else ()
+        if self.damped:
+            self.against_noise = DAMPS
+        elif self.thermostatted:
+            self.against_noise = THERMOSTATS
         if thermal_mass is not None and not self.thermostatted:
             raise InputError(
                 "thermal_mass: the word has no thermostat.", received=word, expected="a word with D, such as BADODAB"

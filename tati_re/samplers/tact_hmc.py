@@ -34,7 +34,7 @@ from tati_re.core.ops import (
 )
 from tati_re.core.protocol import Info, with_energy
 from tati_re.samplers.sgnht import start
-from tati_re.samplers.thermostat import checked_mass, decayed_share, thermostatted_bath
+from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, decayed_share, thermostatted_bath
 from tati_re.samplers.wrappers.coordinates import extend
 from tati_re.samplers.wrappers.sharing import sums_at_rung
 
@@ -89,6 +89,7 @@ class TactHMC(Method):
     has_momentum = True
     adapts = True
     shown = ("thermostat", "tempering")
+    against_noise = THERMOSTATS
     label_names = ("weight",)
 
     def __init__(

@@ -20,6 +20,11 @@ from __future__ import annotations
 from tati_re.core.errors import InputError
 from tati_re.core.ops import as_float64, column, exp, expm1, sqrt, sum_of_products, where, zeros_like
 
+THERMOSTATS = "its thermostat takes out noise that is white and of one variance for all parameters, whatever its size."
+"""What a method with D, and without C, does about the noise of mini-batches."""
+DAMPS = "it damps the noise of each parameter by its measured variance."
+"""What one with C does."""
+
 
 def checked_mass(thermal_mass: float | None) -> float | None:
     """The thermal mass as a float; `None` stands for the number of parameters."""

@@ -26,6 +26,7 @@ from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
+from tati_re.simulation.heating import expected_heating, heating_sentence
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
 from tati_re.simulation.run import Run
@@ -107,8 +108,24 @@ class Launch:
         self.driver.say_size()
         self._starts = self._guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
         carry = self._guarded(lambda: self.driver.begin(*self._start_values()))
-        manifest.write(self.folder, manifest_of(self.loops))
+        found = {"start": self._heating(carry)} if self._has_noise else {}
+        manifest.write(self.folder, manifest_of(self.loops) | ({"heating": found} if found else {}))
         return carry
+
+    @property
+    def _has_noise(self) -> bool:
+        """Whether the steps of a sampler see mini-batches."""
+        return self.request.samples and not self.request.potential.batches.full
+
+    def _heating(self, carry) -> dict[str, Any]:
+        """What the noise of mini-batches is expected to do around the target's first walker, said at the start."""
+        method, state = self.request.method, carry.state
+        first = int(np.asarray(method.order(state))[0]) if method.by_rung else 0
+        auxiliary = tuple(np.array(value)[[first]] for value in carry.auxiliary)
+        found = expected_heating(self.request, np.array(state.position)[first], auxiliary)
+        if self.driver.step == 0:
+            self.progress.message(heating_sentence(found, self.request.options.batch_sampling))
+        return found
 
     def go_on(self):
         """Reads the checkpoint of a run that was stopped."""
@@ -130,6 +147,10 @@ class Launch:
         self._arrive(carry)
         if outcome is Outcome.FINISHED and self.request.samples:
             self._guarded(lambda: self._test_noise(carry))
+            if self._has_noise:
+                said = manifest.read(self.folder)
+                said["heating"] = said.get("heating", {}) | {"end": self._heating(carry)}
+                manifest.write(self.folder, said)
         if outcome is not Outcome.FINISHED:
             self.progress.message(
                 f"{outcome.value} Step {driver.step} of {options.num_steps}; tati-sample --resume {self.folder}, "

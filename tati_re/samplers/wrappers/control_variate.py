@@ -48,6 +48,10 @@ class ControlVariate(Wrapper):
         if refresh_every < 0:
             raise InputError("control_variate_every: negative.", received=refresh_every, expected="0 or more steps")
         self.refresh_every = int(refresh_every)
+        self.against_noise = (
+            "the control variate takes out what the noise at its center shares with that where the walker is, and the "
+            "rest, which grows with their distance, heats."
+        )
         self.gradients_per_step = 2.0 * self.inner.gradients_per_step
 
     def init(self, position, evaluate, noise):

@@ -87,6 +87,7 @@ class Massive(Wrapper):
                 expected="fan_in, or numbers",
             )
         if self.measured:
+            self.against_noise = self.inner.against_noise or "its masses are measured during the burn-in."
             self.adapts, self.of_rung = True, ("square", "mass", *self.inner.of_rung)
 
     def init(self, position, evaluate, noise):

@@ -1,0 +1,278 @@
+"""How far the noise of mini-batches heats a sampler, from one step of it on harmonic wells, without a simulation.
+
+A sampler whose step is linear on U = ω²x²/2 is a map z -> M z + b c, c the noise of the gradient in that step. The noise
+at two steps of a sweep has a known covariance C, so that the covariance of z, and with it the temperature, is a sum.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
+from tati_re.core.method import Method
+
+_MOST_PLACES = 128
+_FORGOTTEN = 1e-12
+_EVALUATED = ("potential", "loss", "log_prior", "rung")
+_TOLERANCE = 1e-9
+
+
+class Heating(NamedTuple):
+    """Relative rise by the noise of mini-batches, one entry for each frequency; 0.04 is 4 %.
+
+    Attributes:
+        position: Of ω² times the variance of the position: the temperature at which the parameters are distributed.
+        virial: Of x times the gradient that the sampler holds, which is what the configurational temperature averages.
+            In sweeps it is more than that of the positions, since they remember the batches of the sweep.
+        kinetic: Of the square of the momentum; nan for a sampler without.
+    """
+
+    position: np.ndarray
+    virial: np.ndarray
+    kinetic: np.ndarray
+
+
+class LinearStep(NamedTuple):
+    """One step of a sampler on wells of several frequencies, z -> matrix z + push c, c the noise of the gradient.
+
+    Attributes:
+        matrix: `(wells, n, n)`.
+        push: `(wells, n)`.
+        momentum: Which entry of z is the momentum; None where there is none. The position is the first.
+    """
+
+    matrix: np.ndarray
+    push: np.ndarray
+    momentum: int | None
+
+
+def relative_heating(
+    method: Method,
+    step_size: float,
+    temperature: float,
+    omega: Sequence[float] | np.ndarray,
+    variance: Sequence[float] | np.ndarray | float,
+    order: str,
+    batch_size: int,
+    num_examples: int,
+    record_every: int = 1,
+) -> Heating:
+    """The heating of modes of frequency ω by the gradient noise of mini-batches, in milliseconds.
+
+    In proportion to the variance and to 1/T, so that a tuner may ask once for several step sizes and frictions and bound
+    them together: the largest h and the smallest friction at which the heating stays below a bound.
+
+    Args:
+        method: A sampler whose step is linear on a harmonic well, with its friction.
+        step_size: h, below the limit of stability of every ω.
+        temperature: T.
+        omega: Frequencies, the roots of curvatures of U, `(wells,)`.
+        variance: Of one step's gradient along each of them, `(wells,)` or one for all.
+        order: Of the batches, "epochs", "symmetric" or "replacement".
+        batch_size: Examples of a batch.
+        num_examples: N.
+        record_every: Steps between those that are looked at; in sweeps it matters which ones. Default: 1.
+
+    Raises:
+        InputError: The step is not linear, or unstable.
+
+    Examples:
+        >>> from tati_re.samplers import Splitting
+        >>> found = relative_heating(Splitting("BAOAB", 8.0), 0.3 / 8, 1.0, [8.0], 100.0, "replacement", 16, 64)
+        >>> float(found.position[0].round(3))  # h V / (2 γ T) = 0.234 for white noise
+        0.242
+    """
+    omega = np.asarray(omega, np.float64)
+    spread = noise_covariance(
+        linear_step(method, step_size, temperature, omega**2), order, batch_size, num_examples, record_every
+    )
+    share, hot = np.asarray(variance, np.float64) / temperature, omega**2 * spread.position
+    return Heating(share * hot, share * (hot + spread.virial), share * spread.kinetic)
+
+
+def noise_covariance(step: LinearStep, order: str, batch_size: int, num_examples: int, record_every: int = 1) -> Heating:
+    """Per unit of the variance of a step's noise: the variance of the position, in `virial` its covariance with the
+    noise of the step, and the variance of the momentum, `(wells,)` each, over the steps that are looked at.
+
+    With replacement the noise is white. A sweep of m batches without it has C = s (δ/n - 1/N) between two batches of n
+    of N examples, so that it sums to zero; symmetric sweeps see each batch twice, the second time backwards.
+    """
+    wells, size = step.push.shape
+    # The noise of the step itself is one more entry of z.
+    matrix, push = np.zeros((wells, size + 1, size + 1)), np.ones((wells, size + 1))
+    matrix[:, :size, :size], push[:, :size] = step.matrix, step.push
+    if (np.abs(np.linalg.eigvals(matrix)).max(-1) >= 1).any():
+        raise InputError("step_size: the steps are not stable in the stiffest direction.")
+    if order == "replacement":
+        found = np.stack([_stationary(one, np.outer(kick, kick)) for one, kick in zip(matrix, push, strict=True)])
+    else:
+        sweep = order == "symmetric", batch_size, num_examples, record_every
+        found = np.stack([_over_a_sweep(one, kick, *sweep) for one, kick in zip(matrix, push, strict=True)])
+    kinetic = np.full(wells, np.nan) if step.momentum is None else found[:, step.momentum, step.momentum]
+    return Heating(found[:, 0, 0], found[:, 0, -1], kinetic)
+
+
+def _over_a_sweep(
+    matrix: np.ndarray, push: np.ndarray, twice: bool, batch_size: int, num_examples: int, record_every: int
+) -> np.ndarray:
+    """The covariance of z per unit of one batch's variance, over the places of a sweep that are looked at."""
+    num_batches = -(-num_examples // batch_size)
+    if num_batches == 1:
+        return np.zeros_like(matrix)
+    length = 2 * num_batches if twice else num_batches
+    mean_size = num_examples / num_batches if twice else batch_size
+    last = num_examples - (num_batches - 1) * batch_size
+    kicks = np.zeros((length, len(push)))
+    kicks[0] = push
+    reach = 1
+    while reach < length and np.abs(kicks[reach - 1]).max() > _FORGOTTEN:
+        kicks[reach] = matrix @ kicks[reach - 1]
+        reach += 1
+    squares = np.cumsum(kicks[:, :, None] * kicks[:, None], axis=0)
+    sums = np.cumsum(kicks, axis=0)
+
+    def fresh(place: int) -> np.ndarray:
+        """What the noise of the first steps of a sweep brings."""
+        total = squares[place - 1] / mean_size
+        again = place - num_batches
+        if twice and 0 < again < reach:
+            pairs = kicks[again : 2 * again][::-1].T @ kicks[:again] / mean_size
+            total = total + pairs + pairs.T
+        if not twice and place == length:  # the last batch may be short
+            total = total + (1 / last - 1 / mean_size) * np.outer(push, push)
+        return total - np.outer(sums[place - 1], sums[place - 1]) / num_examples
+
+    start = _stationary(np.linalg.matrix_power(matrix, length), fresh(length))
+    # Rows are those of steps record_every, 2 record_every, ...
+    apart = math.gcd(record_every, length)
+    count = length // apart
+    if count > _MOST_PLACES:
+        places = apart * (1 + ((np.arange(_MOST_PLACES) + 0.5) * count / _MOST_PLACES).astype(int))
+    else:
+        places = apart * np.arange(1, count + 1)
+    total = np.zeros_like(matrix)
+    for place in map(int, places):
+        power = np.linalg.matrix_power(matrix, place)
+        total += power @ start @ power.T + fresh(place)
+    return total / len(places) / (1 / mean_size - 1 / num_examples)
+
+
+def _stationary(matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """S = M S M' + Q."""
+    size = len(matrix)
+    return np.linalg.solve(np.eye(size**2) - np.kron(matrix, matrix), noise.ravel()).reshape(size, size)
+
+
+def slowest_frequency(method: Method, step_size: float, temperature: float, fastest: float, num_steps: int) -> float:
+    """The lowest frequency, up to the fastest, at which a deviation falls by the factor e within so many steps."""
+    omega = fastest * np.logspace(-6, 0, 121)
+    radius = np.abs(np.linalg.eigvals(linear_step(method, step_size, temperature, omega**2).matrix)).max(-1)
+    relaxed = num_steps * np.log(np.maximum(radius, 1e-300)) <= -1
+    return float(omega[np.argmax(relaxed)]) if relaxed.any() else fastest
+
+
+def linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
+    """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k, `(wells,)`.
+
+    One call moves a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two more
+    that tell whether the step is linear, and whether something adapts.
+
+    Raises:
+        InputError: It is not, or the sampler does not run on NumPy arrays.
+    """
+    clause = method.against_noise
+    if clause is not None:
+        raise InputError(f"{method.name}: {clause}")
+    try:
+        with np.errstate(all="ignore"):
+            return _linear_step(method, step_size, temperature, np.asarray(stiffness, np.float64))
+    except InputError:
+        raise
+    except Exception as error:  # the code of others, which may know tensors only
+        raise InputError(f"{method.name}: its step does not run on NumPy arrays ({type(error).__name__}).") from error
+
+
+def _linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
+    first = _Wells(stiffness[:, None], step_size, temperature)
+    state = method.init(np.zeros((len(stiffness), 1)), first, _Silence())
+    names = ["position"] + [
+        name for name, value in state._asdict().items() if name != "position" and np.shape(value) == (len(stiffness), 1)
+    ]
+    size = len(names)
+    tried = np.zeros((size + 3, size + 1))  # rows: units, noise, a mixture of all, nothing; columns: state, noise
+    tried[: size + 1] = np.eye(size + 1)
+    tried[size + 1] = 0.3 + 0.7 * np.cos(np.arange(size + 1.0))
+    rows = np.tile(tried, (len(stiffness), 1))
+    wells = _Wells(np.repeat(stiffness, size + 3)[:, None], step_size, temperature)
+    state = method.init(np.zeros((len(rows), 1)), wells, _Silence())
+    state = state._replace(**{name: rows[:, [i]] for i, name in enumerate(names)})
+    wells.noise = rows[:, [size]]
+    state = method.step(state, wells, _Silence())[0]
+    after = np.concatenate([np.asarray(getattr(state, name), np.float64) for name in names], 1)
+    after = after.reshape(len(stiffness), size + 3, size)
+    others = [value for name, value in state._asdict().items() if name not in (*names, *_EVALUATED)]
+    same = all(np.ptp(np.asarray(value, np.float64).reshape(len(rows), -1), axis=0).max() == 0 for value in others)
+    mixed = np.einsum("j,wji->wi", tried[size + 1], after[:, : size + 1])
+    bound = _TOLERANCE * np.abs(after).max(axis=(1, 2))
+    linear = (np.abs(after[:, -2] - mixed).max(1) <= bound) & (np.abs(after[:, -1]).max(1) <= bound)
+    if not (same and linear.all()):
+        raise InputError(f"{method.name}: its step adapts, or is not linear in the gradient.")
+    momentum = names.index("momentum") if "momentum" in names else None
+    return LinearStep(after[:, :size].swapaxes(1, 2), after[:, size], momentum)
+
+
+class _Silence:
+    """No random forces."""
+
+    def normal(self, shape):
+        return np.zeros(tuple(shape))
+
+    def uniform(self, shape):
+        return np.full(tuple(shape), 0.5)
+
+
+class _Wells(Evaluate):
+    """U = k x²/2 of each walker, `(walkers, 1)`, with `noise` added to the gradients of mini-batches."""
+
+    scale, num_examples, exact = 1.0, 1, False
+
+    def __init__(self, stiffness: np.ndarray, step_size: float, temperature: float) -> None:
+        self.stiffness, self.noise = stiffness, np.zeros_like(stiffness)
+        ones = np.ones(len(stiffness))
+        self.rung = Rung(ones / temperature, ones, ones * step_size)
+        self.clock = Clock(np.int64(1), np.bool_(False), np.int32(0))
+
+    def __call__(self, position) -> Energy:
+        return self._energy(position, self.noise)
+
+    def full(self, position) -> Energy:
+        return self._energy(position, 0.0)
+
+    def _energy(self, position, noise) -> Energy:
+        values = self.mean_loss(position)
+        return Energy(values, self.stiffness * position + noise, values, 0 * values)
+
+    def mean_loss(self, position):
+        return 0.5 * (self.stiffness * np.asarray(position) ** 2)[:, 0]
+
+    def log_prior(self, position):
+        return np.zeros(len(position))
+
+    def at(self, rung: Rung) -> _Wells:
+        other = copy.copy(self)
+        other.rung = rung
+        return other
+
+    def confine(self, position, momentum):
+        return position, momentum
+
+    def _refuse(self, *_: Any):
+        raise InputError("its step asks for more than a gradient.")
+
+    validation = gradient_variance = examples = drawn_from_prior = part = _refuse

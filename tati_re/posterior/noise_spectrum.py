@@ -1,0 +1,110 @@
+"""How the noise of mini-batches is spread over the frequencies of the potential, at one place."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.evaluate import Rung
+from tati_re.core.lanczos import lanczos
+from tati_re.posterior.function import combine
+from tati_re.posterior.passes import ModelPasses
+
+LANCZOS_STEPS, REST_VECTORS = 8, 2
+COST = 3 * (LANCZOS_STEPS + REST_VECTORS) + REST_VECTORS + 1
+"""Gradients on all examples that are looked at, at most; a product with the Hessian costs three."""
+_AT_ONCE = 512
+
+
+class NoiseSpectrum(NamedTuple):
+    """Curvatures of U, and the variance over the examples of the gradient of N times one example's loss along them.
+
+    Attributes:
+        curvature: Ritz values of the Hessian, ascending, `(k,)`; the last is close to its largest eigenvalue.
+        variance: Along their vectors, `(k,)`.
+        rest_curvature: Mean curvature of the other directions, weighted by their variance.
+        rest_variance: The sum of their variances.
+        rest: Their number.
+        num_examples: How many examples were looked at.
+    """
+
+    curvature: np.ndarray
+    variance: np.ndarray
+    rest_curvature: float
+    rest_variance: float
+    rest: int
+    num_examples: int
+
+
+def noise_spectrum(
+    potential: ModelPasses, position: np.ndarray, auxiliary: tuple, indices: np.ndarray, scale: np.ndarray | float = 1.0
+) -> NoiseSpectrum:
+    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples.
+
+    A few Lanczos steps from a noise vector; the same pass that multiplies the Hessian with a vector gives the gradients
+    of the single examples along it. What is left of the noise outside of these vectors counts with one mean curvature.
+    The potential acts as in prediction. Parameters are θ = scale x, and vectors those of x.
+    """
+    theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
+    ones = tf.ones((1,), tf.float64)
+    extra = tuple(tf.constant(value) for value in auxiliary)
+    pieces = [indices[first : first + _AT_ONCE] for first in range(0, count, _AT_ONCE)]
+
+    def gradient(piece: np.ndarray, weight):
+        x, y = potential.train.taken(tf.constant(piece, tf.int32))
+        x = potential.prepared(x)
+        return potential.summed_loss_and_gradient(theta, x, y, weight, extra, True, "unrolled", potential.scale)[1]
+
+    def product(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """∇²U times a vector, and the gradients of single examples along it."""
+        along = tf.constant((scale * vector)[None], theta.dtype)
+        with tf.GradientTape() as tape:
+            tape.watch(theta)
+            slope = combine(0 * ones, tf.zeros_like(theta), potential.prior, theta, Rung(ones, ones, ones), 1.0).gradient
+            if potential.flat.regularizer is not None:
+                slope += potential.regularizer(theta)[1]
+            slope = tf.reduce_sum(slope * along)
+        total = tape.gradient(slope, theta, unconnected_gradients="zero").numpy()[0].astype(np.float64)
+        slopes = []
+        for piece in pieces:
+            weight = tf.fill([len(piece)], tf.constant(1 / count, tf.float64))
+            with tf.GradientTape() as tape:
+                tape.watch([theta, weight])
+                slope = tf.reduce_sum(gradient(piece, weight) * along)
+            curved, each = tape.gradient(slope, [theta, weight], unconnected_gradients="zero")
+            total += curved.numpy()[0]
+            slopes.append(each.numpy())
+        return scale * total, np.concatenate(slopes)
+
+    def noise() -> np.ndarray:
+        """The deviations of the gradients of all examples, with random weights: their squares add up."""
+        weights = random.standard_normal(count)
+        weights -= weights.mean()
+        parts = np.split(weights, np.cumsum([len(piece) for piece in pieces])[:-1])
+        sums = [gradient(piece, tf.constant(part)).numpy()[0] for piece, part in zip(pieces, parts, strict=True)]
+        return scale * np.sum(sums, axis=0, dtype=np.float64)
+
+    seen: list[np.ndarray] = []
+
+    def noted(vector: np.ndarray) -> np.ndarray:
+        curved, slopes = product(vector)
+        seen.append(slopes)
+        return curved
+
+    size = len(position)
+    start = noise()
+    start = start / max(float(np.linalg.norm(start)), 1e-300)
+    # The random part finds directions without noise.
+    other = random.standard_normal(size)
+    curvature, mixing, basis = lanczos(noted, size, min(LANCZOS_STEPS, size), start + other / np.linalg.norm(other))
+    variance = np.var(np.stack(seen, axis=1) @ mixing, axis=0, ddof=1)
+    left, squares, curved = size - len(basis), 0.0, 0.0
+    for _ in range(REST_VECTORS if left else 0):
+        vector = noise()
+        vector -= basis.T @ (basis @ vector)
+        squares += float(vector @ vector)
+        curved += float(vector @ product(vector)[0])
+    rest = squares / REST_VECTORS / (count - 1)
+    return NoiseSpectrum(curvature, variance, curved / squares if squares else 0.0, rest, left, count)

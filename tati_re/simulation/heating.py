@@ -1,0 +1,135 @@
+"""What a run with mini-batches expects of their noise, from one short measurement at its start and at its end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tati_re.analysis.format import percent
+from tati_re.analysis.heating import linear_step, relative_heating, slowest_frequency
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.method import Method
+from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.posterior.noise_spectrum import COST, NoiseSpectrum, noise_spectrum
+from tati_re.samplers.wrappers.mass import Massive
+from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
+from tati_re.simulation.request import Request
+
+_PURPOSE = 0x4854
+_PART_OF_RUN = 0.01
+_FEW = 256
+_LARGEST = 2**22
+_MOST = 4096
+
+
+def expected_heating(request: Request, position: np.ndarray, auxiliary: tuple) -> dict[str, Any]:
+    """The expected heating of the target's distribution by the noise around a position `(parameters,)`, for the manifest.
+
+    Relative rises of temperatures, 0.04 is 4 %: of the `slowest` directions that the run is long enough for, of the
+    `stiffest`, of the `mean` over all, each as the positions have it; `virial`, by which the configurational temperature
+    will be above its target, and `kinetic`, the same of the kinetic one. `frequencies` are ω of the slowest, of the
+    noise's mean and of the stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where
+    no number can be had, only `not_predicted`, a sentence that says why. Nothing where each step sees all data.
+    """
+    if not request.samples or request.potential.batches.full:
+        return {}
+    try:
+        method, scale = _linear_part(request)
+        linear_step(method, request.options.step_size, request.options.kT, np.ones(1))
+        indices = _examples(request)
+        try:
+            spectrum = noise_spectrum(request.potential, position, auxiliary, indices, scale)
+        except (tf.errors.OpError, LookupError, NotImplementedError) as error:
+            raise InputError(f"the model has no second derivatives here ({type(error).__name__}).") from error
+        return {**_predicted(request, method, spectrum), "num_examples": len(indices), "steps": _cost(request, indices)}
+    except InputError as error:
+        return {"not_predicted": str(error)}
+
+
+def heating_sentence(found: dict[str, Any], order: str) -> str | None:
+    """What a run says at its start."""
+    if not found:
+        return None
+    if "not_predicted" in found:
+        return f"The heating by mini-batch noise is not predicted: {found['not_predicted']}"
+    return (
+        f"Mini-batch noise ({order}) is expected to raise the temperature of the slowest directions by "
+        f"{percent(found['slowest'])}, of the stiffest by {percent(found['stiffest'])}, of all together by "
+        f"{percent(found['mean'])}; the configurational temperature will read {percent(found['virial'])} more. Measured at "
+        f"the start on {found['num_examples']:,} examples, at the cost of {found['steps']:,.3g} steps."
+    )
+
+
+def _linear_part(request: Request) -> tuple[Method, np.ndarray | float]:
+    """The sampler at the target, and what a unit of its coordinates is in each parameter."""
+    method, options, scale = request.method, request.options, 1.0
+    if request.potential.training:
+        raise InputError("batch_norm: batch statistics tie the examples of a mini-batch together.")
+    if options.step_schedule != "constant" or "step_schedule" in request.objects:
+        raise InputError("step_schedule: it grows and falls with the step size, which changes.")
+    if not options.shuffle:
+        raise InputError("shuffle: the noise of batches in the order of the data is not random.")
+    if method.bias is not None:
+        raise InputError("bias: the bias on the energies changes the frequencies.")
+    while isinstance(method, ReplicaExchange | SimulatedTempering):
+        method = method.inner
+    if isinstance(method, Massive) and not method.measured:
+        method, scale = method.inner, 1 / np.sqrt(method.mass)
+    return method, scale
+
+
+def _examples(request: Request) -> np.ndarray:
+    """The examples that are looked at: all, or as many as cost a hundredth of the run, or a batch, or little."""
+    potential, options = request.potential, request.options
+    part = int(_PART_OF_RUN * options.num_steps * request.copies * potential.batches.batch_size / COST)
+    few = min(_FEW, _LARGEST // potential.num_parameters)
+    count = min(potential.num_examples, max(potential.batches.batch_size, min(max(part, few), _MOST)))
+    random = np.random.default_rng([options.seed, _PURPOSE])
+    chosen = np.sort(random.permutation(potential.num_examples)[:count]).astype(np.int32)
+    if count < 2:
+        raise InputError("batch_size: a single example has no variance.")
+    return chosen
+
+
+def _cost(request: Request, indices: np.ndarray) -> float:
+    """The cost in steps of the run."""
+    step = request.copies * request.potential.batches.batch_size * request.method.gradients_per_step
+    return COST * len(indices) / step
+
+
+def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum) -> dict[str, Any]:
+    potential, options = request.potential, request.options
+    batches, count, size = potential.batches, potential.num_examples, potential.num_parameters
+    step_size, temperature = options.step_size, options.kT
+    if request.method.ladder is not None:
+        beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in request.method.ladder)
+        step_size, temperature = float(steps), float(1 / beta)
+    largest = float(spectrum.curvature[-1])
+    if not (math.isfinite(largest) and largest > 0):
+        raise InputError("no direction is curved upwards at the start.")
+    white = batches.sampling == "replacement"
+    # Of the mean over a batch, from that of one example; without replacement all examples together have none.
+    examples = count / batches.steps_per_epoch if batches.sampling == "symmetric" else batches.batch_size
+    of_batch = (1 - 1 / count if white else 1 - examples / count) / examples
+    slowest = slowest_frequency(method, step_size, temperature, math.sqrt(largest), options.num_steps)
+    curvature = np.append(spectrum.curvature, spectrum.rest_curvature)
+    variance = of_batch * np.append(spectrum.variance, spectrum.rest_variance)
+    lowest = spectrum.curvature[0] if spectrum.rest == 0 else min(spectrum.curvature[0], spectrum.rest_curvature)
+    omega = np.sqrt(np.maximum(np.append(curvature, lowest), slowest**2))
+    of_lowest = of_batch * (spectrum.rest_variance / spectrum.rest if spectrum.rest else spectrum.variance[0])
+    batching = batches.sampling, batches.batch_size, count, options.record_every
+    found = relative_heating(method, step_size, temperature, omega, np.append(variance, of_lowest), *batching)
+    total = float(variance.sum())
+    mean_curvature = float(variance @ omega[:-1] ** 2) / total if total else 0.0
+    return {
+        "slowest": float(found.position[-1]),
+        "stiffest": float(found.position[len(spectrum.curvature) - 1]),
+        "mean": float(found.position[:-1].sum()) / size,
+        "virial": float(found.virial[:-1].sum()) / size,
+        "kinetic": float(found.kinetic[:-1].sum()) / size,
+        "frequencies": [float(omega[-1]), math.sqrt(mean_curvature), math.sqrt(largest)],
+        "gradient_variance": total / size,
+    }
