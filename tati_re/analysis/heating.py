@@ -1,7 +1,8 @@
 """How far the noise of mini-batches heats a sampler, from one step of it on harmonic wells, without a simulation.
 
-A sampler whose step is linear on U = ω²x²/2 is a map z -> M z + b c, c the noise of the gradient in that step. The noise
-at two steps of a sweep has a known covariance C, so that the covariance of z, and with it the temperature, is a sum.
+A sampler whose step is linear on U = ω²x²/2 is a map z -> M z + b c, c the noise of the gradient in that step. The
+noise at two steps of a sweep has a known covariance C, so that the covariance of z, and with it the temperature, is a
+sum.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def relative_heating(
 ) -> Heating:
     """The heating of modes of frequency ω by the gradient noise of mini-batches, in milliseconds.
 
-    In proportion to the variance and to 1/T, so that a tuner may ask once for several step sizes and frictions and bound
-    them together: the largest h and the smallest friction at which the heating stays below a bound.
+    A tuner asks for several step sizes and frictions, and bounds them together: the heating grows with h and falls
+    with the friction, in proportion to the variance and to 1/T.
 
     Args:
         method: A sampler whose step is linear on a harmonic well, with its friction.
@@ -96,7 +97,9 @@ def relative_heating(
     return Heating(share * hot, share * (hot + spread.virial), share * spread.kinetic)
 
 
-def noise_covariance(step: LinearStep, order: str, batch_size: int, num_examples: int, record_every: int = 1) -> Heating:
+def noise_covariance(
+    step: LinearStep, order: str, batch_size: int, num_examples: int, record_every: int = 1
+) -> Heating:
     """Per unit of the variance of a step's noise: the variance of the position, in `virial` its covariance with the
     noise of the step, and the variance of the momentum, `(wells,)` each, over the steps that are looked at.
 
@@ -180,8 +183,8 @@ def slowest_frequency(method: Method, step_size: float, temperature: float, fast
 def linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
     """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k, `(wells,)`.
 
-    One call moves a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two more
-    that tell whether the step is linear, and whether something adapts.
+    One call moves a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two
+    more that tell whether the step is linear, and whether something adapts.
 
     Raises:
         InputError: It is not, or the sampler does not run on NumPy arrays.

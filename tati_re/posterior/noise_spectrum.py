@@ -62,7 +62,9 @@ def noise_spectrum(
         along = tf.constant((scale * vector)[None], theta.dtype)
         with tf.GradientTape() as tape:
             tape.watch(theta)
-            slope = combine(0 * ones, tf.zeros_like(theta), potential.prior, theta, Rung(ones, ones, ones), 1.0).gradient
+            slope = combine(
+                0 * ones, tf.zeros_like(theta), potential.prior, theta, Rung(ones, ones, ones), 1.0
+            ).gradient
             if potential.flat.regularizer is not None:
                 slope += potential.regularizer(theta)[1]
             slope = tf.reduce_sum(slope * along)

@@ -19,6 +19,7 @@ from tati_re.analysis.group_temperatures import group_sentences, group_temperatu
 from tati_re.analysis.reweighting import reweight
 from tati_re.core.errors import InputError
 from tati_re.runs import files
+from tati_re.runs.kinds import is_optimization, sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.selection import select_rows, spacing
 
@@ -141,7 +142,8 @@ def _temperatures(run: RunFiles, choices: Choices) -> Result:
 
     table = group_temperatures(run, choices.groups, choices.burnin, choices.thin)
     figures = {"temperatures": lambda path: plot_group_temperatures(table, path)}
-    return Result(table, group_sentences(table) or ["All groups lie within their bands."], figures)
+    sentences = group_sentences(table, sees_batches(run.manifest))
+    return Result(table, sentences or ["All groups lie within their bands."], figures)
 
 
 def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
@@ -201,8 +203,6 @@ MODULES: dict[str, tuple[Callable[[RunFiles, Choices], Result], str]] = {
 
 def modules_of(run: RunFiles) -> list[str]:
     """The default modules among those that a run has data for."""
-    from tati_re.runs.kinds import is_optimization
-
     names = ["averages"]
     if files.trajectory_in(run.folder) is not None and not is_optimization(run.manifest, run.run_info):
         names.append("covariance")
@@ -214,8 +214,6 @@ def modules_of(run: RunFiles) -> list[str]:
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
     if name not in MODULES:
         raise InputError("Unknown module.", name, ", ".join(MODULES))
-    from tati_re.runs.kinds import is_optimization
-
     descends = is_optimization(run.manifest, run.run_info)
     if descends and name in _OF_SAMPLES:
         what = f"{name}: the run {run.folder} is a fit, which samples no temperature."

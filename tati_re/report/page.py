@@ -18,7 +18,7 @@ from tati_re.report.description import name_of_method, what_was_sampled
 from tati_re.report.figures import narrow, plot_bias, plot_ladder, plot_replicas
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
-from tati_re.runs.kinds import at_target, is_optimization
+from tati_re.runs.kinds import at_target, is_optimization, sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, burnin_of, check_thin, keep, spacing
 from tati_re.runs.storage import storing, write_whole
@@ -233,7 +233,9 @@ def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
         return html.Section("Temperatures of the tensors", "groups", [html.paragraph(str(error))]), []
     said = "Temperature of each tensor, in the band where it should lie."
     parts = [html.figure(plot_group_temperatures(table), said), html.fold("the numbers", html.html_table(table))]
-    return html.Section("Temperatures of the tensors", "groups", parts), group_sentences(table)
+    return html.Section("Temperatures of the tensors", "groups", parts), group_sentences(
+        table, sees_batches(run.manifest)
+    )
 
 
 def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:

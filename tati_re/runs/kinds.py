@@ -23,3 +23,10 @@ def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
         return True
     values = rows["temperature"].to_numpy(dtype=np.float64) if "temperature" in rows.columns else np.full(1, np.nan)
     return not np.any(values > 0)
+
+
+def sees_batches(manifest: dict[str, Any]) -> bool:
+    """Whether the steps of a run saw mini-batches."""
+    options, whole = manifest.get("options", {}), manifest.get("dataset", {}).get("num_examples")
+    size = options.get("batch_size")
+    return size is not None and (size != whole or options.get("batch_sampling") == "replacement")

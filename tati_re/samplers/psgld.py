@@ -75,7 +75,7 @@ class PreconditionedSGLD(Method):
         self._corrects = self.adaptive and self.preconditioner_correction
         self.gradients_per_step = 2.0 if self._corrects else 1.0
         self.of_rung = ("square",)
-        self.against_noise = "its preconditioner, which sets how fast and how noisy each parameter is, is measured on the way."
+        self.against_noise = "its preconditioner, and with it the speed of each parameter, is measured on the way."
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an `InputError`."""

@@ -26,16 +26,14 @@ _MOST = 4096
 
 
 def expected_heating(request: Request, position: np.ndarray, auxiliary: tuple) -> dict[str, Any]:
-    """The expected heating of the target's distribution by the noise around a position `(parameters,)`, for the manifest.
+    """The heating that is expected of the noise around a position `(parameters,)`, for the manifest.
 
     Relative rises of temperatures, 0.04 is 4 %: of the `slowest` directions that the run is long enough for, of the
-    `stiffest`, of the `mean` over all, each as the positions have it; `virial`, by which the configurational temperature
-    will be above its target, and `kinetic`, the same of the kinetic one. `frequencies` are ω of the slowest, of the
-    noise's mean and of the stiffest directions, `gradient_variance` is the mean over the parameters for one step. Where
-    no number can be had, only `not_predicted`, a sentence that says why. Nothing where each step sees all data.
+    `stiffest`, of the `mean` over all, each as the positions have it; `virial`, by which the configurational
+    temperature will be above its target, and `kinetic`, the same of the kinetic one. `frequencies` are ω of the
+    slowest, of the noise's mean and of the stiffest directions, `gradient_variance` is the mean over the parameters for
+    one step. Where no number can be had, only `not_predicted`, a sentence that says why.
     """
-    if not request.samples or request.potential.batches.full:
-        return {}
     try:
         method, scale = _linear_part(request)
         linear_step(method, request.options.step_size, request.options.kT, np.ones(1))
@@ -49,17 +47,15 @@ def expected_heating(request: Request, position: np.ndarray, auxiliary: tuple) -
         return {"not_predicted": str(error)}
 
 
-def heating_sentence(found: dict[str, Any], order: str) -> str | None:
+def heating_sentence(found: dict[str, Any], order: str) -> str:
     """What a run says at its start."""
-    if not found:
-        return None
     if "not_predicted" in found:
         return f"The heating by mini-batch noise is not predicted: {found['not_predicted']}"
     return (
         f"Mini-batch noise ({order}) is expected to raise the temperature of the slowest directions by "
         f"{percent(found['slowest'])}, of the stiffest by {percent(found['stiffest'])}, of all together by "
-        f"{percent(found['mean'])}; the configurational temperature will read {percent(found['virial'])} more. Measured at "
-        f"the start on {found['num_examples']:,} examples, at the cost of {found['steps']:,.3g} steps."
+        f"{percent(found['mean'])}; the configurational temperature will read {percent(found['virial'])} more. "
+        f"Measured at the start on {found['num_examples']:,} examples, at the cost of {found['steps']:,.3g} steps."
     )
 
 

@@ -83,6 +83,7 @@ class Launch:
         self.progress = make_progress(request.options.verbose)
         self.loops = RunLoops(request, execution)
         self._starts: tuple[np.ndarray, tuple] | None = None
+        self._expected: dict[str, Any] = {}
         self._names = _columns(request)
         self._format = trajectory_format(request.options, len(self._names))
         self._copies = single_files(request.options, self._format)
@@ -108,8 +109,8 @@ class Launch:
         self.driver.say_size()
         self._starts = self._guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
         carry = self._guarded(lambda: self.driver.begin(*self._start_values()))
-        found = {"start": self._heating(carry)} if self._has_noise else {}
-        manifest.write(self.folder, manifest_of(self.loops) | ({"heating": found} if found else {}))
+        self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
+        manifest.write(self.folder, manifest_of(self.loops) | self._expected)
         return carry
 
     @property
@@ -118,14 +119,11 @@ class Launch:
         return self.request.samples and not self.request.potential.batches.full
 
     def _heating(self, carry) -> dict[str, Any]:
-        """What the noise of mini-batches is expected to do around the target's first walker, said at the start."""
+        """What the noise of mini-batches is expected to do around the target's first walker."""
         method, state = self.request.method, carry.state
         first = int(np.asarray(method.order(state))[0]) if method.by_rung else 0
         auxiliary = tuple(np.array(value)[[first]] for value in carry.auxiliary)
-        found = expected_heating(self.request, np.array(state.position)[first], auxiliary)
-        if self.driver.step == 0:
-            self.progress.message(heating_sentence(found, self.request.options.batch_sampling))
-        return found
+        return expected_heating(self.request, np.array(state.position)[first], auxiliary)
 
     def go_on(self):
         """Reads the checkpoint of a run that was stopped."""
@@ -139,6 +137,8 @@ class Launch:
     def finish(self, carry, temporary: TemporaryFolder | None = None) -> Run:
         """Runs to the end and leaves the walkers where they arrived."""
         driver, options = self.driver, self.request.options
+        if self._expected:
+            self.progress.message(heating_sentence(self._expected["heating"]["start"], options.batch_sampling))
         self._tensorboard.begin(driver.step)
         try:
             carry, outcome = self._guarded(lambda: driver.run(carry))

@@ -175,7 +175,7 @@ class EnsembleQuasiNewton(Wrapper):
         self.covariance_after_steps = int(covariance_after_steps)
         self.scheme, self.capped, self.num_ensembles = scheme, capped, num_ensembles
         self.groups, self.group_steps = 2 if scheme == "halves" else 1, self.covariance_after_steps
-        self.against_noise = "the ensemble sets the frequencies that the noise is felt at, and changes them as it moves."
+        self.against_noise = "the ensemble changes the frequencies at which the noise is felt as it moves."
         self.mixes_parameters, self.shown = True, ("blending", *self.inner.shown)
 
     def check_walkers(self, num_walkers: int) -> None:
