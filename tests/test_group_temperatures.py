@@ -30,14 +30,14 @@ def test_bands_hold_and_a_hot_layer_is_found(tmp_path):
     table = group_temperatures(made_run(tmp_path / "a", energies(1), temperature=T, shapes=SHAPES))
     assert table["group"].tolist() == [*SHAPES, "all"] * 2
     assert table["parameters"].tolist() == [40, 10, 10, 1, 61] * 2
-    assert (table["verdict"] == "inside").all() and group_sentences(table) == []
+    assert (table["verdict"] == "inside").all() and group_sentences(table, True) == []
     np.testing.assert_allclose(table["mean"], T, rtol=0.15)
     hot = made_run(tmp_path / "b", energies(1, (1.0, 1.0, 1.1, 1.0)), temperature=T, shapes=SHAPES)
     table = group_temperatures(hot)
     off = table[(table["verdict"] != "inside") & (table["group"] != "all")]
     assert off["group"].tolist() == ["dense_1/kernel"] * len(off) and set(off["verdict"]) == {"above"}
     assert "kinetic" in set(off["temperature"])
-    assert "above its band in dense_1/kernel (2.2); gradient noise heats" in group_sentences(table)[0]
+    assert "above its band in dense_1/kernel (2.2); gradient noise heats" in group_sentences(table, True)[0]
     layers = group_temperatures(hot, by="layer")
     assert layers["group"].tolist() == ["dense", "dense_1", "all"] * 2
     assert layers["verdict"][:2].tolist() == ["inside", "above"]

@@ -195,8 +195,8 @@ def linear_step(method: Method, step_size: float, temperature: float, stiffness:
     try:
         with np.errstate(all="ignore"):
             return _linear_step(method, step_size, temperature, np.asarray(stiffness, np.float64))
-    except InputError:
-        raise
+    except InputError as error:
+        raise InputError(f"{method.name}: {error}") from None
     except Exception as error:  # the code of others, which may know tensors only
         raise InputError(f"{method.name}: its step does not run on NumPy arrays ({type(error).__name__}).") from error
 
@@ -225,7 +225,7 @@ def _linear_step(method: Method, step_size: float, temperature: float, stiffness
     bound = _TOLERANCE * np.abs(after).max(axis=(1, 2))
     linear = (np.abs(after[:, -2] - mixed).max(1) <= bound) & (np.abs(after[:, -1]).max(1) <= bound)
     if not (same and linear.all()):
-        raise InputError(f"{method.name}: its step adapts, or is not linear in the gradient.")
+        raise InputError("its step adapts, or is not linear in the gradient.")
     momentum = names.index("momentum") if "momentum" in names else None
     return LinearStep(after[:, :size].swapaxes(1, 2), after[:, size], momentum)
 

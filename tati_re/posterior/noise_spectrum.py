@@ -13,9 +13,8 @@ from tati_re.posterior.function import combine
 from tati_re.posterior.passes import ModelPasses
 
 LANCZOS_STEPS, REST_VECTORS = 8, 2
-COST = 3 * (LANCZOS_STEPS + REST_VECTORS) + REST_VECTORS + 1
-"""Gradients on all examples that are looked at, at most; a product with the Hessian costs three."""
-_AT_ONCE = 512
+COST = 2 * (LANCZOS_STEPS + REST_VECTORS) + REST_VECTORS + 2
+"""Gradients on all examples that are looked at, at most; a product with the Hessian costs two."""
 
 
 class NoiseSpectrum(NamedTuple):
@@ -43,50 +42,37 @@ def noise_spectrum(
 ) -> NoiseSpectrum:
     """The spectrum of gradient noise at one position, `(parameters,)`, from some examples.
 
-    A few Lanczos steps from a noise vector; the same pass that multiplies the Hessian with a vector gives the gradients
+    A few Lanczos steps from a noise vector; the pass that multiplies the Hessian with a vector gives the gradients
     of the single examples along it. What is left of the noise outside of these vectors counts with one mean curvature.
     The potential acts as in prediction. Parameters are θ = scale x, and vectors those of x.
     """
     theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)
-    pieces = [indices[first : first + _AT_ONCE] for first in range(0, count, _AT_ONCE)]
+    x, y = potential.train.taken(tf.constant(indices, tf.int32))
+    x = potential.prepared(x)
 
-    def gradient(piece: np.ndarray, weight):
-        x, y = potential.train.taken(tf.constant(piece, tf.int32))
-        x = potential.prepared(x)
+    def gradient(weight):
         return potential.summed_loss_and_gradient(theta, x, y, weight, extra, True, "unrolled", potential.scale)[1]
+
+    weight = tf.fill([count], tf.constant(1 / count, tf.float64))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([theta, weight])
+        slope = combine(ones, gradient(weight), potential.prior, theta, Rung(ones, ones, ones), 1.0).gradient
+        if potential.flat.regularizer is not None:
+            slope += potential.regularizer(theta)[1]
 
     def product(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """∇²U times a vector, and the gradients of single examples along it."""
         along = tf.constant((scale * vector)[None], theta.dtype)
-        with tf.GradientTape() as tape:
-            tape.watch(theta)
-            slope = combine(
-                0 * ones, tf.zeros_like(theta), potential.prior, theta, Rung(ones, ones, ones), 1.0
-            ).gradient
-            if potential.flat.regularizer is not None:
-                slope += potential.regularizer(theta)[1]
-            slope = tf.reduce_sum(slope * along)
-        total = tape.gradient(slope, theta, unconnected_gradients="zero").numpy()[0].astype(np.float64)
-        slopes = []
-        for piece in pieces:
-            weight = tf.fill([len(piece)], tf.constant(1 / count, tf.float64))
-            with tf.GradientTape() as tape:
-                tape.watch([theta, weight])
-                slope = tf.reduce_sum(gradient(piece, weight) * along)
-            curved, each = tape.gradient(slope, [theta, weight], unconnected_gradients="zero")
-            total += curved.numpy()[0]
-            slopes.append(each.numpy())
-        return scale * total, np.concatenate(slopes)
+        curved, each = tape.gradient(slope, [theta, weight], along, "zero")
+        return scale * curved.numpy()[0].astype(np.float64), each.numpy()
 
     def noise() -> np.ndarray:
         """The deviations of the gradients of all examples, with random weights: their squares add up."""
         weights = random.standard_normal(count)
-        weights -= weights.mean()
-        parts = np.split(weights, np.cumsum([len(piece) for piece in pieces])[:-1])
-        sums = [gradient(piece, tf.constant(part)).numpy()[0] for piece, part in zip(pieces, parts, strict=True)]
-        return scale * np.sum(sums, axis=0, dtype=np.float64)
+        found = gradient(tf.constant(weights - weights.mean()))
+        return scale * found.numpy()[0].astype(np.float64)
 
     seen: list[np.ndarray] = []
 

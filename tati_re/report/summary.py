@@ -56,7 +56,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
         lines += _fit_lines(rows)
     else:
         notes, found = _sampling_lines(manifest, at_target(rows), burnin, thin)
-        lines += found
+        lines += [*found, *heating_lines(manifest)]
         if run.has(files.LADDER):
             more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)
             notes, lines = notes + more, lines + found
@@ -184,7 +184,6 @@ def _sampling_lines(
         elif note := temperature_note(temperature, manifest):
             notes.append(note)
         lines.append((f"{temperature.kind} temperature", text))
-    lines += heating_lines(manifest)
     return notes, lines
 
 

@@ -20,9 +20,8 @@ from tati_re.simulation.request import Request
 
 _PURPOSE = 0x4854
 _PART_OF_RUN = 0.01
-_FEW = 256
+_FEW, _MOST = 256, 512
 _LARGEST = 2**22
-_MOST = 4096
 
 
 def expected_heating(request: Request, position: np.ndarray, auxiliary: tuple) -> dict[str, Any]:
