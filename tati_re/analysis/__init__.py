@@ -19,6 +19,7 @@ from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map, landmark
 from tati_re.analysis.export import write_table
 from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_temperatures
+from tati_re.analysis.heating import Heating, relative_heating
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import (
     Temperature,
@@ -32,6 +33,7 @@ from tati_re.runs.positions import Position, Positions, stored_positions
 __all__ = [
     "DiffusionMap",
     "Eigenpairs",
+    "Heating",
     "Position",
     "Positions",
     "Temperature",
@@ -53,6 +55,7 @@ __all__ = [
     "monte_carlo_error",
     "parameter_averages",
     "r_hat",
+    "relative_heating",
     "reweight",
     "stored_positions",
     "target_temperature",
