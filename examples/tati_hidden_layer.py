@@ -1,10 +1,10 @@
 """Training of a network with a hidden layer on MNIST by Barzilai and Borwein's steps, as before TATi's Figure 9.
 
 784-100-10 with sigmoid nodes, 79,510 parameters, U = mean cross-entropy of the first 55,000 training images, 3,000
-steps on the full gradient, the first one at rate 0.05. The paper's figure shows a surface of the loss, which is not drawn
-here; what is compared are the accuracies of its text. Prints loss and accuracy of the end,
-on the training images and the 10,000 test images; writes curves.csv (loss and accuracy of stored positions, on both
-parts), training.csv (the end) and figure.png (loss, accuracy and rate against the step) to the output folder.
+steps on the full gradient, the first one at rate 0.05. The paper's figure shows a surface of the loss, which is not
+drawn here; what is compared are the accuracies of its text. Prints loss and accuracy of the end, on the training images
+and the 10,000 test images; writes curves.csv (loss and accuracy of stored positions, on both parts), training.csv (the
+end) and figure.png (loss, accuracy and rate against the step) to the output folder.
 
     python examples/tati_hidden_layer.py --data FOLDER [--num-steps 3000] [--output DIR]
 
