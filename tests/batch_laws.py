@@ -177,8 +177,8 @@ def sampled(
     sampler, examples: Examples, order: str, batch_size: int, step_size: float, num_steps: int, walkers: int,
     temperature: float = 1.0, observe: Callable = squares, **given,
 ) -> np.ndarray:  # fmt: skip
-    """Means of `observe(position)` of each walker, over the last two thirds of the steps of the sampler on numpy arrays,
-    with the indices of `Batches`. Walkers start in the law of all data, with `given` fields of the state."""
+    """Means of `observe(position)` of each walker, over the last two thirds of the steps of the sampler on numpy
+    arrays, with the indices of `Batches`. Walkers start in the law of all data, with `given` fields of the state."""
     batches = Batches(examples.num_examples, batch_size, walkers, 3, order)
     examples.rung = rung_of(np.full(walkers, step_size), temperature, numpy=True)
     examples.indices = batches.indices(0, 1)[0][0]
