@@ -59,7 +59,7 @@ def closed_form(sampler, ratio: float, order: str, count: int, **held) -> np.nda
     return quiet + noise_of(ratio) * heating(still, answer, order, count)
 
 
-# ------------------------------------------------------------------------------------------------- numbers computed apart
+# ----------------------------------------------------------------------------------------------- numbers computed apart
 
 
 APART = {
