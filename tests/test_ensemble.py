@@ -20,12 +20,13 @@ import pytest
 
 from tati_re import Simulation
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, SamplingError
+from tati_re.core.protocol import Clock, Rung
 from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionPotential
 from tati_re.samplers import SGHMC, SGLD, FirstOrderHMC, HamiltonianMonteCarlo, Splitting
-from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton, LowRank
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton, LowRank, refresh_note
 from tati_re.samplers.wrappers.mass import Massive
 from tests.scenarios import NumpyEvaluate, NumpyNoise, rung_of, splitting_law
 from tests.systems import harmonic_well, tables
@@ -313,6 +314,66 @@ def test_other_samplers_inside_keep_their_law(inner):
     bias = {"SGLD": 0.1, "OBABO": 0.12}.get(inner.name, 0.01)
     assert error < 0.03
     assert -5.5 * error - 0.01 < value - 1 < 5.5 * error + bias
+
+
+def on_a_banana(inner, steps: int, ensembles: int = 32):
+    """Means of x², y and 2S(y - x²)² of each ensemble of 8 walkers with U = x²/2 + S (y - x²)², S = 50; all are 1."""
+    stiff, count = 50.0, 8 * ensembles
+
+    def slope(x):
+        away = x[:, 1] - x[:, 0] ** 2
+        return np.stack([x[:, 0] - 4 * stiff * away * x[:, 0], 2 * stiff * away], 1)
+
+    rung = Rung(np.ones(count), np.ones(count), np.full(count, 0.02))
+    evaluate = NumpyEvaluate(rung, lambda x: x[:, 0] ** 2 / 2 + stiff * (x[:, 1] - x[:, 0] ** 2) ** 2, slope)
+    sampler, noise = EnsembleQuasiNewton(inner, 100.0, 100, num_ensembles=ensembles), NumpyNoise(0)
+    x, z = np.random.default_rng(0).standard_normal((2, count))
+    state, found = sampler.init(np.stack([x, x**2 + z / np.sqrt(2 * stiff)], 1), evaluate, noise), []
+    for move in range(2 * steps):
+        first, half = move // 200 * 100 + move % 100 + 1, np.int32(move // 100 % 2)
+        evaluate.clock = Clock(np.int64(first), np.bool_(False), half)
+        turn = sampler.begin_turn(state, evaluate) if move % 100 == 0 else turn
+        turn, _ = sampler.move(turn, evaluate, noise)
+        x, y = turn.position.T
+        found.append(np.stack([x**2, y, 2 * stiff * (y - x**2) ** 2], -1).reshape(ensembles, 4, 3).mean(1))
+        if move % 100 == 99:
+            state = sampler.end_turn(state, turn, evaluate)
+    return np.mean(found, 0)
+
+
+def test_on_a_curved_target_hmc_inside_keeps_the_law_and_a_langevin_word_diverges():
+    """No preconditioner from the resting half knows how stiff its long direction is elsewhere. Errors 0.1 and 0.01."""
+    with np.errstate(all="ignore"):
+        each, diverged = on_a_banana(HamiltonianMonteCarlo(4, 0.5), 400), on_a_banana(Splitting("BAOAB"), 200)
+    error = each.std(0, ddof=1) / np.sqrt(len(each))
+    assert (error < [0.2, 0.2, 0.03]).all() and (abs(each.mean(0) - 1) < 5.5 * error).all()
+    assert not np.isfinite(diverged).all()
+
+
+def test_refreshes_that_heat_are_named():
+    frequent = {"covariance_blending": 10.0, "covariance_after_steps": 5}
+    assert "take 20 or more, or the sampler HMC inside" in refresh_note({"friction": 1.0, **frequent})
+    assert refresh_note({"friction": 1.0, **frequent, "covariance_after_steps": 20}) is None
+    assert refresh_note({"num_leapfrog_steps": 5, **frequent}) is None and refresh_note({"friction": 1.0}) is None
+
+
+@pytest.mark.slow
+def test_a_run_on_a_curved_posterior_says_what_to_do(capsys):
+    """y = a b x: the valley a b = 1 bends. BAOAB alone is well, and so is HMC in an ensemble."""
+    layers = [tf.keras.layers.Dense(1, use_bias=False) for _ in range(2)]
+    x = np.linspace(-1, 1, 50)[:, None]
+    data = {"model": tf.keras.Sequential([tf.keras.Input((1,)), *layers]), "data": (x, x), "noise_std": 0.1}
+    sim = Simulation(**data, num_walkers=8, dtype="float64", seed=1, walker_start="jitter", execution="graph")
+    sim.parameters = np.array([1.0, 1.0])
+    length = {"num_steps": 4000, "num_burnin_steps": 400, "step_size": 0.01, "covariance_blending": 1e4}
+    assert np.isfinite(sim.sample(**length | {"covariance_blending": 0.0, "num_steps": 800}).run_info["potential"]).all()
+    with pytest.raises(SamplingError, match="HMC inside"):
+        sim.sample(**length)
+    run = sim.sample(**length | {"num_steps": 800}, sampler="HMC", num_leapfrog_steps=3, covariance_after_steps=4)
+    assert np.isfinite(run.run_info["potential"]).all() and "covariance_after_steps" not in run.summary()
+    capsys.readouterr()
+    run = sim.sample(num_steps=800, covariance_blending=0.1, covariance_after_steps=4)
+    assert "covariance_after_steps = 4" in capsys.readouterr().out and "covariance_after_steps = 4" in run.summary()
 
 
 def test_refusals():

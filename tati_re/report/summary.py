@@ -19,6 +19,7 @@ from tati_re.report.ladder import ladder_lines
 from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization
 from tati_re.runs.selection import burnin_of, check_thin, keep
+from tati_re.samplers.wrappers.eqn import refresh_note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
         lines += _fit_lines(rows)
     else:
         notes, found = _sampling_lines(manifest, at_target(rows), burnin, thin)
+        notes += filter(None, [refresh_note(manifest.get("method", {}))])
         lines += [*found, *heating_lines(manifest)]
         if run.has(files.LADDER):
             more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)

@@ -15,6 +15,7 @@ from tati_re.options.table import OPTIMIZE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
 from tati_re.samplers.choosing import unused_options
+from tati_re.samplers.wrappers.eqn import refresh_note
 from tati_re.simulation import batch_norm
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
@@ -65,6 +66,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         )
     if not request.samples:
         return
+    if sentence := refresh_note(method.get_config()):
+        yield sentence
     if unused := _unused(request):
         yield f"Not used by {method.name} as it is set up: {', '.join(unused)}."
     if sentence := batch_norm.sentence(options, flat):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from tati_re.core.errors import InputError
@@ -34,6 +37,8 @@ from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import extend, inner_of, step_in_coordinates
 
 SCHEMES = ("halves", "simultaneous")
+FEW_STEPS = 20
+"""Refreshes more often than this heat what they precondition."""
 _POWER_STEPS = 2
 _PROBE = {"float32": 1e-2, "float64": 1e-5}
 _MOST_TERMS = 8
@@ -118,6 +123,12 @@ class EnsembleQuasiNewton(Wrapper):
     to refresh), λ_max the largest eigenvalue of X H X'/L, both by differences of gradients at the reference walkers.
     Flat directions, along which walkers drift apart without end, are bounded in the same way. The η in use is the
     column `blending` of run.csv.
+
+    Momenta of a Langevin word have a law that depends on B by the order (hω)², and each refresh starts with those of the
+    last B: at condition 10⁴, hω = 1/2, with η at its cap, the stiffest direction's variance is 1.20, 1.10, 1.06 and 1.04
+    times the exact one with a refresh each 1, 5, 20 and 50 steps. Where curvature changes from place to place (a banana),
+    a step that is stable at the reference walkers may be unstable where the moving ones go, and no B from the resting
+    half can know. HMC inside has neither fault: it draws momenta anew, and rejects such steps.
 
     B is a low-rank update: with U = sqrt(η/L) X' of the reference walkers' deviations X and M the Cholesky factor of
     the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
@@ -345,6 +356,17 @@ class EnsembleQuasiNewton(Wrapper):
             "covariance_after_steps": self.covariance_after_steps,
             "ensemble_scheme": self.scheme,
         }
+
+
+def refresh_note(config: Mapping[str, Any]) -> str | None:
+    """A sentence on refreshes that heat, from a method's `get_config`; only Langevin words have a friction."""
+    every = config.get("covariance_after_steps", FEW_STEPS)
+    if "friction" not in config or every >= FEW_STEPS or not config["covariance_blending"]:
+        return None
+    return (
+        f"covariance_after_steps = {every}: momenta that belong to the last preconditioner heat after each refresh, stiff "
+        f"directions most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC inside."
+    )
 
 
 def _coordinates(preconditioner: tuple) -> LowRank:
