@@ -88,8 +88,8 @@ def divergence_advice(
         return f"step_size {step_size:g} is too large: {found}."
     if request.method.get_config().get("covariance_blending"):
         return (
-            f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, and "
-            "the others went where that is too much: take the sampler HMC inside, which rejects such steps, or a smaller "
-            "covariance_blending."
+            f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, "
+            "and the others went where that is too much: take the sampler HMC inside, which rejects such steps, or a "
+            "smaller covariance_blending."
         )
     return f"step_size {step_size:g} is below {found}; the potential may be steeper elsewhere: try a smaller one."

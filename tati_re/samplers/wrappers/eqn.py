@@ -124,11 +124,11 @@ class EnsembleQuasiNewton(Wrapper):
     Flat directions, along which walkers drift apart without end, are bounded in the same way. The η in use is the
     column `blending` of run.csv.
 
-    Momenta of a Langevin word have a law that depends on B by the order (hω)², and each refresh starts with those of the
-    last B: at condition 10⁴, hω = 1/2, with η at its cap, the stiffest direction's variance is 1.20, 1.10, 1.06 and 1.04
-    times the exact one with a refresh each 1, 5, 20 and 50 steps. Where curvature changes from place to place (a banana),
-    a step that is stable at the reference walkers may be unstable where the moving ones go, and no B from the resting
-    half can know. HMC inside has neither fault: it draws momenta anew, and rejects such steps.
+    Momenta of a Langevin word have a law that depends on B by the order (hω)², and each refresh starts with those of
+    the last B: at condition 10⁴, hω = 1/2, with η at its cap, the stiffest direction's variance is 1.20, 1.10, 1.06 and
+    1.04 times the exact one with a refresh each 1, 5, 20 and 50 steps. Where curvature changes from place to place (a
+    banana), a step that is stable at the reference walkers may be unstable where the moving ones go, and no B from the
+    resting half can know. HMC inside has neither fault: it draws momenta anew, and rejects such steps.
 
     B is a low-rank update: with U = sqrt(η/L) X' of the reference walkers' deviations X and M the Cholesky factor of
     the L x L matrix I + U'U, B = I + U (I + M)⁻¹ U': O(P L) numbers, O(P L²) work, never a P x P matrix.
@@ -364,8 +364,8 @@ def refresh_note(config: Mapping[str, Any]) -> str | None:
     if "friction" not in config or every >= FEW_STEPS or not config["covariance_blending"]:
         return None
     return (
-        f"covariance_after_steps = {every}: momenta that belong to the last preconditioner heat after each refresh, stiff "
-        f"directions most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC inside."
+        f"covariance_after_steps = {every}: momenta of the last preconditioner heat after each refresh, stiff directions "
+        f"most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC inside."
     )
 
 
