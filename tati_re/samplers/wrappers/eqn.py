@@ -364,8 +364,8 @@ def refresh_note(config: Mapping[str, Any]) -> str | None:
     if "friction" not in config or every >= FEW_STEPS or not config["covariance_blending"]:
         return None
     return (
-        f"covariance_after_steps = {every}: momenta of the last preconditioner heat after each refresh, stiff directions "
-        f"most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC inside."
+        f"covariance_after_steps = {every}: momenta of the last preconditioner heat after each refresh, "
+        f"stiff directions most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC inside."
     )
 
 
