@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.data.labels import as_storage_type, kind_of
+from tati_re.data.labels import are_labels, as_storage_type, kind_of
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
@@ -38,6 +38,7 @@ class Dataset:
         weights: What each example counts in the loss, `(N,)`, 0 or more. Default: 1 for all.
         test_weights: Likewise for those of the test part, `(M,)`.
         layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default: one input.
+        multi_label: The columns of the targets are labels of 0 and 1 of their own. Default: no.
 
     Raises:
         InputError: No examples, unequal lengths, test examples of another shape, an array not of finite numbers.
@@ -59,6 +60,7 @@ class Dataset:
     weights: np.ndarray | None = None
     test_weights: np.ndarray | None = None
     layout: Layout = ()
+    multi_label: bool = False
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -97,12 +99,14 @@ class Dataset:
         weights: object = None,
         test_weights: object = None,
         layout: Layout = (),
+        multi_label: bool = False,
     ) -> Dataset:
         """Makes a data set and determines the kind of its targets.
 
         * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by sign);
         * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as int32;
-        * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has not a single 1;
+        * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has not a single 1; with
+          `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
         * anything else: values of a regression.
 
         Where `num_classes` is given the targets must be that many classes, in any of these forms. Targets of shape
@@ -122,6 +126,7 @@ class Dataset:
             weights: What each example counts in the loss, `(N,)`. Default: 1 for all.
             test_weights: The same for the test part.
             layout: Names and shapes of several inputs that were packed (`tati_re.data.packing`).
+            multi_label: Rows of 0 and 1 may be several labels at once, for the binary cross-entropy. Default: no.
 
         Raises:
             InputError: As the class, and labels that are not the classes they should be.
@@ -135,9 +140,12 @@ class Dataset:
             if arrays[i] is not None and arrays[i].ndim == 2 and arrays[i].shape[1] == 1:
                 arrays[i] = arrays[i][:, 0]
         checked = cls(arrays[0], arrays[1], arrays[2], arrays[3], name)
+        multi_label = multi_label and are_labels(checked.targets, checked.test_targets, num_classes)
+        num_classes = 0 if multi_label else num_classes
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
         labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
         counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
+        counted["multi_label"] = multi_label
         parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
@@ -171,7 +179,10 @@ class Dataset:
 
     @property
     def task(self) -> str:
-        """The kind of targets: "classification" (class numbers), "signs" (-1 and +1), "one_hot" or "regression"."""
+        """The kind of targets: "classification" (class numbers), "signs" (-1 and +1), "one_hot", "multi_label" (several
+        labels of 0 and 1) or "regression"."""
+        if self.multi_label:
+            return "multi_label"
         if self.num_classes is None:
             return "regression"
         if self.targets.ndim == 2:

@@ -13,6 +13,7 @@ _WORDS = {
     "classification": "{} classes",
     "signs": "{} classes by sign, for one output",
     "one_hot": "{} classes, one-hot",
+    "multi_label": "several labels of 0 and 1 at once",
     "regression": "values of a regression",
 }
 
@@ -28,7 +29,7 @@ def describe_dataset(dataset: Dataset) -> str:
     lines.append(f"inputs: {shape}, {dataset.inputs.dtype}{scale}")
     lines += _ranges(dataset.inputs, dataset.feature_names)
     lines.append(f"labels: {_WORDS[dataset.task].format(dataset.num_classes)}")
-    if dataset.task == "regression":
+    if dataset.task in ("regression", "multi_label"):
         targets = dataset.targets.reshape(dataset.num_examples, -1)
         names = ("label",) if targets.shape[1] == 1 else tuple(f"label{i + 1}" for i in range(targets.shape[1]))
         lines += _ranges(targets, names)

@@ -1,4 +1,4 @@
-"""The kinds of targets: class numbers, signs, one-hot rows or the values of a regression."""
+"""The kinds of targets: class numbers, signs, one-hot rows, several labels at once, or the values of a regression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def kind_of(
 ) -> tuple[str, int | None]:
     """The kind of targets, "classification", "signs", "one_hot" or "regression", and the number of classes or None.
     Targets are `(N,)` or `(N, K)`; with `by_value` floats that are whole numbers count as integers. `num_classes` is
-    what the user says, 0 for a regression, None to look at the values."""
+    what the user says, 0 for a regression, None to look at the values. Of `are_labels` see there."""
     if num_classes == 0:
         return "regression", None
     if num_classes is not None:
@@ -39,6 +39,15 @@ def kind_of(
     if is_number and values[0] >= 0 and values[-1] < MAX_CLASSES:
         return "classification", int(values[-1]) + 1
     return "regression", None
+
+
+def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> bool:
+    """Whether targets are several labels of 0 and 1 for each example, for a loss that can take them: in columns, some
+    rows without a single 1. One-hot rows are so where `num_classes` is 0."""
+    parts = [targets] if test_targets is None else [targets, test_targets]
+    if targets.ndim != 2 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
+        return False
+    return num_classes == 0 or any((part.sum(axis=1) != 1).any() for part in parts)
 
 
 def as_storage_type(targets: np.ndarray, kind: str) -> np.ndarray:

@@ -11,12 +11,14 @@ from tati_re.data.archives import KERAS
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset
 from tati_re.data.generators import GENERATORS, built_in
-from tati_re.data.labels import kind_of
+from tati_re.data.labels import are_labels, kind_of
 from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, ReadOptions, by_name, derived, is_table, read_source, read_test_part, shown
 from tati_re.data.weights import with_weights
 
 DEFAULT_TEST_FRACTION = 0.2
+BINARY = ("binary_crossentropy", "BinaryCrossentropy")
+"""The loss that takes several labels at once: as an option, and as an object of Keras."""
 
 
 def load_data(
@@ -34,6 +36,7 @@ def load_data(
     sample_weights: object = None,
     class_weights: Any = None,
     memory_limit: float | None = None,
+    multi_label: bool = False,
 ) -> Dataset:
     """Loads a data set.
 
@@ -57,6 +60,7 @@ def load_data(
         class_weights: One number for each class, or a mapping from classes to numbers. Default: 1 for all.
         memory_limit: Megabytes; inputs of NPZ and TFRecord files and of a `tf.data.Dataset` that are larger are kept on
             the disk. Default: none, all in memory.
+        multi_label: Columns of 0 and 1 that are not one-hot are several labels at once. Default: they are refused.
 
     Returns:
         The data set, with values as they were read; `Dataset.prepared()` is what a network trains on.
@@ -83,6 +87,10 @@ def load_data(
         if num_classes is not None and num_classes != (source.num_classes or 0):
             raise InputError("num_classes differs from the data set's.", num_classes, source.num_classes or 0)
         data, columns = _with_test(source, test_data), _columns(input_columns, source)
+        if multi_label and data.num_classes is None and are_labels(data.targets, data.test_targets, 0):
+            data = replace(data, multi_label=True)
+        if data.multi_label and not are_labels(data.targets, data.test_targets, 0):
+            raise InputError("Several labels at once are 0 or 1.", "other numbers in test_data", "0 and 1")
     else:
         contents, columns = read_source(source, reading)
         test = contents.test if test_data is None else read_test_part(test_data, source, reading, contents)
@@ -98,6 +106,7 @@ def load_data(
             weights=contents.weights,
             test_weights=contents.test_weights,
             layout=contents.layout,
+            multi_label=multi_label,
         )
     if data.layout and (columns is not None or standardize != "none"):
         raise InputError(
@@ -111,7 +120,7 @@ def load_data(
 
 
 def dataset_from_options(
-    options: Any, data: object = None, test_data: object = None, sample_weights: object = None
+    options: Any, data: object = None, test_data: object = None, sample_weights: object = None, loss: Any = None
 ) -> Dataset:
     """Loads the data set that options describe.
 
@@ -120,6 +129,7 @@ def dataset_from_options(
         data: An object that goes before `options.data`.
         test_data: An object that goes before `options.test_data`.
         sample_weights: An object that goes before `options.sample_weights`.
+        loss: An object that goes before `options.loss`; the binary cross-entropy takes several labels at once.
 
     Raises:
         InputError: There are no data, or they are bad.
@@ -141,6 +151,7 @@ def dataset_from_options(
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
         class_weights=options.class_weights,
         memory_limit=options.memory_limit,
+        multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
     )
 
 

@@ -129,7 +129,7 @@ def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparat
     return Preparation(
         columns,
         None if standardize == "none" else Standard.of(inputs),
-        Standard.of(dataset.targets) if standardize == "all" and dataset.num_classes is None else None,
+        Standard.of(dataset.targets) if standardize == "all" and dataset.task == "regression" else None,
     )
 
 

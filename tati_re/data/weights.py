@@ -32,7 +32,7 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
     Weights are one for each class in their order, or by class; classes that are not named count once."""
     count = dataset.num_classes
     if count is None:
-        raise InputError("class_weights: the labels are no classes.", "a regression", "sample_weights")
+        raise InputError("class_weights: the labels are no classes.", f"a {dataset.task}", "sample_weights")
     if isinstance(class_weights, Mapping):
         wrong = [key for key in class_weights if key not in range(count)]
         if wrong:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.posterior.predictive import CLASSES, Predictive, entropy_of
+from tati_re.posterior.predictive import LABELS, VALUES, Predictive, entropy_of
 
 if TYPE_CHECKING:
     from tati_re.engine.loop import Chunk, Loop
@@ -31,7 +31,7 @@ class PredictionAverages:
     ) -> None:
         self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
         self._targets, self.every = np.asarray(targets), every
-        shape, classes = (len(inputs), predictive.num_columns), predictive.kind == CLASSES
+        shape, classes = (len(inputs), predictive.num_columns), predictive.kind != VALUES
         self._averages = {
             "count": np.zeros(()),
             "weight": np.zeros(()),
@@ -43,6 +43,7 @@ class PredictionAverages:
             self._averages["expected_entropy"] = np.zeros(shape[:1])
         elif predictive.has_noise:
             self._averages["noise_variance"] = np.zeros(shape[1:])
+        if predictive.has_noise or predictive.kind == LABELS:
             self._averages["log_density"] = np.full(shape[:1], -np.inf)
 
     def moves_until_due(self, timeline: Timeline, moves: int, count: int) -> int:
@@ -85,12 +86,14 @@ class PredictionAverages:
         averages["weight"] = averages["weight"] + weight
         averages["weight_squares"] = averages["weight_squares"] + weight**2
         share = weight / averages["weight"]
-        if predictive.kind == CLASSES:
+        if predictive.kind != VALUES:
             logs = predictive.log_probabilities(outputs)
-            values = np.exp(logs)
-            averages["expected_entropy"] = averages["expected_entropy"] + share * (
-                entropy_of(logs) - averages["expected_entropy"]
-            )
+            values, entropy = np.exp(logs), entropy_of(logs)
+            if predictive.kind == LABELS:
+                values, entropy = values[..., 1], entropy.sum(axis=-1)
+                self._add_density(-predictive.losses(outputs, self._targets), weight)
+            before = averages["expected_entropy"]
+            averages["expected_entropy"] = before + share * (entropy - before)
         else:
             values = predictive.restored(outputs)
             if predictive.has_noise:
@@ -98,12 +101,14 @@ class PredictionAverages:
                 averages["noise_variance"] = averages["noise_variance"] + share * (
                     noise**2 - averages["noise_variance"]
                 )
-                density = predictive.log_densities(outputs[None], self._targets, own)[0]
-                # log of the weighted sum; the mean is this less the log of the sum of the weights.
-                averages["log_density"] = np.logaddexp(averages["log_density"], density + np.log(weight))
+                self._add_density(predictive.log_densities(outputs[None], self._targets, own)[0], weight)
         difference = values - averages["mean"]
         averages["mean"] = averages["mean"] + share * difference
         averages["m2"] = averages["m2"] + weight * difference * (values - averages["mean"])
+
+    def _add_density(self, density: np.ndarray, weight: float) -> None:
+        """log of the weighted sum; the mean is this less the log of the sum of the weights."""
+        self._averages["log_density"] = np.logaddexp(self._averages["log_density"], density + np.log(weight))
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {f"{PREFIX}{name}": values for name, values in {**self._averages, "targets": self._targets}.items()}

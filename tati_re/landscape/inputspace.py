@@ -49,6 +49,9 @@ class InputSpace(NamedTuple):
         if self.prediction.kind == "classification":
             for k, name in enumerate(self.prediction.class_values):
                 found[f"std[{name}]"] = self.prediction.std[:, k]
+        if self.prediction.kind == "multi_label":
+            for k in range(self.prediction.std.shape[1]):
+                found[f"std[{k}]"] = self.prediction.std[:, k]
         return pandas.concat([inputs, found], axis=1)
 
 

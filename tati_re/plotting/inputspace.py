@@ -36,6 +36,8 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
     axes = space.axes
     if axes is None or len(axes) > 2:
         raise InputError("A figure shows a grid of one or two inputs.", "none" if axes is None else f"{len(axes)}")
+    if space.prediction.kind == "multi_label":
+        raise InputError("A figure of several labels at once is not drawn.", expected="the table, which has each label")
     classes = space.prediction.kind == "classification"
     if len(axes) == 1:
         figure = new_figure(6.0, 3.6)

@@ -43,7 +43,7 @@ def plot_points(dataset: Dataset, path: str | os.PathLike[str] | None = None) ->
         inputs = inputs * dataset.input_scale
         if columns == 1:
             _scatter(axes, inputs[:, 0], targets, COLORS[0], "o", bool(words), "test" if words else "training")
-        elif dataset.task == "regression":
+        elif dataset.task in ("regression", "multi_label"):
             _values(figure, axes, inputs, targets, dataset, bool(words))
         else:
             _classes(axes, inputs, targets, dataset, words)

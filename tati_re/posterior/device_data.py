@@ -54,7 +54,7 @@ def is_signs(dataset) -> bool:
 def has_accuracy(dataset, loss: Loss) -> bool:
     """Whether an accuracy is defined: not if numbers of more than two classes are regressed on."""
     if dataset.num_classes is None:
-        return False
+        return dataset.multi_label and loss.name == "binary_crossentropy"
     return dataset.num_classes <= 2 or dataset.targets.ndim > 1 or loss.name == "sparse_categorical_crossentropy"
 
 

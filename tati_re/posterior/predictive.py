@@ -11,8 +11,8 @@ from scipy.special import log_softmax, logsumexp
 
 from tati_re.core.errors import InputError
 
-CLASSES, VALUES = "classification", "regression"
-"""The two kinds of predictions."""
+CLASSES, VALUES, LABELS = "classification", "regression", "multi_label"
+"""The kinds of predictions: one of several classes, values, or several labels of 0 and 1 at once."""
 
 
 class Predictive:
@@ -23,14 +23,17 @@ class Predictive:
     of 2f/s², and likewise for 0 and 1 and for one-hot rows. For a regression the predicted values are N(f, s²), s the
     noise of `gaussian`; the mean squared error over k outputs stands for s² = k/2.
 
-    `loss` is as `Loss.get_config` gives it; `task` ("classification", "signs", "one_hot" or "regression") and
+    Of several labels at once, the binary cross-entropy over k outputs is a Bernoulli likelihood for each.
+
+    `loss` is as `Loss.get_config` gives it; `task` ("classification", "signs", "one_hot", "multi_label" or
+    "regression") and
     `num_classes` (None for a regression) are those of the data set, `num_outputs` that of the network. From the targets
     the `mean` was subtracted, then they were divided by the standard `deviation`; both are `()` or `(outputs,)`. Losses
     but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`.
 
-    `kind` is `CLASSES` or `VALUES`, `num_columns` the number of classes, or of outputs. `likelihood`: exp(-loss) is
-    one, but for a constant. `has_noise`: The loss says something of the noise of predicted values. `samples_noise`: The
-    noise is a parameter, each draw brings its own.
+    `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs. `likelihood`:
+    exp(-loss) is one, but for a constant. `has_noise`: The loss says something of the noise of predicted values.
+    `samples_noise`: The noise is a parameter, each draw brings its own.
     """
 
     def __init__(
@@ -48,7 +51,8 @@ class Predictive:
         self._per_example, self.mean, self.deviation = per_example, np.asarray(mean), np.asarray(deviation)
         values_of_classes = task == "classification" and self.name != "sparse_categorical_crossentropy"
         by_value = values_of_classes and (num_classes or 0) > 2
-        self.kind = VALUES if task == "regression" or by_value else CLASSES
+        self.kind = VALUES if task in ("regression", "multi_label") or by_value else CLASSES
+        self.kind = LABELS if task == "multi_label" and self.name == "binary_crossentropy" else self.kind
         known = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
         if self.kind == CLASSES and per_example is None and self.name not in (*known, *_ERRORS):
             raise InputError(
@@ -56,15 +60,15 @@ class Predictive:
                 self.name,
                 "a cross-entropy, gaussian or another loss by its name",
             )
-        self.num_columns = self.num_outputs if self.kind == VALUES else int(num_classes or 2)
+        self.num_columns = int(num_classes or 2) if self.kind == CLASSES else self.num_outputs
         self.has_noise = self.kind == VALUES and self.name in ("gaussian", "mean_squared_error")
         self.samples_noise = self.name == "gaussian" and loss.get("noise_std") == "sampled"
         self._codes = self._class_codes()
-        self.likelihood = self.has_noise or (self.kind == CLASSES and self.name in known)
+        self.likelihood = self.has_noise or (self.kind != VALUES and self.name in known)
 
     def _class_codes(self) -> np.ndarray | None:
         """The labels of all classes as the loss takes them, `(classes, outputs)`."""
-        if self.kind == VALUES or self.name == "sparse_categorical_crossentropy":
+        if self.kind != CLASSES or self.name == "sparse_categorical_crossentropy":
             return None
         if self.task == "one_hot":
             return np.eye(self.num_columns)
@@ -85,6 +89,7 @@ class Predictive:
         return np.asarray(outputs, np.float64) * self.deviation + self.mean
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """log p of each class, `(..., classes)`; of several labels that each is 0 or 1, `(..., outputs, 2)`."""
         f = np.asarray(outputs, np.float64)
         if self.name in ("sparse_categorical_crossentropy", "categorical_crossentropy"):
             if self.from_logits:
@@ -94,6 +99,8 @@ class Predictive:
         if self.name == "binary_crossentropy":
             with np.errstate(divide="ignore"):
                 logits = f if self.from_logits else np.log(f) - np.log1p(-f)
+            if self.kind == LABELS:
+                return np.stack([-np.logaddexp(0, logits), -np.logaddexp(0, -logits)], axis=-1)
             if f.shape[-1] > 1:
                 return log_softmax(logits, axis=-1)
             return np.concatenate([-np.logaddexp(0, logits), -np.logaddexp(0, -logits)], axis=-1)
@@ -153,8 +160,8 @@ class Predictive:
 
     def drawn(self, outputs: np.ndarray, noise_std: np.ndarray | None, random: np.random.Generator) -> np.ndarray:
         """New targets, one for each draw and example, in the units of the data: `(draws, n)` classes by number, -1 and
-        1 for signs, or `(draws, n, outputs)` values."""
-        if self.kind == CLASSES:
+        1 for signs, `(draws, n, outputs)` labels, or `(draws, n, outputs)` values."""
+        if self.kind != VALUES:
             below = np.cumsum(np.exp(self.log_probabilities(outputs)), axis=-1)[..., :-1]
             found = (random.random((*below.shape[:-1], 1)) > below).sum(axis=-1)
             return 2 * found - 1 if self.task == "signs" else found

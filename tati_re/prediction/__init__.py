@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tati_re.prediction.predict import average as average
     from tati_re.prediction.predict import source_of as source_of
     from tati_re.prediction.results import ClassPrediction as ClassPrediction
+    from tati_re.prediction.results import LabelPrediction as LabelPrediction
     from tati_re.prediction.results import Prediction as Prediction
     from tati_re.prediction.results import RegressionPrediction as RegressionPrediction
     from tati_re.prediction.scores import auroc as auroc

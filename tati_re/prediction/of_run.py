@@ -45,6 +45,8 @@ def dataset_of(run: RunFiles) -> Dataset:
 
     if not names_its_data(run):
         raise InputError("The run's data were given in Python.", expected="the inputs to predict")
-    dataset = dataset_from_options(make_options({**manifest.given_options(run.manifest), "verbose": 0}))
+    labels = "binary_crossentropy" if run.manifest["dataset"].get("task") == "multi_label" else None
+    given = {**manifest.given_options(run.manifest), "verbose": 0} | ({"loss": labels} if labels else {})
+    dataset = dataset_from_options(make_options(given))
     manifest.check_data(run.manifest, dataset, run.folder)
     return dataset

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.posterior.predictive import CLASSES, entropy_of, log_mean_exp
+from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
 from tati_re.prediction.draws import Draws, Members
 from tati_re.prediction.network import Network
 from tati_re.prediction.of_run import dataset_of, names_its_data
-from tati_re.prediction.results import ClassPrediction, Prediction, RegressionPrediction, labels_of_classes
+from tati_re.prediction.results import (
+    ClassPrediction,
+    LabelPrediction,
+    Prediction,
+    RegressionPrediction,
+    labels_of_classes,
+    labels_of_rows,
+)
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
 from tati_re.runs import files
 
@@ -35,7 +42,7 @@ def predict(
     burnin: int | None = None,
     thin: int = 1,
     model: Any = None,
-) -> ClassPrediction | RegressionPrediction:
+) -> ClassPrediction | LabelPrediction | RegressionPrediction:
     """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
 
     Targets p(y|x) = E[p(y|x, θ)] under the distribution that the run sampled: of a run with weights the weighted
@@ -55,7 +62,7 @@ def predict(
         model: The Keras model where the folders hold none. Default: theirs.
 
     Returns:
-        A `ClassPrediction` or a `RegressionPrediction`. Where a run kept averages of its test part
+        A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. Where a run kept averages of its test part
         (`stream_predictions`), and has no trajectory or its data were given in Python, those.
 
     Raises:
@@ -104,7 +111,7 @@ def average(
     interval: float = 0.9,
     memory_values: int = MEMORY_VALUES,
     block_draws: int = BLOCK_DRAWS,
-) -> ClassPrediction | RegressionPrediction:
+) -> ClassPrediction | LabelPrediction | RegressionPrediction:
     """The average over all draws of several networks; see `predict`."""
     first = sources[0][0].predictive
     for network, _ in sources[1:]:
@@ -119,6 +126,8 @@ def average(
             raise InputError("Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal")
         if first.kind == CLASSES:
             class_labels = labels_of_classes(labels, first.num_columns)
+        elif first.kind == LABELS:
+            labels = labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns:
             raise InputError("The targets do not fit the network.", labels.shape, f"(n, {first.num_columns})")
     prepared = [network.prepared(inputs) for network, _ in sources]
@@ -149,6 +158,14 @@ def average(
             class_values=values,
             draw_accuracy=_over_examples(parts, "right", len(inputs)),
         )
+    if first.kind == LABELS:
+        averaged = ("probabilities", "std", "lower", "upper", "expected_entropy", "log_density")
+        return LabelPrediction(
+            **shared,
+            **{name: _joined(parts, name) for name in averaged},
+            labels=labels,
+            draw_accuracy=_over_examples(parts, "right", len(inputs)),
+        )
     names = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     names += ("noise_std", "log_density", "crps", "pit")
     targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
@@ -162,7 +179,7 @@ class _Part:
         weight = np.concatenate([draws.weight for _, draws in sources])
         self._share, self._weight = weight / weight.sum(), weight
         self._ends = np.array([(1 - level) / 2, (1 + level) / 2])
-        self.losses = self.right = None
+        self.losses = self.right = self.log_density = None
         if labels is not None:
             parts = [
                 network.predictive.losses(f, network.prepared_targets(labels), noise)
@@ -170,16 +187,23 @@ class _Part:
             ]
             self.losses = np.concatenate([part.sum(axis=1) for part in parts])
         predictive = [network.predictive for network, _ in sources]
-        (self._classes if predictive[0].kind == CLASSES else self._values)(predictive, found, labels, level)
+        if labels is not None and predictive[0].kind == LABELS:
+            self.log_density = log_mean_exp(-np.concatenate(parts), self._weight)
+        (self._values if predictive[0].kind == VALUES else self._classes)(predictive, found, labels, level)
 
     def _classes(self, predictive, found, labels, level: float) -> None:
         logs = np.concatenate([one.log_probabilities(f) for one, (f, _) in zip(predictive, found, strict=True)])
         self.expected_entropy = np.tensordot(self._share, entropy_of(logs), 1)
         p = np.exp(logs, out=logs)
+        several = predictive[0].kind == LABELS
+        if several:
+            self.expected_entropy, p = self.expected_entropy.sum(axis=1), p[..., 1]
         self.probabilities = np.tensordot(self._share, p, 1)
         self.std = np.sqrt(np.tensordot(self._share, (p - self.probabilities) ** 2, 1))
         self.lower, self.upper = weighted_quantiles(p, self._weight, self._ends)
-        if labels is not None:
+        if labels is not None and several:
+            self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
+        elif labels is not None:
             right = labels_of_classes(labels, p.shape[-1])
             self.right = (p.argmax(axis=-1) == right).sum(axis=1)
 

@@ -149,6 +149,93 @@ class ClassPrediction(Prediction):
 
 
 @dataclass(frozen=True, eq=False)
+class LabelPrediction(Prediction):
+    """Probabilities of several labels at once, averaged over the posterior.
+
+    Given the parameters labels are independent; on average they are not.
+
+    The scores: `accuracy` is the part of examples with all labels right, as in run.csv, `label_accuracy` that of single
+    labels. The negative log likelihood is that of all labels of an example together, -log E p(y|x, θ). Brier score and
+    calibration are those of all labels, each a choice of two classes.
+
+    Attributes:
+        probabilities: Posterior average of the probability that a label is 1, `(n, labels)`.
+        std: Standard deviation of the probabilities over the draws, likewise.
+        lower: Lower end of their central interval over the draws, likewise; None for averages kept while sampling.
+        upper: Its upper end.
+        expected_entropy: E H(p), in nats, the sum over the labels, `(n,)`.
+        labels: The right ones, `(n, labels)` of 0 and 1, or None.
+        log_density: log E p(y|x, θ) of each example, `(n,)`, or None.
+        draw_accuracy: Part of the examples with all labels right of each draw, `(draws,)`, or None.
+    """
+
+    probabilities: np.ndarray
+    std: np.ndarray
+    lower: np.ndarray | None
+    upper: np.ndarray | None
+    expected_entropy: np.ndarray
+    labels: np.ndarray | None
+    log_density: np.ndarray | None
+    draw_accuracy: np.ndarray | None
+
+    kind: ClassVar[str] = "multi_label"
+
+    def pairs(self) -> ClassPrediction:
+        """All labels as `n` times `labels` examples of two classes."""
+        p = self.probabilities.reshape(-1)
+        std = self.std.reshape(-1, 1).repeat(2, 1)
+        labels = None if self.labels is None else self.labels.reshape(-1)
+        shared = (self.num_draws, self.effective_draws, self.level, None, None, None)
+        expected = np.full(len(p), np.nan)
+        classes = np.arange(2)
+        return ClassPrediction(*shared, np.stack([1 - p, p], 1), std, None, None, expected, labels, classes, None)
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """Entropy of the averaged probabilities, in nats, the sum over the labels, `(n,)`."""
+        return self.pairs().entropy.reshape(self.probabilities.shape).sum(axis=1)
+
+    @property
+    def mutual_information(self) -> np.ndarray:
+        """Sum over the labels of entropy less expected entropy, in nats, `(n,)`; 0 where that is rounding."""
+        difference = self.entropy - self.expected_entropy
+        return np.where(difference < _ROUNDING, 0.0, difference)
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The more probable value of each label, `(n, labels)`."""
+        return (self.probabilities > 0.5).astype(np.int64)
+
+    def calibration(self, num_bins: int = 15) -> Calibration:
+        """Reliability bins and calibration error of all labels; raises `InputError` without labels."""
+        return self.pairs().calibration(num_bins)
+
+    def scores(self) -> dict[str, float]:
+        if self.labels is None or self.log_density is None:
+            return {}
+        single = self.pairs().scores()
+        return {
+            "accuracy": float((self.predicted == self.labels).all(axis=1).mean()),
+            "label_accuracy": single["accuracy"],
+            "negative_log_likelihood": float(-self.log_density.mean()),
+            **{name: single[name] for name in ("brier_score", "calibration_error")},
+        }
+
+    def uncertainty(self) -> dict[str, np.ndarray]:
+        return {"entropy": self.entropy, "mutual_information": self.mutual_information}
+
+    def frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        columns: dict[str, Any] = {"input": np.arange(len(self.probabilities))}
+        parts = {"label": self.labels, "p": self.probabilities, "lower": self.lower, "upper": self.upper}
+        for k in range(self.probabilities.shape[1]):
+            columns |= {f"{name}[{k}]": values[:, k] for name, values in parts.items() if values is not None}
+        columns |= {"entropy": self.entropy, "expected_entropy": self.expected_entropy}
+        return pd.DataFrame(columns | {"mutual_information": self.mutual_information})
+
+
+@dataclass(frozen=True, eq=False)
 class RegressionPrediction(Prediction):
     """Values in the units of the data, as a mixture of normals, one for each draw of the parameters.
 
@@ -231,6 +318,14 @@ def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
 def labels_of_classes(labels: np.ndarray | None, num_classes: int) -> np.ndarray | None:
     """Labels counted from 0, or None."""
     return None if labels is None else class_labels(labels, num_classes)
+
+
+def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Several labels at once, `(n, labels)`, int64."""
+    values = np.asarray(labels)
+    if values.shape != shape or not np.isin(values, (0, 1)).all():
+        raise InputError("The labels do not fit the network.", values.shape, f"{shape} of 0 and 1")
+    return values.astype(np.int64)
 
 
 def _known(labels: np.ndarray | None) -> np.ndarray:

@@ -8,14 +8,16 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.engine.prediction_averages import PREFIX
-from tati_re.prediction.results import ClassPrediction, RegressionPrediction, labels_of_classes
+from tati_re.prediction.results import ClassPrediction, LabelPrediction, RegressionPrediction, labels_of_classes
 from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
 
 
-def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction | RegressionPrediction:
+def streamed_prediction(
+    run: RunFiles, interval: float = 0.9
+) -> ClassPrediction | LabelPrediction | RegressionPrediction:
     """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint.
 
     Of the draws only averages are left: class probabilities have no intervals, those of values are the normal ones, and
@@ -38,6 +40,10 @@ def streamed_prediction(run: RunFiles, interval: float = 0.9) -> ClassPrediction
         **dict.fromkeys(("draw_losses", "walker", "weight")),
     }
     if "expected_entropy" in kept:
+        if "log_density" in kept:
+            density = kept["log_density"] - np.log(weight)
+            several = (mean, std, None, None, kept["expected_entropy"], targets.astype(np.int64), density, None)
+            return LabelPrediction(*shared.values(), *several)
         signs = run.manifest["dataset"]["task"] == "signs"
         return ClassPrediction(
             **shared,

@@ -12,7 +12,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, monte_carlo_error
 from tati_re.core.errors import InputError
-from tati_re.posterior.predictive import CLASSES
+from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
 from tati_re.prediction.predict import average, test_part
@@ -188,12 +188,12 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
         found = average([(network, draws)], *part)
         loss = mean_and_error(found.draw_losses, draws.weight, draws.walker)
         row[f"{name}_loss"], row[f"{name}_loss_error"] = loss
-    if network.predictive.kind == CLASSES:
+    if network.predictive.kind != VALUES:
         right = mean_and_error(found.draw_accuracy, draws.weight, draws.walker)
         row["test_accuracy"], row["test_accuracy_error"] = right
     scores = found.scores()
     row["average_loss"] = scores.get("negative_log_likelihood", float("nan"))
-    if network.predictive.kind != CLASSES:
+    if network.predictive.kind == VALUES:
         # From the units of the data to those of the network, as the other losses.
         scale = np.log(np.broadcast_to(network.predictive.deviation, (network.predictive.num_outputs,))).sum()
         row["average_loss"] -= float(scale)

@@ -13,7 +13,7 @@ from tati_re.analysis.format import table
 from tati_re.core.errors import InputError
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import average, predict, source_of, test_part
-from tati_re.prediction.results import ClassPrediction, Prediction, score_table
+from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, score_table
 from tati_re.prediction.scores import auroc
 from tati_re.runs.storage import storing, write_whole
 from tati_re.simulation.run import load
@@ -99,6 +99,11 @@ def _test_inputs(run: Run) -> np.ndarray | None:
     return inputs
 
 
+def _of_classes(predictions: Mapping[str, Any]) -> dict[str, ClassPrediction]:
+    """Predictions of classes; those of several labels, label by label."""
+    return {name: one.pairs() if isinstance(one, LabelPrediction) else one for name, one in predictions.items()}
+
+
 def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray | None) -> str:
     posterior = predictions[AVERAGE]
     with storing(folder):
@@ -108,16 +113,16 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
     labeled = len(scores.columns) > 2
     apart = outside_table(predictions, outside) if outside else None
     tables = {"scores.csv": scores if labeled else None, "outside.csv": apart}
-    if labeled and posterior.kind == "classification":
-        tables["reliability.csv"] = reliability_table(predictions)
+    if labeled and posterior.kind != "regression":
+        tables["reliability.csv"] = reliability_table(_of_classes(predictions))
     for name, frame in tables.items():
         if frame is not None:
             write_whole(folder / name, frame.to_csv(index=False, lineterminator="\n").encode())
             files.append(name)
-    if labeled and posterior.kind == "classification":
+    if labeled and posterior.kind != "regression":
         from tati_re.plotting.calibration import plot_classes
 
-        plot_classes(predictions, outside or None, folder / "predictions.png")
+        plot_classes(_of_classes(predictions), _of_classes(outside) or None, folder / "predictions.png")
         files.append("predictions.png")
     elif posterior.kind == "regression":
         from tati_re.plotting.regression import plot_values

@@ -138,7 +138,7 @@ class System:
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         loss = make_loss(
-            objects.get("loss", options.loss),
+            objects.get("loss", options.loss) or ("binary_crossentropy" if dataset.multi_label else None),
             dataset.num_classes,
             one_hot,
             signs,
@@ -151,6 +151,8 @@ class System:
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
         check_fit(loss, outputs, targets, dataset.num_classes)
+        if dataset.multi_label and loss.name == "binary_crossentropy":
+            loss.words += f", a Bernoulli likelihood for each of {targets[0]} labels, their logarithms added"
         check_noise(options, loss, self.flat)
         batches = self.batches(options, options.batch_size, copies=copies)
         prior = self.prior(options, objects)
@@ -213,7 +215,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     """The system of options and objects. The model is `model` of the objects, else `options.model` (a file, or a
     function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
     `sample_weights`, else those of the options."""
-    model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights"))
+    model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     read = dataset_from_options(options, *given)
     dataset = read.prepared()
     if model is not None and not isinstance(model, keras.Model):

@@ -365,7 +365,8 @@ def refresh_note(config: Mapping[str, Any]) -> str | None:
         return None
     return (
         f"covariance_after_steps = {every}: momenta of the last preconditioner heat after each refresh, "
-        f"stiff directions most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC inside."
+        f"stiff directions most (by up to 20 % at 1 step, 10 % at 5); take {FEW_STEPS} or more, or the sampler HMC "
+        "inside."
     )
 
 
