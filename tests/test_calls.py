@@ -48,7 +48,7 @@ def files_of(run) -> list[bytes]:
 
 def test_means_of_further_calls_scatter_as_their_errors_say():
     """Mini-batches and noise of the default sampler: the variance of the mean potential between calls over that between
-    walkers follows F. With the noise of the first call, here by `call=1`, the ratio is below 1e-5."""
+    walkers follows F. With the noise of the first call, here by `call=1`, the ratio is below 1e-3."""
     sim, means = linear(num_walkers=WALKERS), []
     for options in ({}, {}, {}, {}, {"call": 1}):
         rows = sim.sample(**RUN, batch_size=8, **options).run_info
@@ -59,7 +59,7 @@ def test_means_of_further_calls_scatter_as_their_errors_say():
     fresh, repeated = (table[chosen].mean(axis=1).var(ddof=1) / within for chosen in ([0, 1, 2, 3], [0, 4]))
     print(f"between calls / within: {fresh:.3g}, repeated {repeated:.3g}")
     low, high = stats.f.ppf([1e-4, 1 - 1e-4], 3, 4 * (WALKERS - 1))
-    assert low < fresh < high and repeated < 1e-5 < low
+    assert low < fresh < high and repeated < 1e-3 < low
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_the_first_call_is_that_of_a_new_simulation_and_each_can_be_repeated(tmp
     assert repeated.manifest["call"] == 2 and files_of(repeated) == files_of(second)
     after = Simulation.from_folder(tmp_path / "2", parameters=str(tmp_path / "2"))
     assert (next_of(after), next_of(after, "fit")) == (3, None), "fits are counted by themselves"
-    assert "seed 2, call 2." in " ".join(what_was_sampled(second.manifest))
+    assert "seed 2, call 2." in " ".join(what_was_sampled(second.manifest, second.run_info))
 
 
 def test_fits_see_other_batches():
@@ -192,17 +192,16 @@ def test_a_hamiltonian_monte_carlo_over_a_simulation_has_the_posteriors_widths()
     """Each variance within 5.5 standard errors, which are 5 to 10 % of it; the same momenta in each move are caught."""
     exact = np.diag(COVARIANCE)
     optimum = COVARIANCE @ DESIGN.T @ Y / NOISE**2
+    found = {}
     for fresh in (True, False):
         sim = linear(num_walkers=WALKERS)
         sim.parameters = np.tile(optimum, (WALKERS, 1))
-        found = hmc(sim, 120, 4, 0.05, fresh)[20:]
-        each = ((found - optimum) ** 2).mean(axis=0)
-        mean, error = each.mean(axis=0), each.std(axis=0, ddof=1) / np.sqrt(WALKERS)
-        print(
-            "deviations", np.sqrt(mean).round(3), "exact", np.sqrt(exact).round(3), "errors", (error / exact).round(3)
-        )
-        inside = np.abs(mean - exact) < BOUND * error
-        assert inside.all() and (error < 0.12 * exact).all() if fresh else not inside.all()
+        each = ((hmc(sim, 150, 4, 0.05, fresh)[20:] - optimum) ** 2).mean(axis=0) / exact
+        found[fresh] = each.mean(axis=0), each.std(axis=0, ddof=1) / np.sqrt(WALKERS)
+        print(f"fresh {fresh}: variance / exact {found[fresh][0].round(3)} +- {found[fresh][1].round(3)}")
+    (ratio, error), (wrong, _) = found[True], found[False]
+    assert (np.abs(ratio - 1) < BOUND * error).all() and (error < 0.12).all()
+    assert (np.abs(wrong - 1) > BOUND * error).any()
 
 
 def test_init_momenta_takes_named_arguments():
