@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
 from tati_re.core.potential import Recorder
+from tati_re.engine.divergence import sentence, total_energy
 from tati_re.engine.interruption import interruptible
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop
@@ -91,7 +92,7 @@ class Driver:
     def begin(self, position: np.ndarray, auxiliary: tuple) -> Carry:
         """Opens new files and writes the checkpoint of step 0."""
         carry = self.loop.start(position, auxiliary)
-        self._check_finite(carry, 0)
+        self._check_possible(carry, 0)
         self._tables.create()
         self._save(carry)
         return carry
@@ -111,7 +112,7 @@ class Driver:
         return carry
 
     def run(self, carry: Carry) -> tuple[Carry, Outcome]:
-        """Takes the remaining steps; where the potential is not finite after one, what came before is on the disk."""
+        """Takes the remaining steps; where one diverges, what came before is on the disk."""
         plan, line = self.plan, self.loop.timeline
         began = saved = time.monotonic()
         before, first = self.seconds, self.step
@@ -135,7 +136,7 @@ class Driver:
                     most = max(self.limits.first_steps, int(rate * self.limits.chunk_seconds))
                     took = now
                     self.seconds = before + now - began
-                    self._check_finite(chunk.carry, self.step)
+                    self._check_possible(chunk.carry, self.step)
                     carry = chunk.carry
                     if self.predictions is not None:
                         self.predictions.add_chunk(loop, chunk, self._move)
@@ -186,6 +187,7 @@ class Driver:
 
     def _arrays(self, carry: Carry) -> dict[str, np.ndarray]:
         arrays = {f"moments/{name}": np.asarray(value) for name, value in carry.moments._asdict().items()}
+        arrays["highest"] = np.asarray(carry.highest)
         arrays |= {f"auxiliary/{k}": np.asarray(value) for k, value in enumerate(carry.auxiliary)}
         for name, value in carry.state._asdict().items():
             if name != "rung":
@@ -205,12 +207,17 @@ class Driver:
         moments = RunningMoments(
             *(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in RunningMoments._fields)
         )
-        return Carry(state, tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary))), moments)
+        values = tuple(tf.constant(arrays[f"auxiliary/{k}"]) for k in range(len(auxiliary)))
+        known = "highest" in arrays  # not in checkpoints of earlier versions
+        return Carry(state, values, moments, tf.constant(arrays["highest"]) if known else self.loop.highest(state))
 
-    def _check_finite(self, carry: Carry, step: int) -> None:
-        potential = np.asarray(carry.state.potential)
-        if np.isfinite(potential).all():
+    def _check_possible(self, carry: Carry, step: int) -> None:
+        potential, highest = np.asarray(carry.state.potential), float(carry.highest)
+        recorded = step % self.loop.timeline.record_every == 0
+        energy = np.asarray(total_energy(self.loop.method, carry.state)) if recorded else potential
+        possible = np.isfinite(potential) & (energy <= highest)
+        if possible.all():
             return
         self._tables.flush()
-        walker = int(np.flatnonzero(~np.isfinite(potential))[0])
-        raise SamplingError(f"The potential of walker {walker} is {potential[walker]} after step {step}.", step, walker)
+        walker = int(np.flatnonzero(~possible)[0])
+        raise SamplingError(sentence(walker, potential[walker], energy[walker], highest, step), step, walker)

@@ -17,6 +17,7 @@ from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Clock, Rung, with_energy
+from tati_re.engine.divergence import highest_energy, hottest, total_energy
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.noise import (
     RecordingNoise,
@@ -42,11 +43,13 @@ _BLOCKS_FROM_WALKERS = 65
 
 
 class Carry(NamedTuple):
-    """Everything that goes on from chunk to chunk and into the checkpoint."""
+    """Everything that goes on from chunk to chunk and into the checkpoint; `highest` is the energy U + p·p/2 that no
+    walker comes to unless the run diverges, `()`."""
 
     state: Any
     auxiliary: tuple
     moments: RunningMoments
+    highest: Any
 
 
 class Chunk(NamedTuple):
@@ -54,7 +57,7 @@ class Chunk(NamedTuple):
 
     Attributes:
         carry: The state after the last step.
-        taken: Steps taken; fewer than asked for where the potential stopped being finite.
+        taken: Steps taken; fewer than asked for where the potential stopped being finite, or the run diverged.
         rows: `(row capacity, walkers, columns)`, float64; the first `num_rows` are filled.
         positions: `(trajectory capacity, recorded walkers, parameters or directions)`; first `num_positions` filled.
         beside: Potential, loss and labels of each, `(trajectory capacity, recorded walkers, columns)`, float64.
@@ -167,7 +170,8 @@ class Loop:
             position, auxiliary
         )
         zeros = tf.zeros((self.num_recorded, *position.shape[1:]), tf.float64)
-        carry = Carry(state, tuple(auxiliary), RunningMoments(zeros[:, 0], zeros, zeros))
+        moments = RunningMoments(zeros[:, 0], zeros, zeros)
+        carry = Carry(state, tuple(auxiliary), moments, self.highest(state))
         self.prepare(state)
         return carry
 
@@ -185,7 +189,15 @@ class Loop:
 
         call = evaluated if self.execution == "eager" else tf.function(evaluated, autograph=False)
         state, auxiliary = call(carry.state, carry.auxiliary)
-        return Carry(state, tuple(auxiliary), carry.moments)
+        return Carry(state, tuple(auxiliary), carry.moments, carry.highest)
+
+    def highest(self, state) -> tf.Tensor:
+        """The energy that no walker comes to from this state, unless the run diverges."""
+        last = self.first_step + (self._num_steps or 1)
+        temperature = hottest(self.method, self.rung, self.timeline.temperature_factor, last)
+        energy, potential = total_energy(self.method, state).numpy(), state.potential.numpy()
+        number, scale = self.potential.num_parameters, self.potential.scale
+        return tf.constant(highest_energy(energy, potential, temperature, number, scale), tf.float64)
 
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
@@ -331,7 +343,8 @@ class Loop:
             state, info = self.method.move(self._unpack(fields, evaluate.rung), evaluate, noise)
             if self.method.metropolis:
                 acceptance = info.acceptance
-            alive = tf.reduce_all(tf.math.is_finite(state.potential))
+            possible = tf.logical_and(tf.math.is_finite(state.potential), state.potential <= carry.highest)
+            alive = tf.reduce_all(possible)
             return i + 1, self._pack(state), evaluate.auxiliary, acceptance, alive
 
         def segment(i, fields, auxiliary, acceptance, alive, buffers):
@@ -349,6 +362,11 @@ class Loop:
             evaluate = self._evaluate(last, batch, auxiliary)
             turn = self._unpack(turn, evaluate.rung)
             fields = self._pack(self.method.end_turn(self._unpack(fields, evaluate.rung), turn, evaluate))
+            if self.method.has_momentum:
+                # All momenta are summed only where a row is due, which needs the sum as well.
+                whole = self._unpack(fields, self.rung)
+                energy = tf.cond(last.row, lambda: total_energy(self.method, whole), lambda: tf.zeros_like(acceptance))
+                alive = tf.logical_and(alive, tf.reduce_all(energy <= carry.highest))
 
             def now():
                 evaluate = self._evaluate(last, batch, auxiliary)
@@ -365,5 +383,5 @@ class Loop:
             (tf.constant(0), self._pack(state), carry.auxiliary, acceptance, tf.constant(True), empty),
         )
         last = self._rung_at(*map(entry(tf.maximum(taken - 1, 0)), (due.step_factor, due.temperature_factor)))
-        carry = Carry(self._unpack(fields, last), tuple(auxiliary), buffers.moments)
-        return Chunk(carry, taken, *self._recorder.stacked(buffers))
+        after = Carry(self._unpack(fields, last), tuple(auxiliary), buffers.moments, carry.highest)
+        return Chunk(after, taken, *self._recorder.stacked(buffers))

@@ -47,6 +47,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
     check_thin(thin)
     manifest, rows = run.manifest, run.run_info
     burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
+    stopped = [f"The run stopped: {manifest['stopped']}"] if "stopped" in manifest else []
     lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows, burnin, thin)]
     if moved := step_size_text(manifest, rows, burnin):
         lines.append(("learning rate" if manifest.get("kind") == "fit" else "step size", moved))
@@ -65,7 +66,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
-    return notes, lines
+    return stopped + notes, lines
 
 
 def temperature_text(temperature: Temperature) -> str:

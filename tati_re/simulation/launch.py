@@ -195,14 +195,17 @@ class Launch:
             write_whole(self.folder / files.NOISE, csv_text(table))
 
     def _guarded(self, action):
-        """Runs an action under op determinism; explains a potential that is no longer finite."""
+        """Runs an action under op determinism; explains why a run diverged, also in its manifest."""
         try:
             with deterministic():
                 return action()
         except SamplingError as error:
             kept = self.request.options.output is not None and error.step
             advice = divergence_advice(error, self.request, self.loops.potential, *self._start_values())
-            said = f"{error} {advice}" + (f" What came before is in {self.folder}." if kept else "")
+            said = f"{error} {advice}"
+            if kept:
+                manifest.write(self.folder, manifest.read(self.folder) | {"stopped": said})
+                said += f" What came before is in {self.folder}."
             raise SamplingError(said, error.step, error.walker) from None
 
 

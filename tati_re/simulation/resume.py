@@ -65,6 +65,7 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
             "The versions differ from those at the start of the run: it continues with the same distribution, not byte "
             "for byte."
         )
+    stopped = said.pop("stopped", None)
     try:
         carry = run.go_on()
     except KeyError as error:
@@ -72,6 +73,8 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
             f"resume: the checkpoint lacks {error} of the sampler's state.", expected="the sampler as it was"
         ) from None
     done = run.driver.step
+    if stopped is not None:
+        run.progress.message(f"This run stopped: {stopped} It goes on from its checkpoint at step {done}.")
     if done >= options.num_steps:
         run.progress.message(f"All {done} steps of this run are done; give a larger num_steps to go on.")
     steps = max(options.num_steps, done)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.data.on_disk import blocks
 from tati_re.posterior.evaluator import Evaluator
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tati_re.simulation.request import Request
 
 _LOOK = "Look for infinities in data, loss or model at its start."
+_LARGEST_INPUT = 20.0
 _PART_OF_LIMIT = {True: 0.25, False: 0.1}
 
 
@@ -66,7 +68,27 @@ def advice(curvature: float) -> StepSizeAdvice:
 def divergence_advice(
     error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
 ) -> str:
-    """Advice on a potential that is no longer finite: compares the step size with the limit of stability."""
+    """Advice on a run that diverges: compares the step size with the limit of stability, and the inputs with 1."""
+    return " ".join(filter(None, (_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request))))
+
+
+def _of_inputs(request: Request) -> str:
+    """A sentence about inputs that are far from order 1, in the units that the network sees; else empty."""
+    dataset = request.system.dataset
+    if request.options.standardize != "none" or dataset.layout or dataset.inputs.dtype.kind not in "iuf":
+        return ""
+    low, high = math.inf, 0.0
+    for block in blocks(dataset.inputs):
+        sizes = np.abs(block[block != 0] * dataset.input_scale)
+        low, high = min(low, sizes.min(initial=math.inf)), max(high, sizes.max(initial=0.0))
+    if high <= _LARGEST_INPUT:
+        return ""
+    return f"The inputs range from {low:.3g} to {high:.3g}: standardize='all' brings them to order 1."
+
+
+def _of_step_size(
+    error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
+) -> str:
     walker = error.walker
     if error.step == 0:
         inside = np.isfinite(potential.prior.log_prob(tf.constant(position)))[walker]
@@ -85,7 +107,10 @@ def divergence_advice(
     limit, formula = advice(curvature).limit(has_momentum), "2/ω_max" if has_momentum else "2/k_max"
     found = f"the limit of stability at the start, {formula} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:
-        return f"step_size {step_size:g} is too large: {found}."
+        product = "h ω_max" if has_momentum else "h k_max"
+        return (
+            f"step_size {step_size:g} is too large: {found}, so that {product} is {2 * step_size / limit:.3g}, not < 2."
+        )
     if request.method.get_config().get("covariance_blending"):
         return (
             f"step_size {step_size:g} is below {found}, but covariance_blending stretches by the walkers that rest, "

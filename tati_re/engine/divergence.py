@@ -1,0 +1,60 @@
+"""When a run has left what is possible: the highest energy that a walker can come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.evaluate import Rung
+from tati_re.core.method import Method
+
+_TIMES, _TIMES_OF_FIT = 1e3, 1e6
+
+
+def highest_energy(
+    start: np.ndarray, potential: np.ndarray, temperature: float, num_parameters: int, scale: float
+) -> float:
+    """The energy U + p·p/2 above which a run has diverged.
+
+    A walker may start far above equilibrium, and gives that energy to its momenta or to the bath; from the bath it gets
+    back P T/2 or so, from the noise of mini-batches as much as their U differ. So the bound is the highest energy at
+    the start, and 1,000 times P T + |U| + N above: a harmonic U of P parameters passes it once in exp(1000) rows.
+    Without a temperature (a fit) it is a million times |U| + N, for a learning rate that is large at first.
+
+    Args:
+        start: U + p·p/2 of each walker at the start.
+        potential: U of each walker there.
+        temperature: The highest T of the run, of any rung and step; 0 of a fit.
+        num_parameters: P.
+        scale: What U is in units of the mean loss: N, or 1.
+    """
+    noise = float(np.abs(potential).max()) + scale
+    times = _TIMES if temperature > 0 else _TIMES_OF_FIT
+    return float(start.max()) + times * (num_parameters * temperature + noise)
+
+
+def hottest(method: Method, rung: Rung, factor: Callable | None, last_step: int) -> float:
+    """The highest temperature of any rung and step."""
+    temperatures = rung.temperature if method.ladder is None else 1.0 / np.asarray(method.ladder[0])
+    steps = np.linspace(1, last_step, min(last_step, 1000)).astype(np.int64)
+    return float(np.max(temperatures)) * (1.0 if factor is None else float(np.max(factor(steps))))
+
+
+def total_energy(method: Method, state) -> tf.Tensor:
+    """U + p·p/2 of each walker, `(walkers,)`; U without momenta."""
+    if not method.has_momentum:
+        return state.potential
+    return state.potential + 0.5 * tf.reduce_sum(tf.square(tf.cast(state.momentum, tf.float64)), axis=-1)
+
+
+def sentence(walker: int, potential: float, energy: float, highest: float, step: int) -> str:
+    """What happened to a walker, with its numbers after that step."""
+    if not np.isfinite(potential):
+        return f"The potential of walker {walker} is {potential} after step {step}."
+    what, value = ("potential", potential) if potential > highest else ("energy U + p·p/2", energy)
+    return (
+        f"The {what} of walker {walker} is {value:.3g} after step {step}, more than a run from this start can come to "
+        f"({highest:.3g}): it diverges."
+    )
