@@ -43,6 +43,18 @@ def test_gla2_in_numpy_agrees_with_the_built_in_word(tmp_path, capsys):
     assert "plain numpy" in said and "word GLA2" in said
 
 
+def test_orders_of_batches_heat_as_the_guide_says(tmp_path, capsys):
+    """Shares of white noise at m h ω = 0.3, 1, 3 and 10, and where epochs become the better order."""
+    script, num_batches = example("batch_orders"), [3, 10, 30, 100]
+    assert script.shares(0.1, num_batches, "replacement") == pytest.approx(1)
+    assert script.shares(0.1, num_batches, "epochs") == pytest.approx([0.010, 0.074, 0.376, 0.809], abs=6e-4)
+    assert script.shares(0.1, num_batches, "symmetric") == pytest.approx([0.003, 0.060, 0.504, 0.859], abs=6e-4)
+    script.NUM_BATCHES = np.array([5, 14, 15, 40])
+    assert script.main(["--output", str(tmp_path)]) == 0
+    assert (tmp_path / "batch_orders.png").stat().st_size > 10_000
+    assert "below m h ω = 1.4" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_errors_of_tati_lie_where_the_closed_forms_say(tmp_path, capsys):
     """Each of the six averages lies within 5.5 error bars of its exact value, and the largest ones show.

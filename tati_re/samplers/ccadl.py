@@ -26,8 +26,8 @@ class CCAdL(Method):
         Σ <- (1 - κ) Σ + κ V(θ),   κ = max(1/t, 1/w) at step t
         ξ <- ξ + h (p'p - P T) / μ
 
-    with V the variance of each entry of this mini-batch's estimate of ∇U, (N²/n) (1 - n/N) times that of one example
-    (the last factor is absent for batches drawn with replacement); the published Σ is the whole matrix.
+    with V the variance of each entry of this mini-batch's estimate of ∇U, N²/n times that of one example; the published
+    Σ is the whole matrix. Batches are drawn with replacement, so that the noise is new in every step.
 
     Cost: one gradient, and half of one for the variance where all parameters belong to dense layers in a row; for other
     networks the gradients of the single examples of a mini-batch. Stable while hω < 2 and hξ + h²Σ/(2T) < 2.

@@ -16,8 +16,9 @@ class SGHMC(Method):
     """Langevin dynamics that injects less noise where the mini-batch gradient already supplies some. Despite the name
     there is no Metropolis test.
 
-    Targets exp(-β U) up to a bias of order h², where the estimate V̂ is the variance V of the mini-batch's gradient. On
-    a harmonic well the variance of the positions is (T/k) (1 + h (V - V̂) / (2γT)) times the scheme's own 1 + O(h²): an
+    Targets exp(-β U) up to a bias of order h², where the estimate V̂ is the variance V of the mini-batch's gradient, new
+    in every step: batches are drawn with replacement, for in epochs their noise sums to zero and brings less heat. On a
+    harmonic well the variance of the positions is (T/k) (1 + h (V - V̂) / (2γT)) times the scheme's own 1 + O(h²): an
     estimate of 0 leaves all of the noise in.
 
     Rule:

@@ -125,7 +125,7 @@ class Splitting(Method):
     OBABO, UBU) and their cyclic shifts (BABO = GLA2), order h for others (BAO = GLA1). On a harmonic well of frequency
     ω BAOAB has the exact variance of the positions at every stable step, while its kinetic temperature is low by the
     factor 1 - h²ω²/4. Stable while hω < 2 (BAO: h²ω² < 2 (1 + exp(-γh))). A mini-batch of gradient variance s² heats by
-    about h s²/(2γT).
+    about h s²/(2γT) where its noise is new in every step, in shuffled epochs less.
 
     A word with D (BADODAB) holds the temperature against gradient noise of one constant variance Σ, which it need not
     know: ξ is N(γ + hΣ/(2T), T/μ). A word with C damps the noise of each parameter by its own variance, wherever the
