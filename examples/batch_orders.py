@@ -61,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         output.mkdir(parents=True, exist_ok=True)
         rows = np.column_stack([reach, *table.values()])
-        np.savetxt(output / "batch_orders.csv", rows, delimiter=",", header=",".join(["m_h_omega", *table]), comments="")
+        np.savetxt(
+            output / "batch_orders.csv", rows, delimiter=",", header=",".join(["m_h_omega", *table]), comments=""
+        )
     except OSError as error:
         print(f"error: {tati_re.InputError('The results cannot be written.', output, error.strerror)}", file=sys.stderr)
         return 2
