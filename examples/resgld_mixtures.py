@@ -159,7 +159,7 @@ class MixtureEvaluate(FunctionEvaluate):
         return energy._replace(gradient=energy.gradient + GRADIENT_STD * noise)
 
     def examples(self, position, indices):
-        potential, step, count = self.potential, self.clock.step, indices.shape[0]
+        potential, step, count = self.potential, self.clock.step, indices.shape[-1]
         energy = self.mean_loss(position)[:, None] + potential.draw((position.shape[0], 1), step, 0)
 
         def deviations():

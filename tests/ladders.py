@@ -68,7 +68,7 @@ class ExamplesEvaluate(FunctionEvaluate):
 
     def examples(self, position, indices):
         data = tf.gather(tf.constant(self.potential.data), indices)
-        return harmonic(position[:, None, :] - data[None])
+        return harmonic(position[:, None, :] - data)
 
 
 __all__ = [

@@ -49,6 +49,9 @@ def test_mean_loss_and_examples_are_those_of_the_potential(walker_evaluation, co
     np.testing.assert_allclose(tf.reduce_mean(losses, 1), whole.loss, rtol=1e-12)
     some = tf.constant([5, 0, 36, 5])
     np.testing.assert_allclose(evaluate.examples(position, some), tf.gather(losses, some, axis=1), rtol=1e-12)
+    own = tf.constant(GENERATOR.integers(0, N, (WALKERS, 5)), tf.int32)
+    of_each = call(lambda x: evaluate.examples(x, own))(position)
+    np.testing.assert_allclose(of_each, tf.gather(losses, own, axis=1, batch_dims=1), rtol=1e-12)
     np.testing.assert_allclose(evaluate.log_prior(position), whole.log_prior, rtol=1e-12)
 
 

@@ -115,7 +115,8 @@ class Evaluate(Protocol):
 
     @abstractmethod
     def examples(self, position, indices):
-        """Loss of each of some examples, `(n,)` indices that all walkers share: `(walkers, n)`, float64."""
+        """Loss of each of some examples, by indices `(n,)` of all walkers or `(walkers, n)`, each walker's own:
+        `(walkers, n)`, float64."""
 
     @abstractmethod
     def log_prior(self, position):

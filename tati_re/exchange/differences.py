@@ -81,12 +81,13 @@ def estimated_difference(
     centre=None,
     centre_loss=None,
 ) -> LogRatioEstimate:
-    """D estimated on examples drawn without replacement, the same for all replicas.
+    """D estimated on examples drawn without replacement, the same for both replicas of a pair, others for each pair.
 
     The variance is that of the mean over n of N examples, (N s)² (1 - n/N) / n with s the standard deviation of the
     paired differences of single examples. One batch is drawn, of `batch_size`, 2 or more; with a `target_variance` as
-    many as bring the variance of every pair below it, and all examples at most. The uniform numbers `keys`, `(n,)`,
-    choose them.
+    many as bring the variance of every pair below it, and all examples at most. The uniform numbers `keys`,
+    `(ladders, pairs, n)`, choose them. Pairs that share examples would share their noise: each swap by itself is right
+    then, all of a round together are not.
 
     `at_rung` is the walker at each rung, int32, `penalty` V of it; `(ladders, rungs)` each. As control variates serve
     the positions `centre`, `(walkers, parameters)`, and the mean loss over all data there, `centre_loss`, `(walkers,)`.
@@ -95,9 +96,12 @@ def estimated_difference(
     on_loss, on_penalty = coefficients(table, pairs)
     factor = on_loss * evaluate.scale
 
+    own = _pair_of_walker(pairs, at_rung)
+
     def grown(number) -> DifferenceMoments:
         places = number * batch_size + tf.range(batch_size)
-        indices = permuted(tf.minimum(places, count - 1), keys, count)
+        drawn = permuted(tf.minimum(places, count - 1), keys, count)
+        indices = tf.gather(tf.reshape(drawn, (-1, batch_size)), own)
         losses = evaluate.examples(position, indices)
         if centre is not None:
             losses = losses - evaluate.examples(centre, indices)
@@ -129,3 +133,14 @@ def estimated_difference(
     log_ratio = factor * mean + on_penalty * gap(pairs, penalty)
     each = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
     return LogRatioEstimate(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count), each)
+
+
+def _pair_of_walker(pairs: Pairs, at_rung):
+    """The pair of each walker, counted ladder by ladder, `(walkers,)`, int32; the first of its ladder for one that
+    sits out."""
+    num_ladders, num_pairs = pairs.low.shape
+    here, number = tf.range(at_rung.shape[1]), tf.range(num_pairs)
+    member = tf.logical_or(pairs.low[..., None] == here, pairs.high[..., None] == here)
+    member = tf.logical_and(member, pairs.valid[..., None])
+    place = tf.reduce_sum(tf.where(member, number[:, None], 0), axis=1) + num_pairs * tf.range(num_ladders)[:, None]
+    return tf.scatter_nd(tf.reshape(at_rung, (-1, 1)), tf.reshape(place, [-1]), (at_rung.shape[0] * at_rung.shape[1],))

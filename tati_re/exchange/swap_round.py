@@ -60,7 +60,7 @@ class SwapRound:
         elif self.schedule.num_uniforms:
             drawn["pairs"] = noise.uniform((self.num_ladders, self.schedule.num_uniforms))
         if not self.rule.exact:
-            drawn["keys"] = noise.uniform((NUM_KEYS,))
+            drawn["keys"] = noise.uniform((*shape, NUM_KEYS))
         return drawn
 
     def after(

@@ -83,7 +83,7 @@ class FunctionEvaluate(Evaluate):
         return tf.cast(self.potential.function(position), tf.float64)
 
     def examples(self, position, indices):
-        return tf.repeat(self.mean_loss(position)[:, None], indices.shape[0], axis=1)
+        return tf.repeat(self.mean_loss(position)[:, None], indices.shape[-1], axis=1)
 
     def log_prior(self, position):
         return self.potential.prior.log_prob(position)

@@ -110,9 +110,9 @@ class ModelPasses:
         self.shared = batches.full or batches.shared
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
         moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
-        self.walker_evaluation = choose(
-            self._asked_evaluation, self.flat.vectorizable, self.num_walkers, self.shared, self.training, moves_data
-        )
+        asked = self._asked_evaluation, self.flat.vectorizable, self.num_walkers
+        self.walker_evaluation = choose(*asked, self.shared, self.training, moves_data)
+        self._own_evaluation = choose(*asked, False, False, moves_data)
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
 
     def gather(self, batch: Batch | None):
@@ -362,23 +362,24 @@ class ModelPasses:
         return total / examples.count
 
     def examples(self, position, indices, auxiliary: tuple):
-        """Loss of the examples `(n,)` for each walker, `(walkers, n)`, float64."""
+        """Loss of the examples `(n,)`, or `(walkers, n)`, for each walker: `(walkers, n)`, float64."""
         x, y = self.train.taken(indices)
-        return self._losses(position, x, y, auxiliary)
+        return self._losses(position, x, y, auxiliary, indices.shape.rank == 1)
 
-    def _losses(self, position, x, y, auxiliary: tuple):
-        """Loss of each of the examples that all walkers share, as stored: `(walkers, n)`, float64."""
-        x = self.prepared(x)
+    def _losses(self, position, x, y, auxiliary: tuple, shared: bool = True):
+        """Loss of each of the examples, of all walkers or each walker's own, as stored: `(walkers, n)`, float64."""
+        x = self.prepared(x) if shared else x
+        how = self._full_evaluation if shared else self._own_evaluation
 
         def one(weights, extra, inputs, labels):
-            outputs, _ = self.flat.call(weights, extra, inputs)
+            outputs, _ = self.flat.call(weights, extra, inputs if shared else self.prepared(inputs))
             return self.losses_of(weights, labels, outputs)
 
         def evaluated(position, x, y):
-            return map_walkers(self._full_evaluation, one, self.flat.split(position), auxiliary, x, y, True)
+            return map_walkers(how, one, self.flat.split(position), auxiliary, x, y, shared)
 
-        shape = (position.shape[0], y.shape[0])
-        if self._full_evaluation != "vectorized" or not self.under_xla:
+        shape = (position.shape[0], y.shape[0 if shared else 1])
+        if how != "vectorized" or not self.under_xla:
             return tf.ensure_shape(evaluated(position, x, y), shape)
         return once(lambda *inputs: (evaluated(*inputs), inputs[0]), position, x, y, shape=shape)[0]
 

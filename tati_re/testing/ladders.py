@@ -162,8 +162,8 @@ class _NoisyEnergiesEvaluate(NoisyEvaluate):
     num_examples = 10**9
 
     def examples(self, position, indices):
-        count = indices.shape[0]
-        seed = tf.stack([tf.cast(self.clock.step, tf.int64), tf.cast(indices[0], tf.int64)])
+        count = indices.shape[-1]
+        seed = tf.stack([tf.cast(self.clock.step, tf.int64), tf.cast(tf.reshape(indices, [-1])[0], tf.int64)])
         noise = tf.random.stateless_normal((position.shape[0], count), seed, dtype=tf.float64, alg="philox")
         return self.mean_loss(position)[:, None] + math.sqrt(self.potential.energy_variance * count) * noise
 

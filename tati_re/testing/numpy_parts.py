@@ -66,7 +66,7 @@ class NumpyEvaluate(Evaluate):
         return self.potential(position).astype(np.float64)
 
     def examples(self, position, indices):
-        return np.repeat(self.mean_loss(position)[:, None], len(indices), axis=1)
+        return np.repeat(self.mean_loss(position)[:, None], indices.shape[-1], axis=1)
 
     def log_prior(self, position):
         return np.zeros(len(position))
