@@ -3,10 +3,10 @@
 Law: with losses |θ - y|²/2 an estimate of D has the noise Δβ N (θ_i - θ_j) times the error of the mean of n of N
 examples y, the same y for every pair that sees the same examples. Swaps of several pairs with one noise are right one
 by one and wrong together: the pairs are accepted and rejected alike, and the next round finds rungs that depend on one
-another. Six rungs whose positions barely move between rounds have 0.98 of their variance then.
+another. Of six rungs whose positions barely move between rounds the second has 0.984 of its variance then.
 
 Power: over 5,000 pairs 5.5 standard errors are a correlation of 0.078, where shared examples have 1; of the variances
-at the rungs they are 0.8 %, a third of what shared examples change.
+at the rungs they are 1.2 %, less than what shared examples change.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_examples_that_pairs_share_are_found():
 
 
 def variances(kind=ReplicaExchange, ladders: int = 8_000, rounds: int = 300) -> np.ndarray:
-    """z-scores of the variances at six rungs, over their exact values T/N, and of all rungs inside together."""
+    """z-scores of the variances at six rungs, over their exact values T/N."""
     ladder = make_ladder(num_replicas=6, temperature_ratio=RATIO, step_size=0.2 / np.sqrt(N))
     rule, inner = Penalty(target_variance=None), Splitting("BAOAB", 0.3 * np.sqrt(N))
     method = exchanging(inner, ladder, rule, every=1, ladders=ladders, kind=kind, batch_size=32)
@@ -96,9 +96,8 @@ def variances(kind=ReplicaExchange, ladders: int = 8_000, rounds: int = 300) -> 
     start = np.random.default_rng(1).normal(size=(6 * ladders, 1)) * np.sqrt(np.repeat(temperature, ladders) / N)[:, None]
     run = run_ladder(method, Examples(data(3.0 * np.sqrt(32 / N))), start, rounds, rounds, trajectory_every=1)
     squares = (run.positions[rounds // 10 :, ..., 0] ** 2 * N).mean(axis=0) / temperature[:, None]
-    squares = np.concatenate([squares, squares[1:4].mean(axis=0, keepdims=True)])
     mean, error = squares.mean(axis=1), squares.std(axis=1, ddof=1) / np.sqrt(ladders)
-    print(np.round(mean, 4), np.round(error, 4), run.events[:, 8].mean(), run.events[:, 6].mean())
+    print(np.round(mean, 4), np.round(error, 4))
     return (mean - 1) / error
 
 
@@ -109,4 +108,5 @@ def test_rungs_keep_their_laws_under_strongly_correlated_noise():
 
 @pytest.mark.slow
 def test_rungs_lose_their_laws_where_pairs_share_examples():
-    assert variances(SharedByPairs)[-1] < -TOLERANCE
+    """0.984(2) at the second rung."""
+    assert variances(SharedByPairs)[1] < -TOLERANCE
