@@ -93,7 +93,9 @@ def variances(kind=ReplicaExchange, ladders: int = 8_000, rounds: int = 300) -> 
     rule, inner = Penalty(target_variance=None), Splitting("BAOAB", 0.3 * np.sqrt(N))
     method = exchanging(inner, ladder, rule, every=1, ladders=ladders, kind=kind, batch_size=32)
     temperature = np.asarray(ladder.temperature)
-    start = np.random.default_rng(1).normal(size=(6 * ladders, 1)) * np.sqrt(np.repeat(temperature, ladders) / N)[:, None]
+    start = (
+        np.random.default_rng(1).normal(size=(6 * ladders, 1)) * np.sqrt(np.repeat(temperature, ladders) / N)[:, None]
+    )
     run = run_ladder(method, Examples(data(3.0 * np.sqrt(32 / N))), start, rounds, rounds, trajectory_every=1)
     squares = (run.positions[rounds // 10 :, ..., 0] ** 2 * N).mean(axis=0) / temperature[:, None]
     mean, error = squares.mean(axis=1), squares.std(axis=1, ddof=1) / np.sqrt(ladders)
