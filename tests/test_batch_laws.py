@@ -354,8 +354,8 @@ def test_other_estimates_do_not_know_the_noise(sampler):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_simulations_by_their_defaults(options, order):
-    """64 examples in batches of 4, ten parameters, hV/(2γT) = 0.75; 100 walkers and 800 steps resolve 4 %, and the orders
-    differ by 6 to 20 %."""
+    """64 examples in batches of 4, ten parameters, hV/(2γT) = 0.75; 100 walkers and 800 steps resolve 4 %, and the
+    orders differ by 6 to 20 %."""
     examples = wells(64, 4, 0.75, 10, False)
     sim = Simulation(
         data=(np.ones((64, 1)), examples.slope * 64 / OMEGA**2), use_bias=False, dtype="float64", num_walkers=100,
