@@ -274,7 +274,7 @@ class Simulation(Evaluations):
                 `learning_rate`, `num_steps`, `batch_size`, `output`; `stages`, in each of which rate and batch size are
                 others; and `observables`, `callbacks` as in `sample`.
         """
-        options, objects = self._for_call("fit", overrides)
+        options, objects = self._for_call(overrides, "fit")
         options = make_options(options, num_steps=check_num_steps(options))
         return self._launched(make_request("fit", options, objects, self.system, self.limits))
 
@@ -292,14 +292,14 @@ class Simulation(Evaluations):
         Raises:
             SamplingError: The potential stopped being finite; what came before is on the disk.
         """
-        return self._launched(make_request("sample", *self._for_call("sample", overrides), self.system, self.limits))
+        return self._launched(make_request("sample", *self._for_call(overrides), self.system, self.limits))
 
     def _launched(self, request: Request) -> Run:
         run = launch(request, self.walkers, self.calls)
         self._forget()
         return run
 
-    def _for_call(self, kind: str, overrides: dict[str, Any]) -> tuple[Options, dict[str, Any]]:
+    def _for_call(self, overrides: dict[str, Any], kind: str = "sample") -> tuple[Options, dict[str, Any]]:
         overrides = _own_names(overrides)
         extra = {name: overrides.pop(name) for name in ("observables", "callbacks", "starts") if name in overrides}
         objects = {name: overrides.pop(name) for name in OBJECTS if name in overrides and not is_named(overrides[name])}
