@@ -44,14 +44,14 @@ class InputSpace(NamedTuple):
         """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""
         import pandas
 
+        from tati_re.prediction.results import ClassPrediction, LabelPrediction
+
         inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
         found = self.prediction.frame().drop(columns="input")
-        if self.prediction.kind == "classification":
-            for k, name in enumerate(self.prediction.class_values):
-                found[f"std[{name}]"] = self.prediction.std[:, k]
-        if self.prediction.kind == "multi_label":
-            for k in range(self.prediction.std.shape[1]):
-                found[f"std[{k}]"] = self.prediction.std[:, k]
+        one = self.prediction
+        if isinstance(one, ClassPrediction | LabelPrediction):
+            for k, spread in enumerate(one.std.T):
+                found[f"std[{one.class_values[k] if isinstance(one, ClassPrediction) else k}]"] = spread
         return pandas.concat([inputs, found], axis=1)
 
 

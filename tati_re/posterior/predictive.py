@@ -166,6 +166,7 @@ class Predictive:
             found = (random.random((*below.shape[:-1], 1)) > below).sum(axis=-1)
             return 2 * found - 1 if self.task == "signs" else found
         noise = self.noise(noise_std)
+        assert noise is not None
         noise = noise[:, None] if noise.ndim == 2 else noise
         return self.restored(outputs) + noise * random.standard_normal(outputs.shape)
 

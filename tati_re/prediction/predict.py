@@ -30,6 +30,7 @@ MEMORY_VALUES = 32_000_000
 """Predictions (draws × inputs × columns) in memory at once; more inputs go part by part, each with all draws."""
 
 BLOCK_DRAWS = 512
+_AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
 
 
 def predict(
@@ -149,20 +150,18 @@ def average(
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }
     if first.kind == CLASSES:
-        averaged = ("probabilities", "std", "lower", "upper", "expected_entropy")
         values = np.array([-1, 1]) if first.task == "signs" else np.arange(first.num_columns)
         return ClassPrediction(
             **shared,
-            **{name: _joined(parts, name) for name in averaged},
+            **{name: _joined(parts, name) for name in _AVERAGED},
             labels=None if labels is None else class_labels,
             class_values=values,
             draw_accuracy=_over_examples(parts, "right", len(inputs)),
         )
     if first.kind == LABELS:
-        averaged = ("probabilities", "std", "lower", "upper", "expected_entropy", "log_density")
         return LabelPrediction(
             **shared,
-            **{name: _joined(parts, name) for name in averaged},
+            **{name: _joined(parts, name) for name in (*_AVERAGED, "log_density")},
             labels=labels,
             draw_accuracy=_over_examples(parts, "right", len(inputs)),
         )

@@ -42,8 +42,17 @@ def streamed_prediction(
     if "expected_entropy" in kept:
         if "log_density" in kept:
             density = kept["log_density"] - np.log(weight)
-            several = (mean, std, None, None, kept["expected_entropy"], targets.astype(np.int64), density, None)
-            return LabelPrediction(*shared.values(), *several)
+            return LabelPrediction(
+                **shared,
+                lower=None,
+                upper=None,
+                draw_accuracy=None,
+                probabilities=mean,
+                std=std,
+                expected_entropy=kept["expected_entropy"],
+                labels=targets.astype(np.int64),
+                log_density=density,
+            )
         signs = run.manifest["dataset"]["task"] == "signs"
         return ClassPrediction(
             **shared,

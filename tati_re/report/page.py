@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -286,7 +286,7 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
     for run, name, part in zip(runs, names, parts, strict=True):
         rows, kept = run.run_info, part.rows
         sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
-        line = {"run": name, "sampler": name_of_method(run.manifest) if sampled else "fit"}
+        line: dict[str, Any] = {"run": name, "sampler": name_of_method(run.manifest) if sampled else "fit"}
         line["last step"] = int(rows["step"].max()) if len(rows) else 0
         line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
         if kept is not None:
