@@ -54,7 +54,8 @@ def averages(
 
     Returns:
         A row for each observable (and walker or rung): `mean`, `error` (standard error of the mean), `std`, `ess_bulk`,
-        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, and in `note` what cannot be told, such as how long a
+        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `short` (chains below 50 autocorrelation times: the
+        error is rough, and mostly too small), and in `note` what cannot be told, such as how long a
         chain must be for its autocorrelation time, or weights that rest on fewer than 50 rows: the error is then rough,
         and mostly too small. With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean,
         `r_hat` that of the draws as they are, and `ess_tail` nan.
@@ -99,7 +100,7 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     result: dict[str, Any] = {"mean": float(chains.mean()), "error": np.nan, "std": float(chains.std())}
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
-    result |= {"rows": chains.size, "note": ""}
+    result |= {"rows": chains.size, "short": False, "note": ""}
     drawn, variance = chains, None
     if weights is not None and np.ptp(weights) > 0:
         total = weights.sum()
@@ -128,7 +129,7 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
         result["r_hat"] = r_hat(drawn)
     time, note = time_or_note(chains)
     notes = "; ".join(filter(None, (result["note"], note)))
-    return result | {"autocorrelation_steps": time * steps_between_rows, "note": notes}
+    return result | {"autocorrelation_steps": time * steps_between_rows, "short": bool(np.isnan(time)), "note": notes}
 
 
 def time_or_note(chains: np.ndarray) -> tuple[float, str]:

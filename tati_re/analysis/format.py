@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import math
 import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDTH = 110
+
+SHORT = "†"
+SHORT_NOTE = "from chains shorter than 50 autocorrelation times: the error is rough, and mostly too small."
 
 
 def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
@@ -26,12 +33,25 @@ def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
     )
 
 
-def with_error(mean: float, error: float) -> str:
-    """Returns `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place."""
+def with_error(mean: float, error: float, short: bool = False) -> str:
+    """Returns `1,295.8 ± 2.8`: two digits of the error, and the mean to the same place; `± 2.8†` of short chains."""
     if not (math.isfinite(mean) and math.isfinite(error) and error > 0):
         return f"{mean:,.6g}"
     places = max(0, 1 - math.floor(math.log10(error)))
-    return f"{mean:,.{places}f} ± {error:,.{places}f}"
+    return f"{mean:,.{places}f} ± {error:,.{places}f}{SHORT if short else ''}"
+
+
+def marked(table: pd.DataFrame, column: str = "error") -> tuple[pd.DataFrame, list[str]]:
+    """A table to be shown: its column `short` becomes a mark at the error, and a footnote where there is one."""
+    if "short" not in table or column not in table:
+        return table, []
+    short = (table["short"].astype(bool) & table[column].notna()).to_numpy()
+    shown = table.drop(columns="short")
+    if short.any():
+        cells = zip(table[column], short, strict=True)
+        texts = ["" if math.isnan(value) else f"{value:.4g}{SHORT if mark else ''}" for value, mark in cells]
+        shown = shown.assign(**{column: texts})
+    return shown, [f"{SHORT} {SHORT_NOTE}"] if short.any() else []
 
 
 def percent(part: float) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error
+from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, is_short, monte_carlo_error
 from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ def free_energy(
         limits: Ends of the coordinate. Default: None, those of the draws.
 
     Returns:
-        A row for each bin or point: `coordinate, density, density_error, free_energy, error`; the lowest free energy is
-        0. Where no draw lies free energy and error are nan.
+        A row for each bin or point: `coordinate, density, density_error, free_energy, error, short` (chains of the
+        coordinate below 50 autocorrelation times: the errors are rough, and mostly too small); the lowest free energy
+        is 0. Where no draw lies free energy and error are nan.
 
     Raises:
         InputError: Too few draws, not finite, or all the same; a method that is not known.
@@ -82,6 +83,7 @@ def free_energy(
             "density_error": error,
             "free_energy": energy - np.nanmin(energy),
             "error": relative,
+            "short": is_short(values),
         }
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.convergence import chains_of, is_short
 from tati_re.core.errors import InputError, nearest
 from tati_re.runs.selection import as_run, select_rows
 
@@ -61,7 +61,8 @@ def reweight(
         thin: Every how many rows are kept. Default: 1.
 
     Returns:
-        Columns `temperature, observable, mean, error, effective_rows`: `log_partition` is ln Z(T) less that of the
+        Columns `temperature, observable, mean, error, effective_rows, short` (chains of the energy below 50
+        autocorrelation times: the error is rough, and mostly too small): `log_partition` is ln Z(T) less that of the
         run's target, `effective_rows` (Σw)²/Σw², correlations aside: a mean that rests on a few rows is none.
 
     Raises:
@@ -83,11 +84,12 @@ def reweight(
     own = {name: _by_rung(rows, name) for name in names}
     if "potential" in own:
         own["potential"] = sampled.likelihood + sampled.penalty
+    short = any(is_short(energies) for energies in sampled.likelihood + sampled.penalty)
     lines = []
     for number, (means, errors, effective) in enumerate(_jackknife(sampled, chosen, own)):
         for name, mean, error in zip([*names, "log_partition"], means, errors, strict=True):
             line = {"temperature": chosen[number], "observable": name, "mean": mean, "error": error}
-            lines.append(line | {"effective_rows": effective})
+            lines.append(line | {"effective_rows": effective, "short": short})
     return pd.DataFrame(lines)
 
 

@@ -97,14 +97,17 @@ def _choices(typed: dict[str, Any]) -> Choices:
 
 
 def _show(name: str, result: Result) -> None:
+    from tati_re.analysis.format import marked
+
     table = result.table
-    shown = table.head(_MOST_ROWS)
+    shown, footnotes = marked(table.head(_MOST_ROWS))
     print(f"\n{name}")
     for sentence in result.sentences:
         print(sentence)
     print(shown.to_string(index=False, float_format=lambda value: f"{value:.5g}", na_rep=""))
     if len(table) > len(shown):
         print(f"... {len(table) - len(shown):,} more rows in the file")
+    print(*footnotes, sep="\n", end="\n" if footnotes else "")
 
 
 def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) -> dict[str, Result]:

@@ -97,6 +97,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     """Estimates all models, writes tables and the figure, and returns the text to print."""
     import pandas as pd
 
+    from tati_re.analysis.format import SHORT
     from tati_re.evidence import bayes_factors
     from tati_re.evidence.methods import prepared
     from tati_re.plotting.evidence import plot_evidence
@@ -120,7 +121,8 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
             factors.append(table.assign(method=method))
             lines += ["", f"log Bayes factors by {method.replace('_', ' ')}, the best model first:"]
             for row in table.to_dict("records"):
-                factor = f"{row['log_bayes_factor']:,.2f} ± {row['factor_error']:.2f}"
+                mark = SHORT if row["short"] and row["factor_error"] else ""
+                factor = f"{row['log_bayes_factor']:,.2f} ± {row['factor_error']:.2f}{mark}"
                 lines.append(f"  {row['model']}  {factor}  probability {row['probability']:.3g}")
     with storing(folder):
         pd.concat(tables).to_csv(folder / "evidence.csv", index=False)

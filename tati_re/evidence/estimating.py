@@ -32,7 +32,9 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
     settings["gradients"] = float(energies.gradients)
     curve = pd.DataFrame(found.curve)
     name = method if method in NAMES else "thermodynamic_integration"
-    return Evidence(found.log_z, found.error, name, curve, found.repeats, _notes(found, energies), settings)
+    return Evidence(
+        found.log_z, found.error, name, curve, found.repeats, _notes(found, energies), settings, found.short
+    )
 
 
 def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:

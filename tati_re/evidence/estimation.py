@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,9 @@ class Estimation:
             grid = self.grid()
             found = estimated(energies, method, grid)
         settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}
-        return Evidence(found.log_z, found.error, method, found.curve, found.repeats, found.notes, settings)
+        return Evidence(
+            found.log_z, found.error, method, found.curve, found.repeats, found.notes, settings, found.short
+        )
 
     def from_prior(self) -> tuple[Energies, float]:
         """Energies along the path from the prior, and their sampling time in seconds."""
@@ -228,6 +231,4 @@ class Estimation:
                 f"The integrand has a spike of {height:,.4g} at the springs, which the even grid takes for a slope: "
                 "evidence_grid gauss_legendre has no point there."
             )
-        return Evidence(
-            found.log_z, found.error, "frenkel_ladd", found.curve, found.repeats, tuple(notes), found.settings
-        )
+        return replace(found, notes=tuple(notes))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error
+from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, is_short, monte_carlo_error
 from tati_re.analysis.mbar import _quiet, load_pymbar
 from tati_re.core.errors import InputError
 from tati_re.evidence.grids import Quadrature
@@ -45,6 +45,11 @@ class Estimate(NamedTuple):
     def error(self) -> float:
         """Standard error, from the autocorrelation of the influence and its spread over the walkers."""
         return series_error(self.influence)
+
+    @property
+    def short(self) -> bool:
+        """Whether the error is that of chains shorter than 50 autocorrelation times."""
+        return self.error > 0 and is_short(self.influence)
 
     @property
     def repeats(self) -> np.ndarray:
@@ -83,6 +88,7 @@ def point_columns(path, energies: np.ndarray) -> dict[str, np.ndarray]:
         "error": np.array([series_error(point) for point in flat]),
         "variance": flat.var(axis=(1, 2), ddof=1),
         "effective_draws": np.array(effective),
+        "short": np.array([is_short(point) for point in flat]),
     }
 
 

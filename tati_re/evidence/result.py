@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.analysis.format import SHORT, SHORT_NOTE
+
 NAMES = {
     "thermodynamic_integration": "thermodynamic integration",
     "frenkel_ladd": "Frenkel-Ladd integration",
@@ -33,6 +35,7 @@ class Evidence:
             at a minimum) to 1 at the posterior.
         repeats: What each independent walker or population says by itself.
         notes: Sentences that a reader should see.
+        short: The error is of chains shorter than 50 autocorrelation times: rough, and mostly too small.
         settings: How long and where: counts of draws, walkers and gradients, seconds, the rule.
     """
 
@@ -43,16 +46,17 @@ class Evidence:
     repeats: np.ndarray = field(default_factory=lambda: np.zeros(0))
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    short: bool = False
 
     def __repr__(self) -> str:
         return f"Evidence(log_z={self.log_z:.6g}, error={self.error:.2g}, method={self.method!r})"
 
     def summary(self) -> str:
         """The estimate and its notes, in words."""
-        lines = [f"log Z = {value_and_error(self.log_z, self.error)} by {NAMES[self.method]}"]
+        lines = [f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"]
         if said := ", ".join(f"{name} {_short(value)}" for name, value in self.settings.items()):
             lines.append(said)
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*lines, *self.notes, *_footnote(self.short)])
 
     def plot(self, path=None):
         """Plots the curve; see `tati_re.plotting.plot_evidence`."""
@@ -83,15 +87,16 @@ class Evidences(Sequence):
 
     @property
     def table(self):
-        """A row for each method: log_z, error, gradients for one walker on all data, seconds."""
+        """A row for each method: log_z, error, gradients for one walker on all data, seconds, and whether the error is
+        that of short chains."""
         import pandas as pd
 
         columns = ("gradients", "seconds")
         rows = [
-            (each.method, each.log_z, each.error, *(each.settings.get(name, math.nan) for name in columns))
+            (each.method, each.log_z, each.error, *(each.settings.get(name, math.nan) for name in columns), each.short)
             for each in self._estimates
         ]
-        return pd.DataFrame(rows, columns=["method", "log_z", "error", *columns])
+        return pd.DataFrame(rows, columns=["method", "log_z", "error", *columns, "short"])
 
     @property
     def disagreements(self) -> list[str]:
@@ -112,11 +117,12 @@ class Evidences(Sequence):
         """The table, disagreements, and notes."""
         wide = max(len(NAMES[each.method]) for each in self._estimates)
         lines = [
-            f"{NAMES[each.method]:{wide}}  log Z = {value_and_error(each.log_z, each.error)}"
+            f"{NAMES[each.method]:{wide}}  log Z = {value_and_error(each.log_z, each.error, each.short)}"
             for each in self._estimates
         ]
         notes = dict.fromkeys(note for each in self._estimates for note in each.notes)
-        return "\n".join([*lines, *self.disagreements, *notes])
+        foot = _footnote(any(each.short for each in self._estimates))
+        return "\n".join([*lines, *self.disagreements, *notes, *foot])
 
     def __repr__(self) -> str:
         return f"Evidences({', '.join(map(repr, self._estimates))})"
@@ -130,7 +136,8 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
 
     Returns:
         A pandas DataFrame with the columns `model`, `log_z`, `error`, `log_bayes_factor` against the best,
-        `factor_error` of that, and `probability` where all models are equally probable beforehand.
+        `factor_error` of that, `short` (an error is that of short chains), and `probability` where all models are
+        equally probable beforehand.
     """
     import pandas as pd
 
@@ -146,17 +153,22 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
             "error": [estimates[name].error for name in names],
             "log_bayes_factor": log_z - log_z[0],
             "factor_error": errors,
+            "short": [estimates[name].short or best.short for name in names],
             "probability": shares / shares.sum(),
         }
     )
 
 
-def value_and_error(value: float, error: float) -> str:
-    """Value and error with two digits of the error: `-18.075 ± 0.012`."""
+def value_and_error(value: float, error: float, short: bool = False) -> str:
+    """Value and error with two digits of the error: `-18.075 ± 0.012`, `± 0.012†` of short chains."""
     if not (math.isfinite(error) and error > 0):
         return f"{value:.6g} (error not known)"
     digits = max(0, 1 - math.floor(math.log10(error)))
-    return f"{value:,.{digits}f} ± {error:.{digits}f}"
+    return f"{value:,.{digits}f} ± {error:.{digits}f}{SHORT if short else ''}"
+
+
+def _footnote(short: bool) -> list[str]:
+    return [f"{SHORT} {SHORT_NOTE}"] if short else []
 
 
 def _short(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tati_re.analysis.format import SHORT
 from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
     from tati_re.evidence.result import NAMES
 
     labels = [NAMES[each.method] for each in estimates] if labels is None else list(labels)
+    labels = [f"{label} {SHORT}" if each.short else label for each, label in zip(estimates, labels, strict=True)]
     rows = len(estimates)
     figure = new_figure(8.6, max(3.2, 0.34 * rows + 2.2))
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [1.6, 1]})

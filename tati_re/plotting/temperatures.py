@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tati_re.analysis.format import SHORT_NOTE
 from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
         axes.legend(frameon=False, fontsize=8)
     if _spread(frame):
         panels[0].set_yscale("log")
-    panels[-1].set_xlabel("temperature T")
+    short = f"\nerrors {SHORT_NOTE}" if "short" in frame and frame["short"].any() else ""
+    panels[-1].set_xlabel(f"temperature T{short}")
     save(figure, path)
     return figure
 

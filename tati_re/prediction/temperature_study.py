@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, monte_carlo_error
+from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error
 from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
@@ -121,7 +121,8 @@ def temperature_curve(
     validates. One row a temperature, rising: `temperature, draws`; means over the draws with their Monte Carlo errors,
     `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers,
     `test_accuracy`; and what the posterior average reaches on the test part, `average_loss` (the loss of the averaged
-    probabilities or densities) and `average_accuracy`. The losses are the network's.
+    probabilities or densities) and `average_accuracy`. The losses are the network's. `short`: some losses are chains
+    below 50 autocorrelation times, whose errors are rough, and mostly too small.
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
@@ -182,11 +183,13 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
     values = (rows["loss"].to_numpy(np.float64)[kept], weight[kept], rows["walker"].to_numpy()[kept])
     row: dict[str, float] = {"temperature": temperature, "draws": len(draws)}
     row["train_loss"], row["train_loss_error"] = mean_and_error(*values)
+    series = [values]
     for name in ("validation", "test"):
         row[f"{name}_loss"] = row[f"{name}_loss_error"] = float("nan")
     for name, part in parts.items():
         found = average([(network, draws)], *part)
-        loss = mean_and_error(found.draw_losses, draws.weight, draws.walker)
+        series.append((found.draw_losses, draws.weight, draws.walker))
+        loss = mean_and_error(*series[-1])
         row[f"{name}_loss"], row[f"{name}_loss_error"] = loss
     if network.predictive.kind != VALUES:
         right = mean_and_error(found.draw_accuracy, draws.weight, draws.walker)
@@ -199,6 +202,7 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
         row["average_loss"] -= float(scale)
     elif "accuracy" in scores:
         row["average_accuracy"] = scores["accuracy"]
+    row["short"] = any(is_short(_influence(*each)) for each in series)
     return row
 
 
@@ -206,13 +210,16 @@ def mean_and_error(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -
     """Weighted mean over draws and its Monte Carlo error, from their autocorrelation along each walker; the error is
     nan where a walker has fewer than four draws. All are `(draws,)`, a walker's values in the order of its steps."""
     mean = float(np.average(values, weights=weight))
-    # The error of a ratio of two means, to first order.
-    deviations = weight * (values - mean) / weight.mean()
+    chains = _influence(values, weight, walker)
+    return mean, float("nan") if chains.shape[1] < MINIMUM_DRAWS else monte_carlo_error(chains)
+
+
+def _influence(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -> np.ndarray:
+    """What each draw adds to the error of the weighted mean, a ratio of two means, to first order, `(walkers, n)`."""
+    deviations = weight * (values - np.average(values, weights=weight)) / weight.mean()
     chains = [deviations[walker == number] for number in np.unique(walker)]
     shortest = min(map(len, chains))
-    if shortest < MINIMUM_DRAWS:
-        return mean, float("nan")
-    return mean, monte_carlo_error(np.stack([chain[:shortest] for chain in chains]))
+    return np.stack([chain[:shortest] for chain in chains])
 
 
 def _frame(rows: Sequence[Mapping[str, float]]) -> pd.DataFrame:

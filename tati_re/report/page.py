@@ -11,6 +11,7 @@ import numpy as np
 
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
+from tati_re.analysis.format import marked
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
 from tati_re.core.errors import InputError
 from tati_re.report import html
@@ -221,7 +222,8 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
             "rough; take more steps, or a smaller bias_factor."
         )
     columns = _COLUMNS if (table["note"] != "").any() else _COLUMNS[:-1]
-    return html.Section("Averages", "averages", [html.html_table(table, columns)]), notes
+    table, foot = marked(table)
+    return html.Section("Averages", "averages", [html.html_table(table, columns), *map(html.paragraph, foot)]), notes
 
 
 def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
@@ -282,7 +284,7 @@ def _found(path: Path, place: str) -> str:
 def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> str:
     import pandas as pd
 
-    lines = []
+    lines, foot = [], list[str]()
     for run, name, part in zip(runs, names, parts, strict=True):
         rows, kept = run.run_info, part.rows
         sampled = len(rows) > 0 and not is_optimization(run.manifest, rows)
@@ -290,7 +292,8 @@ def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> st
         line["last step"] = int(rows["step"].max()) if len(rows) else 0
         line["warnings"] = len(summary_lines(run, part.burnin, part.thin)[0])
         if kept is not None:
-            found = averages_of_rows(kept, ["potential"]).iloc[0]
+            table, more = marked(averages_of_rows(kept, ["potential"]))
+            found, foot = table.iloc[0], more or foot
             line |= {f"U {key}": found[key] for key in ("mean", "error", "ess_bulk", "r_hat")}
         lines.append(line)
-    return html.html_table(pd.DataFrame(lines))
+    return "\n".join([html.html_table(pd.DataFrame(lines)), *map(html.paragraph, foot)])

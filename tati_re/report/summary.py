@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
-from tati_re.analysis.format import WIDTH, percent, table, with_error
+from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
 from tati_re.analysis.temperature import Temperature, temperatures
 from tati_re.prediction.streamed import streamed_lines
 from tati_re.report.description import step_size_text
@@ -165,7 +165,9 @@ def _sampling_lines(
         if name in kept.columns and kept[name].notna().any():
             weights = chains_of(kept, "weight") if "weight" in kept.columns else None
             found = average(chains_of(kept, name), weights)
-            lines.append((f"{name} (mean)", with_error(found["mean"], found["error"])))
+            lines.append((f"{name} (mean)", with_error(found["mean"], found["error"], found["short"])))
+    if any(SHORT in value for _, value in lines):
+        lines.append((SHORT, SHORT_NOTE))
     potential = chains_of(kept, "potential")
     if np.ptp(potential) == 0:
         notes.append("The potential never changed: no step moved a walker; reduce step_size.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.analysis.format import table, with_error
+from tati_re.analysis.format import SHORT, SHORT_NOTE, table, with_error
 from tati_re.core.errors import InputError
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.inputs import read_inputs
@@ -32,8 +32,11 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     best, rose = stopping(frame)
     lines = []
     for row in frame.to_dict("records"):
-        shown = [f"{name.replace('_', ' ')} {with_error(row[name], row[f'{name}_error'])}" for name in _shown(frame)]
+        values = {name: with_error(row[name], row[f"{name}_error"], row["short"]) for name in _shown(frame)}
+        shown = [f"{name.replace('_', ' ')} {value}" for name, value in values.items()]
         lines.append((f"T = {row['temperature']:g}", "  ".join(shown)))
+    if frame["short"].any():
+        lines.append((SHORT, SHORT_NOTE))
     risen = "never rises" if rose is None else f"has risen at T = {rose:.3g}"
     lines.append(("cooling down", f"the validation loss is lowest at T = {best:.3g}, and {risen}"))
     return table([*lines, ("folder", str(folder)), ("files", "temperatures.csv, temperatures.png")])
