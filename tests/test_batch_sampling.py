@@ -53,7 +53,7 @@ def sim() -> Simulation:
 
 
 def request(sim: Simulation, kind: str = "sample", **options):
-    made = make_request(kind, *sim._for_call(options), sim.system)
+    made = make_request(kind, *sim._for_call(kind, options), sim.system)
     check_request(made)
     return made
 

@@ -87,7 +87,8 @@ class Batching(Protocol):
 class AllExamples:
     """The batches of a potential without examples, or one that always uses all of them."""
 
-    full, shared, batch_size, sampling, mean_size = True, True, 1, "epochs", None
+    full, shared, batch_size, sampling = True, True, 1, "epochs"
+    mean_size: float | None = None
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((num_steps, 1, 0), np.int32), np.zeros(num_steps, np.int32)
