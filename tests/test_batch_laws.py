@@ -122,6 +122,20 @@ def test_subtracting_the_variance_under_epochs_is_cold(count, ratio, order, expe
     assert variance == pytest.approx(expected, abs=6e-4)
 
 
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("replacement", (1.773, 1.773, 1.773, 1.773)),
+        ("epochs", (1.096, 1.482, 1.706, 1.756)),
+        ("symmetric", (1.091, 1.574, 1.726, 1.761)),
+    ],
+)
+def test_the_heat_that_the_guide_says(order, expected):
+    """BAOAB with 4, 16, 64 and 256 batches at hV/(2γT) = 0.75."""
+    found = [closed_form(Splitting("BAOAB", FRICTION), 0.75, order, count)[0] for count in (4, 16, 64, 256)]
+    np.testing.assert_allclose(OMEGA**2 * np.array(found), expected, atol=6e-4)
+
+
 def test_all_orders_and_the_closed_form_agree():
     """Four batches of one curvature and different slopes: enumeration and closed form to ten digits."""
     for sampler in (Splitting("UBU", FRICTION), Splitting("BAOAB", FRICTION), SGHMC(FRICTION, noise_of(0.5))):
