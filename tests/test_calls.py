@@ -137,9 +137,9 @@ def test_how_calls_are_counted():
     numbers = [calls.next(kind, options).call for kind in ("sample", "sample", "fit", "sample")]
     assert numbers == [None, 2, None, 3]
     assert calls.next("sample", make_options(seed=6)).call is None
-    assert calls.next("sample", make_options(options, call=9), {"call"}).call == 9
+    assert calls.next("sample", make_options(options, call=9), {"call": 9}).call == 9
     assert calls.next("sample", options).call == 10
-    assert calls.next("sample", options, {"seed"}).call is None
+    assert calls.next("sample", options, {"seed": 5}).call is None
     later = Calls()
     assert [later.next("fit", make_options(call=4)).call for _ in range(2)] == [4, 5]
     seeds = {make_options(seed=seed, call=call).run_seed for seed in range(30) for call in range(1, 31)}
@@ -152,7 +152,7 @@ def test_how_calls_are_counted():
         sim.sample(**SHORT, sampler="HMC")
     assert next_of(sim) is None
     sim.sample(**SHORT)
-    assert next_of(sim) == 2
+    assert next_of(sim) == sim._for_call({"call": None})[0].call == 2
     sim.set_options(call=1)
     assert next_of(sim) == 1, "it begins again"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
 
 from tati_re.options.make import Options, make_options
 
@@ -14,10 +15,10 @@ class Calls:
     def __init__(self) -> None:
         self._last: dict[tuple[str, int], int] = {}
 
-    def numbered(self, kind: str, options: Options, given: Collection[str] = ()) -> Options:
+    def numbered(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
         """The options of the next call. It follows the last one, unless seed or call are among the options that were
         given with it: these repeat what was drawn from them."""
-        if "seed" in given or "call" in given:
+        if any((given or {}).get(name) is not None for name in ("seed", "call")):
             return options
         first = options.call or 1
         call = max(first, self._last.get((kind, options.seed), 0) + 1)
@@ -27,7 +28,7 @@ class Calls:
         """Notes a call that has begun."""
         self._last[kind, seed] = max(self._last.get((kind, seed), 0), call)
 
-    def next(self, kind: str, options: Options, given: Collection[str] = ()) -> Options:
+    def next(self, kind: str, options: Options, given: Mapping[str, Any] | None = None) -> Options:
         """As `numbered`, and noted."""
         options = self.numbered(kind, options, given)
         self.count(kind, options.seed, options.call or 1)
