@@ -22,6 +22,7 @@ from tati_re.core.evaluate import Clock, Energy
 from tati_re.core.method import Method
 from tati_re.data import Batches
 from tati_re.options.make import options_from_flags, read_toml
+from tati_re.report.description import what_was_sampled
 from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.mass import Massive
@@ -53,7 +54,7 @@ def sim() -> Simulation:
 
 
 def request(sim: Simulation, kind: str = "sample", **options):
-    made = make_request(kind, *sim._for_call(kind, options), sim.system)
+    made = make_request(kind, *sim._for_call(options, kind), sim.system)
     check_request(made)
     return made
 
@@ -96,6 +97,13 @@ def test_a_method_says_what_it_is_and_wrappers_pass_it_on():
     assert taken(sim, sampler=Own) == taken(sim, sampler=Own()) == "replacement"
 
 
+def test_as_many_examples_as_there_are_drawn_with_replacement_are_a_mini_batch(sim):
+    assert not request(sim, batch_size=12, batch_sampling="replacement", sampler="mCCAdL").full_batch
+    assert request(sim, batch_size=12, batch_sampling="symmetric").full_batch
+    with pytest.raises(InputError, match="HMC is exact on the full batch only"):
+        request(sim, batch_size=12, batch_sampling="replacement", sampler="HMC")
+
+
 def test_the_order_of_the_data_is_refused(sim):
     data = np.arange(6.0)[:, None], np.arange(6.0)
     ordered = Simulation(data=data, verbose=0, batch_size=2, shuffle=False)
@@ -124,6 +132,9 @@ def test_each_call_settles_its_own_order(sim, tmp_path):
     used = [run.manifest["options"]["batch_sampling"] for run in (first, second, third, fitted)]
     assert used == ["epochs", "replacement", "symmetric", "epochs"]
     assert "batch_sampling" not in second.manifest["given"]
+    words = ("in epochs", "drawn with replacement", "in symmetric sweeps", "in epochs")
+    for run, order in zip((first, second, third, fitted), words, strict=True):
+        assert f"12 examples, in mini-batches of 4 {order}." in " ".join(what_was_sampled(run.manifest, run.run_info))
     assert sim.options.batch_sampling == "auto"
     assert sim.system.potential(sim.options).batches.sampling == "epochs"
     manifest = folder / "manifest.toml"

@@ -16,6 +16,13 @@ _LADDERS = ("num_replicas", "simulated_tempering")
 """The first entry of a method's configuration that is about a ladder; those before are the sampler's."""
 
 
+_ORDERS = {
+    "epochs": " in epochs",
+    "symmetric": " in symmetric sweeps",
+    "replacement": " drawn with replacement",
+}
+
+
 def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> list[str]:
     """Sentences on the system, the method and the length of a run, from its manifest and the rows of run.csv."""
     options, parameters = manifest.get("options", {}), manifest.get("parameters", {})
@@ -34,8 +41,10 @@ def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int |
         stages = options.get("stages") if manifest.get("kind") == "fit" else None
         sizes = [stage.get("batch_size") or options.get("batch_size") for stage in stages or [{}]]
         sizes = [data.get("num_examples") if size in (None, "all") else size for size in sizes]
-        drawn = f"in mini-batches of {', then '.join(f'{size:,}' for size in sizes)}"
-        drawn = "all at every step" if set(sizes) == {data.get("num_examples")} else drawn
+        order = options.get("batch_sampling", "")
+        drawn = f"in mini-batches of {', then '.join(f'{size:,}' for size in sizes)}{_ORDERS.get(order, '')}"
+        whole = set(sizes) == {data.get("num_examples")} and order != "replacement"
+        drawn = "all at every step" if whole else drawn
         sentences.append(
             f"The data are {data.get('name', 'given')}, {data.get('num_examples', 0):,} examples, {drawn}."
         )
