@@ -16,11 +16,7 @@ _LADDERS = ("num_replicas", "simulated_tempering")
 """The first entry of a method's configuration that is about a ladder; those before are the sampler's."""
 
 
-_ORDERS = {
-    "epochs": " in epochs",
-    "symmetric": " in symmetric sweeps",
-    "replacement": " drawn with replacement",
-}
+_ORDERS = {"epochs": " in epochs", "symmetric": " in symmetric sweeps", "replacement": " drawn with replacement"}
 
 
 def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> list[str]:
