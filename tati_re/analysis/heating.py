@@ -275,7 +275,10 @@ class _Wells(Evaluate):
     def confine(self, position, momentum):
         return position, momentum
 
-    def _refuse(self, *_: Any):
+    def _refuse(self, *_: Any) -> Any:
         raise InputError("its step asks for more than a gradient.")
 
-    validation = gradient_variance = examples = drawn_from_prior = part = _refuse
+    validation = gradient_variance = examples = drawn_from_prior = _refuse
+
+    def part(self, first, count: int) -> _Wells:
+        return self._refuse()

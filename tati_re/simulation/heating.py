@@ -60,7 +60,8 @@ def heating_sentence(found: dict[str, Any], order: str) -> str:
 
 def _linear_part(request: Request) -> tuple[Method, np.ndarray | float]:
     """The sampler at the target, and what a unit of its coordinates is in each parameter."""
-    method, options, scale = request.method, request.options, 1.0
+    method, options = request.method, request.options
+    scale: np.ndarray | float = 1.0
     if request.potential.training:
         raise InputError("batch_norm: batch statistics tie the examples of a mini-batch together.")
     if options.step_schedule != "constant" or "step_schedule" in request.objects:
@@ -72,7 +73,8 @@ def _linear_part(request: Request) -> tuple[Method, np.ndarray | float]:
     while isinstance(method, ReplicaExchange | SimulatedTempering):
         method = method.inner
     if isinstance(method, Massive) and not method.measured:
-        method, scale = method.inner, 1 / np.sqrt(method.mass)
+        scale = 1 / np.sqrt(method.mass)
+        method = method.inner
     return method, scale
 
 
