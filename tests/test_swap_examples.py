@@ -73,7 +73,7 @@ def correlations(noise: np.ndarray) -> np.ndarray:
     return np.array([product.mean() * np.sqrt(product.size) for product in beside])
 
 
-@pytest.mark.parametrize("target_variance", [None, 20.0])
+@pytest.mark.parametrize("target_variance", [None, pytest.param(20.0, marks=pytest.mark.slow)])
 def test_every_pair_of_every_ladder_has_examples_of_its_own(target_variance):
     """Also where batches grow. The variance is that of one set for both replicas of a pair."""
     noise, used = noise_of_pairs(target_variance=target_variance)

@@ -364,7 +364,7 @@ class ModelPasses:
     def examples(self, position, indices, auxiliary: tuple):
         """Loss of the examples `(n,)`, or `(walkers, n)`, for each walker: `(walkers, n)`, float64."""
         x, y = self.train.taken(indices)
-        return self._losses(position, x, y, auxiliary, indices.shape.rank == 1)
+        return self._losses(position, x, y, auxiliary, len(indices.shape) == 1)
 
     def _losses(self, position, x, y, auxiliary: tuple, shared: bool = True):
         """Loss of each of the examples, of all walkers or each walker's own, as stored: `(walkers, n)`, float64."""
