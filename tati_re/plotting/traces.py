@@ -114,9 +114,10 @@ def _draw_temperature(
     every = max(1, len(rows) // _POINTS)
     if np.isfinite(temperature.lower):
         narrowing = np.sqrt(len(rows) / rows)[::every]
-        ends = [temperature.target + (end - temperature.target) * narrowing for end in temperature[3:5]]
+        lower = temperature.target + (temperature.lower - temperature.target) * narrowing
+        upper = temperature.target + (temperature.upper - temperature.target) * narrowing
         label = "once in 10,000 outside"
-        axes.fill_between(steps[::every], *ends, color=COLORS[4], alpha=0.3, linewidth=0, label=label)
+        axes.fill_between(steps[::every], lower, upper, color=COLORS[4], alpha=0.3, linewidth=0, label=label)
     axes.axhline(temperature.target, color=DARK, linewidth=0.8, linestyle="--", label=f"target {temperature.target:g}")
     label = "running mean over walkers and rows"
     axes.plot(steps[::every], running[::every], color=COLORS[1], linewidth=1.4, label=label)
