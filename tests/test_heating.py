@@ -287,7 +287,7 @@ RUNS = [
     ("BAOAB", "epochs", 0.5, 8, 500),
     ("BAOAB", "replacement", 0.25, 16, 2_000),
     ("SGLD", "epochs", 0.2, 8, 2_000),
-    ("SGLD", "replacement", 0.2, 32, 4_000),
+    ("SGLD", "replacement", 0.2, 16, 4_000),
     ("OBABO", "symmetric", 0.25, 8, 2_000),
 ]
 
@@ -306,28 +306,26 @@ def test_runs_heat_as_they_expected(sampler, order, step_size, batch_size, num_s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["epochs", "replacement"])
-def test_a_network_heats_as_it_expected(order):
-    """A network of 4 hidden units with a strong prior, 100 walkers from its posterior on all data: the difference to
-    that run is the heating, in the configurational temperature. White noise would be 3 times the one of epochs."""
+def test_a_network_heats_as_it_expected():
+    """A network of 4 hidden units and 20 walkers, in epochs and with replacement: above a run with all data, from where
+    that arrived. Errors are a fourth of the heating at most."""
     random = np.random.default_rng(4)
     inputs = random.uniform(-1, 1, (64, 2))
     targets = np.sin(3 * inputs[:, 0]) * inputs[:, 1] + 0.3 * random.standard_normal(64)
     sim = Simulation(
         data=(inputs, targets), hidden=[4], activation="tanh", loss="gaussian", noise_std=0.3, prior_std=0.5,
-        dtype="float64", num_walkers=100, walker_start="jitter", seed=2, verbose=0,
+        dtype="float64", num_walkers=20, walker_start="jitter", seed=2, verbose=0,
     )  # fmt: skip
-    sim.fit(num_steps=300, learning_rate=1e-2)
-    options = {"step_size": 0.02, "friction": 15.0, "num_burnin_steps": 500, "num_steps": 2_500, "record_every": 7}
-    cold = sim.sample(**options).run_info
-    run = sim.sample(**options, batch_size=16, batch_sampling=order)
-    hot, expected = run.run_info, run.manifest["heating"]["end"]["virial"]
-    each = [
-        rows[rows["step"] > 500].groupby("walker")["virial"].mean() * 2 / sim.num_parameters() for rows in (cold, hot)
-    ]
-    value = each[1].mean() - each[0].mean()
-    error = np.hypot(*(one.std(ddof=1) / 10 for one in each))
-    print(f"network, {order}: {value:.4f} +- {error:.4f}, expected {expected:.4f}; full {each[0].mean():.4f}")
-    print(run.manifest["heating"])
-    assert expected > 0.02 and 4 * error < expected / 2
-    assert expected / 1.5 < value < 1.5 * expected
+    options = {"step_size": 0.02, "friction": 40.0, "num_burnin_steps": 400, "num_steps": 2_000, "record_every": 7}
+    found = []
+    for batches in ({}, *({"batch_size": 12, "batch_sampling": order} for order in ("epochs", "replacement"))):
+        run = sim.sample(**options, **batches)
+        rows = run.run_info[run.run_info["step"] > 400]
+        each = 2 * rows.groupby("walker")["virial"].mean() / sim.num_parameters()
+        found.append((each.mean(), each.std(ddof=1) / np.sqrt(20), run.manifest.get("heating", {}).get("end")))
+    cold, cold_error, _ = found[0]
+    for hot, error, heating in found[1:]:
+        value, error, expected = hot - cold, np.hypot(error, cold_error), heating["virial"]
+        print(f"network: {value:.3f} +- {error:.3f}, expected {expected:.3f}")
+        assert error < expected / 4
+        assert expected / 1.5 < value < 1.5 * expected
