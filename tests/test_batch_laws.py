@@ -4,7 +4,7 @@ The laws are those of the samplers' own steps (`tests.batch_laws`): by all order
 one curvature by a closed form that knows any m. Numbers that were computed apart, from the formulas of UBU, BAO and
 SGHMC, are met to their last digit. What the laws say is then sampled with indices of `Batches`.
 
-Power: 5.5 standard errors of the sampled variances, from the spread over 300 to 500 walkers, are 3 to 8 %; the law of
+Power: 5.5 standard errors of the sampled variances, from the spread over 500 walkers, are 3 to 9 %; the law of
 another order of batches is off by 15 % or more.
 """
 
@@ -191,7 +191,7 @@ def test_four_batches_of_different_curvature(name, order):
     values = sampled(sampler, examples, order, 1, step_size, 480, 500)
     assert deviation(values, laws[order], 0.06) < TOLERANCE
     other = laws["epochs" if order == "replacement" else "replacement"]
-    assert deviation(values, other, 0.08) > 2 * TOLERANCE
+    assert deviation(values, other, 0.1) > 2 * TOLERANCE
 
 
 @pytest.mark.parametrize(("name", "order"), [case for case in CASES if case.values[0] not in ("SGLD", "LM")])
@@ -199,8 +199,8 @@ def test_sixteen_batches_of_four_examples(name, order):
     """64 examples, divided anew in every epoch, or once: the closed form, at hV/(2γT) = 0.75."""
     sampler = SGHMC(FRICTION, noise_of(0.75)) if name == "SGHMC" else Splitting(name, FRICTION)
     examples = wells(64, 4, 0.75, 2, order == "replacement")
-    values = sampled(sampler, examples, order, 4, STEP_SIZE, 480, 300)
-    assert deviation(values, closed_form(sampler, 0.75, order, 16)[:1], 0.08) < TOLERANCE
+    values = sampled(sampler, examples, order, 4, STEP_SIZE, 480, 500)
+    assert deviation(values, closed_form(sampler, 0.75, order, 16)[:1], 0.09) < TOLERANCE
 
 
 # -------------------------------------------------------------------------------------------- thermostat and damping
