@@ -34,6 +34,16 @@ def graphs_as_they_stand(request):
         sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
+@pytest.fixture
+def rewritten_graphs():
+    """Graphs as users run them, for bytes that are compared with those of another process."""
+    options = sys.modules["tensorflow"].config.optimizer
+    before = options.get_experimental_options().get("disable_meta_optimizer", False)
+    options.set_experimental_options({"disable_meta_optimizer": False})
+    yield
+    options.set_experimental_options({"disable_meta_optimizer": before})
+
+
 @pytest.fixture(scope="session")
 def began() -> float:
     return time.monotonic()

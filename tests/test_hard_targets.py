@@ -58,7 +58,7 @@ def funnel_moments(old, state, info) -> list:
 
 # Potential, start, moments, their laws and scales, step size, and what 5.5 standard errors resolve of each.
 TARGETS = {
-    "banana": (banana, banana_start, banana_moments, (0, 0, 1, 9 / 4, 2), 0.15, (0.03, 0.05, 0.05, 0.10, 0.12)),
+    "banana": (banana, banana_start, banana_moments, (0, 0, 1, 9 / 4, 2), 0.15, (0.03, 0.05, 0.05, 0.13, 0.16)),
     "funnel": (funnel, funnel_start, funnel_moments, (0, 1, 3, math.exp(0.5), 1), 0.2, (0.04, 0.04, 0.10, 0.10, 0.03)),
 }
 

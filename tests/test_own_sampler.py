@@ -479,7 +479,7 @@ def test_flag_file_and_object_are_one_run(folder):
     assert tables("a")["run.csv"].count(b"\n") == 1 + 2 * 6
 
 
-def test_a_resumed_run_is_the_uninterrupted_one_byte_for_byte(folder):
+def test_a_resumed_run_is_the_uninterrupted_one_byte_for_byte(folder, rewritten_graphs):
     """Resumed in a process of its own, which knows nothing but the run folder and the file."""
     Simulation(**COMMON).sample(sampler="own.py:Own", num_steps=60, output="whole", **LENGTH)
     Simulation(**COMMON).sample(sampler="own.py:Own", num_steps=23, output="parts", **LENGTH)

@@ -232,7 +232,7 @@ def test_tables_go_through_every_door(tmp_path):
 
 
 def test_a_table_goes_into_the_manifest_and_comes_back(tmp_path):
-    options = {**SMALL, "data": "two_clusters", "prior_std": {"bias": 5.0}, "sampler": "SGLD", "step_size": 1e-3}
+    options = {**SMALL, "data": "two_clusters", "prior_std": {"bias": 5.0}, "sampler": "SGLD", "step_size": 1e-5}
     run = Simulation(**options).sample(num_steps=4, record_every=1, output=str(tmp_path / "run"))
     assert run.manifest["options"]["prior_std"] == {"bias": 5.0}
     assert "1 to 5" in run.manifest["meaning"] or "5 for bias" in run.manifest["meaning"]

@@ -261,7 +261,7 @@ def test_a_sampler_object_must_be_given_again(tmp_path):
     sim = Simulation(data=DATA, **OPTIONS)
     for name, steps in (("whole", STEPS), ("halves", HALF)):
         sim.parameters = np.zeros(3)
-        sim.sample(sampler=SGLD(), num_steps=steps, output=str(tmp_path / name))
+        sim.sample(sampler=SGLD(), num_steps=steps, call=1, output=str(tmp_path / name))
     with pytest.raises(InputError, match=r"^resume: the run was started with sampler given in Python"):
         Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA)
     Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA, sampler=SGLD())

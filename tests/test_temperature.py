@@ -86,9 +86,9 @@ def test_a_run_that_is_too_short_has_no_verdict():
     for rows in (chain, chain[:15]):
         found = measured_temperature(rows, "configurational", 1, 1.0)
         assert found.verdict == "too short" and found.in_band and np.isinf([found.lower, found.upper]).all()
-        assert "no verdict: the run is too short" in temperature_text(found) and temperature_note(found) is None
+        assert "no verdict: the run is too short" in temperature_text(found) and temperature_note(found, {}) is None
     still = measured_temperature(np.ones(40), "kinetic", 1, 1.0)
-    assert still.verdict == "never changes" and temperature_note(still) is None and temperature_text(still)
+    assert still.verdict == "never changes" and temperature_note(still, {}) is None and temperature_text(still)
 
 
 def test_wrong_temperatures_lie_outside():

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +26,9 @@ from tati_re.engine import philox
 _PHILOX = 1
 _VECTOR = 64
 """Numbers that Eigen's unrolled loops take at once, on processors with 512 bits."""
-_MOST_UNROLLED = 16
-"""Walkers that have a node of the graph each for their bits; more are drawn in a loop, which copies once more."""
+_MOST_UNROLLED, _MOST_LOOPED = 16, 64
+"""Walkers that have a node of the graph each for their bits, and that are drawn in a loop, which copies once more; for
+more walkers a program is compiled."""
 
 
 class Draw(NamedTuple):
@@ -74,9 +76,12 @@ def draw_bits(
     """
     bits = []
     for number, draw in enumerate(draws):
-        key = tf.constant([philox_key(seed, f"{purpose}/{number}")], tf.uint64)
+        high, key = draw.high_words(first_walker), tf.constant([philox_key(seed, f"{purpose}/{number}")], tf.uint64)
+        if draw.padded[0] > _MOST_LOOPED:
+            bits.append(_compiled(draw, num_steps)(key, _low_words(draw, first_step, num_steps), high[:, None]))
+            continue
         low = tf.cast(tf.cast(first_step, tf.int64) * draw.counters(), tf.uint64)
-        high, shape = draw.high_words(first_walker), (num_steps, draw.padded[1])
+        shape = (num_steps, draw.padded[1])
         if draw.padded[0] > _MOST_UNROLLED:
             bits.append(_looped(key, low, high, shape, draw.bit_type))
         else:
@@ -94,9 +99,26 @@ def _kernel(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tenso
 
 @tf.function(autograph=False)
 def _looped(key, low, high, shape: tuple[int, int], dtype: tf.DType) -> tf.Tensor:
-    """The bits of many walkers, one after the other; a function, so that no eager call makes the loop in Python."""
+    """The bits of several walkers, one after the other; a function, so that no eager call makes the loop in Python."""
     each = tf.map_fn(lambda word: _kernel(key, low, word, shape, dtype), high, fn_output_signature=dtype)
     return tf.transpose(each, (1, 0, 2))
+
+
+@lru_cache(maxsize=256)
+def _compiled(draw: Draw, num_steps: int) -> Callable:
+    """Key and the two words of the counters to the bits of many walkers, compiled once for all keys."""
+
+    def bits(key, low, high):
+        return bits_of_blocks(draw, philox.words(key[0], low, high), num_steps)
+
+    return tf.function(bits, autograph=False, jit_compile=True)
+
+
+def _low_words(draw: Draw, first_step, num_steps: int) -> tf.Tensor:
+    """Low words of the counters of one walker, uint64 `(num_steps, 1, counters)`."""
+    first = tf.cast(first_step, tf.int64) * draw.counters()
+    low = first + tf.range(num_steps * draw.counters(), dtype=tf.int64)
+    return tf.reshape(tf.cast(low, tf.uint64), (num_steps, 1, draw.counters()))
 
 
 def draw_blocks(
@@ -108,8 +130,7 @@ def draw_blocks(
     """
     blocks = []
     for number, draw in enumerate(draws):
-        low = tf.cast(first_step, tf.int64) * draw.counters() + tf.range(num_steps * draw.counters(), dtype=tf.int64)
-        low = tf.reshape(tf.cast(low, tf.uint64), (num_steps, 1, draw.counters()))
+        low = _low_words(draw, first_step, num_steps)
         key = philox_key(seed, f"{purpose}/{number}")
         blocks.append(philox.words(key, low, draw.high_words(first_walker)[:, None]))
     return blocks

@@ -16,16 +16,17 @@ WORDS = 4
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
-_MASK = 0xFFFFFFFF
 
 
-def words(key: int, low, high) -> list[tf.Tensor]:
+def words(key, low, high) -> list[tf.Tensor]:
     """The words of each block, four uint32 tensors, in the order of the kernel's numbers.
 
-    The key has 64 bits; `low` and `high` are the words of the counter of each block, uint64 of shapes that broadcast.
+    The key is a number or a uint64 tensor; `low` and `high` are the words of the counter of each block, uint64 of
+    shapes that broadcast.
     """
     a, b, c, d = (part + tf.zeros_like(low + high, tf.uint32) for part in (*_halves(low), *_halves(high)))
-    low_key, high_key = key & _MASK, key >> 32
+    low_key, high_key = _halves(tf.convert_to_tensor(key, tf.uint64))
+    weyl = [tf.constant(each, tf.uint32) for each in _WEYL]
     for _ in range(_ROUNDS):
         first_product = tf.cast(a, tf.uint64) * tf.constant(_MULTIPLIERS[0], tf.uint64)
         second_product = tf.cast(c, tf.uint64) * tf.constant(_MULTIPLIERS[1], tf.uint64)
@@ -35,7 +36,7 @@ def words(key: int, low, high) -> list[tf.Tensor]:
             _xor(_high(first_product), d, high_key),
             tf.cast(first_product, tf.uint32),
         )
-        low_key, high_key = (low_key + _WEYL[0]) & _MASK, (high_key + _WEYL[1]) & _MASK
+        low_key, high_key = low_key + weyl[0], high_key + weyl[1]
     return [a, b, c, d]
 
 
@@ -57,5 +58,5 @@ def _high(values: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.bitwise.right_shift(values, tf.constant(32, tf.uint64)), tf.uint32)
 
 
-def _xor(left: tf.Tensor, right: tf.Tensor, key: int) -> tf.Tensor:
-    return tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(left, right), tf.constant(key, tf.uint32))
+def _xor(left: tf.Tensor, right: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    return tf.bitwise.bitwise_xor(tf.bitwise.bitwise_xor(left, right), key)

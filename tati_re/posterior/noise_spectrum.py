@@ -86,7 +86,8 @@ def noise_spectrum(
     start = start / max(float(np.linalg.norm(start)), 1e-300)
     # The random part finds directions without noise.
     other = random.standard_normal(size)
-    curvature, mixing, basis = lanczos(noted, size, min(LANCZOS_STEPS, size), start + other / np.linalg.norm(other))
+    start = start + 0.5 * other / np.linalg.norm(other)
+    curvature, mixing, basis = lanczos(noted, size, min(LANCZOS_STEPS, size), start)
     variance = np.var(np.stack(seen, axis=1) @ mixing, axis=0, ddof=1)
     left, squares, curved = size - len(basis), 0.0, 0.0
     for _ in range(REST_VECTORS if left else 0):
