@@ -76,6 +76,7 @@ def test_sequential_monte_carlo():
     assert found.curve["acceptance"].min() > 0.5
 
 
+@pytest.mark.slow
 def test_two_features_are_picked():
     """-67.081, -15.901 and -18.075 by sampling at one point after the other."""
     found = {}

@@ -88,6 +88,7 @@ def test_a_gaussian_in_twenty_dimensions_by_every_method():
     assert not found.disagreements
 
 
+@pytest.mark.slow
 def test_the_error_bar_of_populations_covers_the_truth():
     """20 runs of 16 populations, cooled together: 0.44 to 1.67 but for one time in 10,000."""
     found = log_evidence(
@@ -144,6 +145,7 @@ def test_repeats_are_not_taken_for_functions_traced_again(caplog):
     assert "retracing" not in caplog.text
 
 
+@pytest.mark.slow
 def test_springs_find_all_three_in_a_few_draws():
     for count, exact in known.LOG_Z.items():
         sizes = {"num_walkers": 80, "num_steps": 80, "evidence_nodes": 6}

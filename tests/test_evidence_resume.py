@@ -52,7 +52,7 @@ def stopping(monkeypatch, after: int, error: type[BaseException]) -> None:
 @pytest.mark.parametrize(
     ("method", "sampling", "after"),
     [
-        ("stepping_stone", "ladder", 4),
+        pytest.param("stepping_stone", "ladder", 4, marks=pytest.mark.slow),
         pytest.param("frenkel_ladd", "sequential", 4, marks=pytest.mark.slow),
         ("smc", "ladder", 3),
     ],

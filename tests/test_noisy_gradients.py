@@ -176,7 +176,7 @@ def test_more_noise_than_the_friction_takes_out_is_refused_or_clipped():
     ("step_size", "friction", "variance", "temperature", "mass"),
     [
         pytest.param(0.1, 1.0, 0.25, 1.0, None, marks=pytest.mark.slow),
-        (0.1, 0.5, 8.0, 2.0, None),
+        pytest.param(0.1, 0.5, 8.0, 2.0, None, marks=pytest.mark.slow),
         pytest.param(0.1, 1.0, 4.0, 1.0, 3.0, marks=pytest.mark.slow),
     ],
 )

@@ -330,6 +330,7 @@ def exactly(potential, rung, clock):
     return bound
 
 
+@pytest.mark.slow
 def test_the_thermostat_stays_with_the_rung():
     """BADODAB with bath noise 2 γ T: ξ has the mean γ + hΣ/(2T), 1.8, 1.4, 1.2."""
     for (mean, error), temperature in zip(thermostats(Splitting("BADODAB", 1.0, 3.0), 3_000), (1, 2, 4), strict=True):
@@ -380,6 +381,7 @@ def test_a_ladder_adapts_in_the_burn_in_alone_until_all_pairs_reject_alike():
     assert ratio[-1] < 0.95 * ratio[0]
 
 
+@pytest.mark.slow
 def test_a_ladder_of_weights_adapts_too():
     """20 parameters at a likelihood that says 50 times what the prior says: even in log(λ + 1/50)."""
     method = exchanging(HamiltonianMonteCarlo(4), make_ladder(num_replicas=8, tempering="likelihood", step_size=0.1),

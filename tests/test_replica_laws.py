@@ -242,6 +242,7 @@ def changes(run) -> float:
     return float((np.diff(cells, axis=0) != 0).mean())
 
 
+@pytest.mark.slow
 def test_five_gaussians_of_noisy_energies():
     run = five(BarkerCompensated(0.2), 60, 600)
     masses, _ = check_five(run)

@@ -140,6 +140,7 @@ def test_corrected_swaps_of_the_first_mixture():
     assert abs(found.variance.mean() - 4.0) < TOLERANCE * found.variance.std() / np.sqrt(400)
 
 
+@pytest.mark.slow
 def test_naive_swaps_are_caught():
     found = LAW.sample(LAW.MIXTURES["1"], "naive", 400, 1_000, 300)
     agrees(found, (0.5139, 41.99), 0.06, 0.5)
