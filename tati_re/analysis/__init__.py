@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tati_re.analysis.averages import averages, parameter_averages, trajectory_averages
 from tati_re.analysis.convergence import (
@@ -29,6 +29,9 @@ from tati_re.analysis.temperature import (
     temperatures,
 )
 from tati_re.runs.positions import Position, Positions, stored_positions
+
+if TYPE_CHECKING:
+    from tati_re.prediction.arviz import to_arviz, write_arviz
 
 __all__ = [
     "DiffusionMap",
