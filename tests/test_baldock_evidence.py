@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.scripts import example
+
 
 @pytest.fixture(scope="module")
 def script():
-    path = Path(__file__).parents[1] / "examples" / "baldock_evidence.py"
-    spec = importlib.util.spec_from_file_location("examples_baldock_evidence", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example("baldock_evidence")
 
 
 def test_the_networks_and_the_densities_of_their_priors(script):

@@ -17,7 +17,7 @@ from tati_re.exchange.compensation import (
     quantile,
     series_weights,
 )
-from tests.test_examples import example
+from tests.scripts import example
 
 X = np.linspace(-20, 20, 101)
 FIGURE = example("compensation_density")

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "tati_hidden_layer.py"
+from tests.scripts import example, write_images
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("examples_tati_hidden_layer", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example("tati_hidden_layer")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Images of ten classes, each a pattern of its own plus noise."""
     folder = tmp_path_factory.mktemp("images")
-    generator = np.random.default_rng(3)
-    patterns = generator.integers(0, 128, (10, 28, 28))
-    arrays = {}
-    for part, count in (("train", 150), ("test", 60)):
-        labels = np.arange(count) % 10
-        arrays[f"x_{part}"] = (patterns[labels] + generator.integers(0, 128, (count, 28, 28))).astype(np.uint8)
-        arrays[f"y_{part}"] = labels.astype(np.uint8)
-    np.savez(folder / "mnist.npz", **arrays)
+    write_images(folder, 150, 60)
     return folder
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "examples" / "tati_figures_5_to_8.py"
+from tests.scripts import example
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("examples_tati_figures_5_to_8", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example("tati_figures_5_to_8")
 
 
 def test_without_images(script, tmp_path, capsys):

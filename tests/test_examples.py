@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def example(name: str):
-    """Loads a script of the folder `examples` as a module."""
-    spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.scripts import example, write_images
 
 
 @pytest.mark.slow
@@ -120,14 +110,7 @@ def test_uci_regression_scores_the_mixture_of_all_draws():
 
 def test_tati_mnist_training_goes_through_its_stages(tmp_path, capsys):
     """Images of ten classes, each a pattern of its own plus noise; the last of them are not trained on."""
-    generator = np.random.default_rng(3)
-    patterns = generator.integers(0, 128, (10, 28, 28))
-    arrays = {}
-    for part, count in (("train", 300), ("test", 60)):
-        labels = np.arange(count) % 10
-        arrays[f"x_{part}"] = (patterns[labels] + generator.integers(0, 128, (count, 28, 28))).astype(np.uint8)
-        arrays[f"y_{part}"] = labels.astype(np.uint8)
-    np.savez(tmp_path / "mnist.npz", **arrays)
+    write_images(tmp_path, 300, 60)
     script, run = example("tati_mnist_training"), tmp_path / "run"
     sizes = ["--num-examples", "250", "--stages", "40:0.05:50", "20:0.01:125", "20:0.002:all"]
     assert script.main(["--data", str(tmp_path), "--output", str(run), *sizes]) == 0

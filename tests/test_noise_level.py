@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -16,6 +13,7 @@ from tati_re.landscape.surface import Surface
 from tati_re.options.make import options_from_flags
 from tati_re.posterior.noise_level import NoisePrior
 from tests.scenarios import TOLERANCE
+from tests.scripts import example
 from tests.systems import tables
 
 GENERATOR = np.random.default_rng(4)
@@ -213,28 +211,24 @@ def test_flags_take_a_number_or_the_word():
 
 
 @pytest.fixture
-def example():
-    path = Path(__file__).parents[1] / "examples" / "sampled_noise.py"
-    spec = importlib.util.spec_from_file_location("examples_sampled_noise", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script():
+    return example("sampled_noise")
 
 
-def test_the_example_says_what_it_misses(example, tmp_path, capsys):
-    assert example.main(["--data", str(tmp_path), "--output", str(tmp_path)]) == 2
+def test_the_example_says_what_it_misses(script, tmp_path, capsys):
+    assert script.main(["--data", str(tmp_path), "--output", str(tmp_path)]) == 2
     assert "--data: there is no uci/yacht.txt." in capsys.readouterr().err
-    assert example.main(["--num-steps", "3"]) == 2
+    assert script.main(["--num-steps", "3"]) == 2
 
 
 @pytest.mark.slow
-def test_the_example_finds_the_noise_that_was_made(example, tmp_path, capsys):
+def test_the_example_finds_the_noise_that_was_made(script, tmp_path, capsys):
     """0.8 beside a spread of 15 is 0.053; noise of the whole spread predicts worse."""
-    example.CHOSEN = (1.0,)
-    assert example.main(["--num-steps", "900", "--output", str(tmp_path)]) == 0
+    script.CHOSEN = (1.0,)
+    assert script.main(["--num-steps", "900", "--output", str(tmp_path)]) == 0
     table = np.genfromtxt(tmp_path / "sampled_noise.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     found = {row["noise_std"]: row for row in table}
-    made = 0.8 / np.std(example.made()[:, -1])
+    made = 0.8 / np.std(script.made()[:, -1])
     assert 0.6 * made < found["sampled"]["noise_median"] < 1.5 * made
     assert found["sampled"]["log_density"] > found["1.0"]["log_density"] + 1
     assert (tmp_path / "sampled_noise.png").stat().st_size > 10_000

@@ -10,7 +10,6 @@ nor do 0, 1 and 2 in a sentence.
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.scripts import example
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "userguide").glob("*.md"))]
@@ -97,9 +98,7 @@ def wrong(said: Said) -> set[Decimal]:
     return numbers(said.text) - trivial - set().union(*(of_its_own or (found for _, found in values)))
 
 
-spec = importlib.util.spec_from_file_location("examples_published", ROOT / "examples" / "published.py")
-script = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(script)
+script = example("published")
 TABLES = {name: table for name, table in script.tables().items() if name != "sources"}
 
 

@@ -20,7 +20,7 @@ from tati_re.exchange.differences import LogRatioEstimate
 from tati_re.exchange.swap_rules import Corrected, make_swap_rule
 from tati_re.report.summary import summarize
 from tests.scenarios import TOLERANCE
-from tests.test_examples import example
+from tests.scripts import example
 
 LAW = example("resgld_mixtures")
 PAIRS = SimpleNamespace(low=np.array([[0, 2]]), high=np.array([[1, 3]]), valid=np.array([[True, True]]))

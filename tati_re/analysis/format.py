@@ -13,6 +13,7 @@ WIDTH = 110
 
 SHORT = "†"
 SHORT_NOTE = "from chains shorter than 50 autocorrelation times: the error is rough, and mostly too small."
+FOOTNOTE = f"{SHORT} {SHORT_NOTE}"
 
 
 def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
@@ -51,7 +52,7 @@ def marked(table: pd.DataFrame, column: str = "error") -> tuple[pd.DataFrame, li
         cells = zip(table[column], short, strict=True)
         texts = ["" if math.isnan(value) else f"{value:.4g}{SHORT if mark else ''}" for value, mark in cells]
         shown = shown.assign(**{column: texts})
-    return shown, [f"{SHORT} {SHORT_NOTE}"] if short.any() else []
+    return shown, [FOOTNOTE] if short.any() else []
 
 
 def percent(part: float) -> str:

@@ -38,8 +38,7 @@ _BUFFER_BYTES = 16 * 2**20
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
 _BLOCKS_FROM_BYTES = 2**14
-_BLOCKS_FROM_WALKERS = 65
-"""Bytes of random bits in a step, or walkers, from which on it pays to have XLA compile their making."""
+"""Bytes of random bits in a step from which on it pays to have XLA compile their making."""
 
 
 class Carry(NamedTuple):
@@ -57,7 +56,7 @@ class Chunk(NamedTuple):
 
     Attributes:
         carry: The state after the last step.
-        taken: Steps taken; fewer than asked for where the potential stopped being finite, or the run diverged.
+        taken: Steps taken; fewer than asked for where the run diverged.
         rows: `(row capacity, walkers, columns)`, float64; the first `num_rows` are filled.
         positions: `(trajectory capacity, recorded walkers, parameters or directions)`; first `num_positions` filled.
         beside: Potential, loss and labels of each, `(trajectory capacity, recorded walkers, columns)`, float64.
@@ -162,7 +161,7 @@ class Loop:
         auxiliary = tuple(tf.constant(value) for value in auxiliary)
 
         def init(position, auxiliary):
-            evaluate = self.potential.bind(rung, self._batch(*self._examples(0, 1), entry(tf.constant(0))), auxiliary)
+            evaluate = self.potential.bind(rung, self._first_batch(), auxiliary)
             state = self.method.init(position, evaluate, StepNoise(noise.draws, numbers))
             return state, evaluate.auxiliary
 
@@ -181,9 +180,7 @@ class Loop:
         self.prepare(carry.state)
 
         def evaluated(state, auxiliary):
-            evaluate = self.potential.bind(
-                self.rung, self._batch(*self._examples(0, 1), entry(tf.constant(0))), auxiliary
-            )
+            evaluate = self.potential.bind(self.rung, self._first_batch(), auxiliary)
             state = with_energy(state._replace(rung=self.rung), evaluate(state.position))
             return state, evaluate.auxiliary
 
@@ -244,9 +241,7 @@ class Loop:
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
         eager = self.execution == "eager"
-        many = sum(draw.bytes() for draw in self.draws) >= _BLOCKS_FROM_BYTES
-        many |= max((draw.padded[0] for draw in self.draws), default=0) >= _BLOCKS_FROM_WALKERS
-        self._in_blocks = self.execution == "xla" and many
+        self._in_blocks = self.execution == "xla" and sum(draw.bytes() for draw in self.draws) >= _BLOCKS_FROM_BYTES
         self._draw = self._draw_bits
         if self._in_blocks:
             self._draw = tf.function(self._draw_blocks, autograph=False, jit_compile=True)
@@ -301,6 +296,9 @@ class Loop:
 
     def _batch(self, indices, sizes, at) -> Batch | None:
         return None if self.potential.batches.full else Batch(at(indices), at(sizes))
+
+    def _first_batch(self) -> Batch | None:
+        return self._batch(*self._examples(0, 1), entry(tf.constant(0)))
 
     def _chunk_of(self, steps):
         def chunk(carry, following, due, count, bits, indices, sizes):

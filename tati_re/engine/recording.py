@@ -110,7 +110,7 @@ class RowBuffers:
         )
 
     def after(self, due: Moves, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
-        """The buffers after a move; nothing is stored where the potential is not finite, `alive` False.
+        """The buffers after a move; nothing is stored where the run diverged, `alive` False.
 
         `now` gives the state of all walkers and the potential that the move saw; its acceptance is `(walkers,)`.
         """

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.analysis.format import SHORT, SHORT_NOTE
+from tati_re.analysis.format import FOOTNOTE, SHORT
 
 NAMES = {
     "thermodynamic_integration": "thermodynamic integration",
@@ -56,7 +56,7 @@ class Evidence:
         lines = [f"log Z = {value_and_error(self.log_z, self.error, self.short)} by {NAMES[self.method]}"]
         if said := ", ".join(f"{name} {_short(value)}" for name, value in self.settings.items()):
             lines.append(said)
-        return "\n".join([*lines, *self.notes, *_footnote(self.short)])
+        return "\n".join([*lines, *self.notes, *([FOOTNOTE] if self.short else [])])
 
     def plot(self, path=None):
         """Plots the curve; see `tati_re.plotting.plot_evidence`."""
@@ -121,7 +121,7 @@ class Evidences(Sequence):
             for each in self._estimates
         ]
         notes = dict.fromkeys(note for each in self._estimates for note in each.notes)
-        foot = _footnote(any(each.short for each in self._estimates))
+        foot = [FOOTNOTE] if any(each.short for each in self._estimates) else []
         return "\n".join([*lines, *self.disagreements, *notes, *foot])
 
     def __repr__(self) -> str:
@@ -165,10 +165,6 @@ def value_and_error(value: float, error: float, short: bool = False) -> str:
         return f"{value:.6g} (error not known)"
     digits = max(0, 1 - math.floor(math.log10(error)))
     return f"{value:,.{digits}f} ± {error:.{digits}f}{SHORT if short else ''}"
-
-
-def _footnote(short: bool) -> list[str]:
-    return [f"{SHORT} {SHORT_NOTE}"] if short else []
 
 
 def _short(value: Any) -> str:

@@ -104,8 +104,7 @@ class ClassPrediction(Prediction):
     @property
     def mutual_information(self) -> np.ndarray:
         """Entropy less expected entropy, in nats, `(n,)`; 0 where the difference is rounding."""
-        difference = self.entropy - self.expected_entropy
-        return np.where(difference < _ROUNDING, 0.0, difference)
+        return _difference(self.entropy, self.expected_entropy)
 
     @property
     def predicted(self) -> np.ndarray:
@@ -198,8 +197,7 @@ class LabelPrediction(Prediction):
     @property
     def mutual_information(self) -> np.ndarray:
         """Sum over the labels of entropy less expected entropy, in nats, `(n,)`; 0 where that is rounding."""
-        difference = self.entropy - self.expected_entropy
-        return np.where(difference < _ROUNDING, 0.0, difference)
+        return _difference(self.entropy, self.expected_entropy)
 
     @property
     def predicted(self) -> np.ndarray:
@@ -326,6 +324,11 @@ def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if values.shape != shape or not np.isin(values, (0, 1)).all():
         raise InputError("The labels do not fit the network.", values.shape, f"{shape} of 0 and 1")
     return values.astype(np.int64)
+
+
+def _difference(entropy: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    difference = entropy - expected
+    return np.where(difference < _ROUNDING, 0.0, difference)
 
 
 def _known(labels: np.ndarray | None) -> np.ndarray:

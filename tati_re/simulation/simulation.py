@@ -290,7 +290,7 @@ class Simulation(Evaluations):
                 parameters)`, in place of where the walkers are.
 
         Raises:
-            SamplingError: The potential stopped being finite; what came before is on the disk.
+            SamplingError: The run diverged; what came before is on the disk.
         """
         return self._launched(make_request("sample", *self._for_call(overrides), self.system, self.limits))
 
