@@ -14,12 +14,10 @@ from typing import Any, NoReturn
 from tati_re._version import __version__
 from tati_re.cli.completion import PrintCompletion
 from tati_re.core.errors import InputError, SamplingError, nearest
+from tati_re.core.exit_status import BAD_INPUT, INTERRUPTED
 from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, add_arguments
 from tati_re.options.tati_names import ALIASES
-
-BAD_INPUT = 2
-INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import INTERRUPTED, entry_point, make_parser, output_folder
+from tati_re.cli.arguments import entry_point, make_parser, output_folder
 from tati_re.cli.run import with_config
 from tati_re.core.errors import InputError
+from tati_re.core.exit_status import INTERRUPTED
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, make_options, to_toml
 

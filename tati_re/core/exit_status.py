@@ -1,0 +1,19 @@
+"""Exit statuses of the commands. All other code takes them from here."""
+
+import signal
+
+FINISHED = 0
+BAD_INPUT = 2
+"""Bad input, a run that diverged, a folder that cannot be written or that another process writes: one sentence."""
+INTERNAL_ERROR = 70
+"""A fault of the package: EX_SOFTWARE of sysexits.h."""
+OUT_OF_TIME = 75
+"""`max_time` is over with steps left: EX_TEMPFAIL of sysexits.h, come again."""
+
+
+def of_signal(number: int) -> int:
+    """The status of a command that a signal ended, as shells count: 130 for Ctrl-C, 129 for SIGHUP, 143 for SIGTERM."""
+    return 128 + number
+
+
+INTERRUPTED = of_signal(signal.SIGINT)
