@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import re
 import sys
@@ -13,8 +14,9 @@ from typing import Any, NoReturn
 
 from tati_re._version import __version__
 from tati_re.cli.completion import PrintCompletion
+from tati_re.cli.failures import MADE, failed
 from tati_re.core.errors import InputError, SamplingError, nearest
-from tati_re.core.exit_status import BAD_INPUT, INTERRUPTED
+from tati_re.core.exit_status import INTERRUPTED
 from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, add_arguments
 from tati_re.options.tati_names import ALIASES
@@ -28,6 +30,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
         self._of_tati: set[str] = set()
+        text = "show the traceback of an error, too"
+        self.add_argument("--debug", action="store_true", help=text)
         text = "print what bash or zsh need to complete this command"
         self.add_argument("--print-completion", metavar="SHELL", action=PrintCompletion, help=text)
         self.add_argument("--version", "-V", action="version", version=f"{self.prog} {__version__}")
@@ -38,6 +42,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """What was typed, without the command's name, by destination; flags that were not typed are absent."""
         known, left = self.parse_known_args(_negatives_joined(argv))
+        vars(known).pop("debug", None)  # for `tati_re.cli.failures`
         if (count := vars(known).pop("v", None)) is not None:
             vars(known).setdefault("verbose", str(min(count, 2)))
         if left:
@@ -137,6 +142,7 @@ def output_folder(given: str | None, name: str) -> Iterator[Path]:
         yield Path(given)
         return
     made = free_folder(name)
+    MADE.set(made)
     try:
         yield made
     finally:
@@ -199,7 +205,7 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
     """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status."""
 
     def main(argv: Sequence[str] | None = None) -> int:
-        return command(body, argv)
+        return command(prog, body, argv)
 
     main.__doc__ = f"""Runs `{prog}`.
 
@@ -207,24 +213,31 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
         argv: The arguments. Default: those of the process.
 
     Returns:
-        The exit status: 0, 2 for bad input, 130 when interrupted.
+        The exit status: 0, 2 for bad input, 70 for an error of the package, 130 when interrupted.
     """
     return main
 
 
-def command(body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
-    """Runs the body of a command and turns users' errors into one line on stderr and an exit status: the body's, 0 if
-    it has none; 2 for bad input or a run that had to stop, 130 when interrupted."""
+def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
+    """Runs the body of a command and turns errors into one line on stderr and an exit status: the body's, 0 if it has
+    none; those of `tati_re.cli.failures`; 130 when interrupted."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     arguments = list(sys.argv[1:] if argv is None else argv)
+    MADE.set(None)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal has no letter for
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return body(arguments) or 0
+        try:
+            return body(arguments) or 0
+        finally:
+            print(end="", flush=True)
     except (InputError, SamplingError) as error:
         typed = {text[2:].split("=")[0].replace("-", "_") for text in arguments if text.startswith("--")}
         if isinstance(error, SamplingError):  # "loss is not finite" is about the quantity, not about --loss
             typed = {name for name in typed if "_" in name}
-        print("error: " + as_typed(" ".join(str(error).split()), typed), file=sys.stderr)
-        return BAD_INPUT
+        return failed(error, prog, arguments, as_typed(" ".join(str(error).split()), typed))
     except KeyboardInterrupt:
         print("interrupted before the run could write a checkpoint", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        return failed(error, prog, arguments)

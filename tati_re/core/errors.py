@@ -17,10 +17,9 @@ class InputError(ValueError):
 
     def __init__(self, what: str, received: object = None, expected: object = None) -> None:
         text = what
-        if received is not None:
-            text += f" Received: {received}."
-        if expected is not None:
-            text += f" Expected: {expected}."
+        for word, value in (("Received", received), ("Expected", expected)):
+            if value is not None:  # in place of what a sentence inside of this one says
+                text = f"{text.split(f' {word}: ')[0]} {word}: {value}."
         super().__init__(text)
 
 

@@ -17,3 +17,5 @@ def of_signal(number: int) -> int:
 
 
 INTERRUPTED = of_signal(signal.SIGINT)
+OUTPUT_CLOSED = of_signal(13)
+"""Nobody reads the output any more, as in `tati-sample ... | head`: no error, and nothing is said."""

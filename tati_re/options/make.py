@@ -17,6 +17,7 @@ from tati_re.options.families import meaning
 from tati_re.options.flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
+from tati_re.options.representable import shown, what_instead
 from tati_re.options.stages import sentence as stage_sentence
 from tati_re.options.table import (
     COMMANDS_ONLY,
@@ -47,6 +48,8 @@ __all__ = [
     "to_toml",
 ]
 
+_MOST_TOML = 2**24
+"""Bytes of a file of options that are read: a device may have no end."""
 OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
 
@@ -74,8 +77,8 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     if first["type"] == "extra_forbidden":
         return InputError(f"{spell(name)} is not a known option.{nearest(name, OPTIONS)}")
     field = OPTIONS[name]
-    shown = value if text and isinstance(value, str) else repr(value)
-    shown = "none" if value is None else shown if len(shown) <= 80 else shown[:77] + "..."
+    received = value if text and isinstance(value, str) else shown(value)
+    received = "none" if value is None else received if len(received) <= 80 else received[:77] + "..."
     names = choices(field)
     if names and isinstance(value, str):
         what = f"{spell(name)} has an unknown value.{nearest(value, names)}"
@@ -83,17 +86,28 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
         what = f"{spell(name)} is out of range."
     else:
         what = f"{spell(name)} has the wrong type."
-    return InputError(what, shown or "nothing", expected(field))
+    return InputError(what, received or "nothing", expected(field))
 
 
 def _checked(
     values: Mapping[str, Any], spell: Callable[[str], str] = str, strict: bool = True, text: bool = False
 ) -> Options:
-    plain = {name: _plain(value) for name, value in values.items()}
+    plain = {name: _plain(value) if name in OPTIONS else None for name, value in values.items()}
+    _check_representable(plain, spell)  # what errors of pydantic cannot hold either
     try:
-        return Options.model_validate(plain, strict=strict)
+        options = Options.model_validate(plain, strict=strict)
     except ValidationError as error:
         raise _sentence(error, spell, plain, text) from None
+    _check_representable(options.values_of(options.explicit), spell, options.dtype)
+    return options
+
+
+def _check_representable(values: Mapping[str, Any], spell: Callable[[str], str], dtype: str | None = None) -> None:
+    for name, value in values.items():
+        # Seconds, megabytes and fractions of the data enter no arithmetic in the precision of a run.
+        enters = name in OPTIONS and group_of(OPTIONS[name]) not in ("data", "run")
+        if instead := what_instead(value, dtype if enters else None):
+            raise InputError(f"{spell(name)} is out of range.", shown(value), f"{expected(OPTIONS[name])}, {instead}")
 
 
 def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,11 +179,12 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     try:
         with open(path, "rb") as file:
-            values = tomllib.load(file)
+            values = tomllib.loads(file.read(_MOST_TOML).decode())
     except OSError as error:
         raise InputError(f"{os.fspath(path)} cannot be read: {error.strerror}.", expected="a TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{os.fspath(path)} is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise InputError(f"{os.fspath(path)} is not valid TOML: {reason}.", expected="TOML in UTF-8") from None
     for name, value in values.items():
         if isinstance(value, dict) and not (name in OPTIONS and is_table(OPTIONS[name].metadata)):
             raise InputError(f"{os.fspath(path)}: options stand without tables.", f"[{name}]", "step_size = 0.001")

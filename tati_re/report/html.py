@@ -97,7 +97,8 @@ def fold(title: str, content: str) -> str:
 
 
 def document(title: str, body: str) -> str:
-    return _PAGE.replace("TITLE", escape(title)).replace("STYLE", _STYLE).replace("BODY", body)
+    # In this order: a title or a body may hold the words that stand for what comes later.
+    return _PAGE.replace("BODY", body, 1).replace("STYLE", _STYLE, 1).replace("TITLE", escape(title), 1)
 
 
 def _cell(value: Any) -> str:

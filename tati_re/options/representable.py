@@ -1,0 +1,48 @@
+"""What the value of an option can be: an integer of 64 bits, a float that the arithmetic of a run can hold, text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+MOST_INTEGER = 2**63 - 1
+LARGEST = {"float32": 1e18, "float64": 1e150}
+"""Of the sizes of floats, by precision: squares and their inverses are then numbers, neither 0 nor infinite."""
+
+
+def what_instead(value: Any, dtype: str | None) -> str | None:
+    """What the value of an option should be in place of one that cannot be represented; None where it can. `dtype` is
+    the precision of the arithmetic that floats enter, None for those that enter none."""
+    for each in _parts(value):
+        if isinstance(each, int) and abs(each) > MOST_INTEGER:
+            return "below 2^63"
+        if isinstance(each, float) and dtype is not None and each:
+            limit = LARGEST[dtype]
+            if not 1 / limit <= abs(each) <= limit:
+                return f"of size {1 / limit:g} to {limit:g}, whose square is a number of {dtype}"
+        if isinstance(each, str) and ("\0" in each or any("\ud800" <= letter <= "\udfff" for letter in each)):
+            return "without NUL characters, in UTF-8"
+    return None
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """The numbers and texts inside of a value."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for part in value:
+            yield from _parts(part)
+    else:
+        yield value
+
+
+def shown(value: Any) -> str:
+    """A value in an error: its `repr`, of at most 80 characters."""
+    if isinstance(value, int) and abs(value) > 10**80:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,228 @@
+"""Whatever goes wrong in a command: one sentence, an exit status, and a log of what nobody foresaw."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import types
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tati_re.cli.arguments import Parser, command
+from tati_re.core.errors import InputError
+from tati_re.options.make import make_options, read_toml
+
+COMMANDS = (
+    *("sample", "optimize", "dataset", "evidence", "predict", "analyse", "report", "landscape", "inputspace"),
+    *("explore", "compare", "quickstart"),
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in, with one for temporary files in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    return tmp_path
+
+
+def said(capsys, error: BaseException, *argv: str) -> tuple[int, str, str]:
+    """Exit status, the sentence, and what stands before it, of a command that ends with this error."""
+
+    def body(arguments):
+        Parser(prog="tati-sample").parse_known_args(arguments)
+        raise error
+
+    status = command("tati-sample", body, argv)
+    out, err = capsys.readouterr()
+    before, found, sentence = err.rstrip("\n").rpartition("error: ")
+    assert out == "" and found and "\n" not in sentence
+    return status, sentence, before
+
+
+class OpError(Exception):
+    pass
+
+
+class ResourceExhaustedError(OpError):
+    pass
+
+
+@pytest.fixture
+def tensorflow(monkeypatch):
+    errors = types.SimpleNamespace(OpError=OpError, ResourceExhaustedError=ResourceExhaustedError)
+    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(errors=errors))
+
+
+FORESEEN = [
+    (
+        OSError(28, "No space left on device", "runs/a/run.csv"),
+        "--output: runs/a/run.csv cannot be used: No space left on",
+    ),
+    (OSError(36, "File name too long", "b" * 300), f"{'b' * 77}...{'b' * 80} cannot be used: File name too long."),
+    (PermissionError(13, "Permission denied", b"c"), "c cannot be used: Permission denied."),
+    (OSError("HDF5 says no.\n"), "HDF5 says no."),
+    (MemoryError("Unable to allocate 7 GiB"), "There is not enough memory: Unable to allocate 7 GiB. Expected: fewer"),
+    (MemoryError(), "There is not enough memory. Expected: fewer"),
+    (BrokenPipeError(32, "Broken pipe"), "[Errno 32] Broken pipe."),
+]
+
+
+@pytest.mark.parametrize(("error", "words"), FORESEEN, ids=lambda value: type(value).__name__)
+def test_what_the_system_refuses_is_one_sentence_and_status_2(capsys, here, error, words):
+    status, sentence, before = said(capsys, error, "--output", "runs/a")
+    assert (status, before) == (2, "") and sentence.startswith(words)
+    assert not list(here.rglob("*.log"))
+
+
+def test_what_tensorflow_refuses_is_one_sentence_with_a_log(capsys, tensorflow):
+    status, sentence, _ = said(capsys, ResourceExhaustedError("OOM when allocating [9]"))
+    assert status == 2 and sentence.startswith("There is not enough memory: OOM when allocating [9].")
+    status, sentence, _ = said(capsys, OpError(f"{'x' * 400}\n[[node]]"))
+    assert status == 2 and sentence.startswith("TensorFlow cannot compute this (OpError): xxx") and len(sentence) < 600
+
+
+def test_anything_else_is_status_70_with_a_log_of_traceback_and_versions(capsys, here):
+    status, sentence, before = said(capsys, ValueError("two\nlines."), "--seed", "3")
+    log = next(here.rglob("*.log"))
+    assert status == 70 and before == ""
+    assert sentence == f"Internal error, ValueError: two lines. The traceback is in {log}."
+    text = log.read_text()
+    assert log.parent.name == "temporary" and len(log.stem) > len("tati_re-error-")
+    assert (
+        text.startswith("tati-sample --seed 3\ntati_re ")
+        and "keras" in text
+        and text.endswith("ValueError: two\nlines.\n")
+    )
+
+
+def test_the_log_lies_in_the_run_folder_that_is_named(capsys, here):
+    (here / "run").mkdir()
+    assert str(here / "temporary") in said(capsys, KeyError("x"), "--output", "run")[1], (
+        "no run yet: it would be in the way"
+    )
+    (here / "run" / "manifest.toml").touch()
+    for argv in (["--resume", "run"], ["--resume=run"], ["run"]):
+        assert f"The traceback is in {here}/run/tati_re-error-" in said(capsys, KeyError("x"), *argv)[1]
+
+
+def test_a_log_that_cannot_be_written_costs_no_sentence(capsys, here, monkeypatch):
+    monkeypatch.setattr(tempfile, "mkstemp", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full")))
+    assert said(capsys, KeyError("x")) == (70, "Internal error, KeyError: 'x'.", "")
+
+
+def test_debug_shows_the_traceback(capsys):
+    for error, status in ((InputError("seed is bad."), 2), (KeyError("x"), 70)):
+        found, _, before = said(capsys, error, "--debug")
+        assert found == status and before.startswith("Traceback") and "raise error" in before
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal(capsys):
+    assert said(capsys, InputError("no run \x1b[2J.")) == (2, r"no run \x1b[2J.", "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_goes_through_the_same_door(name, capsys):
+    module = import_module(f"tati_re.cli.{name}")
+    with pytest.raises(SystemExit, match="0"):
+        module.main(["--help"])
+    assert "--debug" in capsys.readouterr().out
+    assert module.main(["--no-such-flag"]) == 2
+    assert capsys.readouterr().err.startswith("error: --no-such-flag is not a known option of ")
+
+
+@pytest.mark.parametrize(("argv", "status"), [(["--help"], 0), (["--print-config"], 141)])
+def test_a_reader_that_leaves_is_no_error(argv, status):
+    """As `tati-sample --print-config | head -1`: silent, with the status that a shell gives to a command so ended;
+    argparse takes no notice of it."""
+    read, write = os.pipe()
+    os.close(read)
+    line = [sys.executable, "-m", "tati_re.cli.sample", *argv]
+    try:
+        done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+# Values of options
+
+
+BAD_VALUES = {
+    "num_walkers": 2**63,
+    "record_every": 10**30,
+    "trajectory_every": 2**64,
+    "seed": 10**6000,
+    "hidden": [3, 2**63],
+    "prior_std": 1e300,
+    "prior_scale": {"*/bias": 1e30},
+    "step_size": 1e-320,
+    "friction": 1e300,
+    "temperature": 1e-40,
+    "learning_rate": 1e-45,
+    "lower_wall": -1e38,
+    "stages": ["10:1e-40"],
+    "temperatures": [1.0, 1e20],
+    "output": "a\0b",
+    "data": ["a.csv", "\udc80.csv"],
+}
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_a_value_that_the_run_cannot_hold_is_refused_by_name(name):
+    with pytest.raises(InputError, match=f"^{name} is out of range. Received: .* Expected: ") as error:
+        make_options({name: BAD_VALUES[name]})
+    assert len(str(error.value)) < 400
+
+
+def test_the_precision_decides_what_a_run_can_hold():
+    wide = {"step_size": 1e-100, "prior_std": 1e100}
+    assert make_options(wide, dtype="float64").step_size == 1e-100
+    with pytest.raises(InputError, match="float32"):
+        make_options(wide)
+    far = {"max_time": 1e300, "checkpoint_seconds": 1e300, "memory_limit": 1e30, "friction": 0.0, "seed": 2**63 - 1}
+    assert make_options(far).max_time == 1e300, "seconds enter no arithmetic of the run"
+
+
+TOML = {
+    "nesting": b"hidden = " + b"[" * 100_000,
+    "another encoding": b'output = "\xff"',
+    "an integer of 5,000 digits": b"seed = " + b"9" * 5000,
+    "zeros": b"\0" * 100,
+    "a wrong type": b'seed = "1"',
+    "a date": b"seed = 2020-01-01",
+    "a large integer": b"num_walkers = 99999999999999999999",
+    "infinity": b"step_size = inf",
+    "a NUL character": b'output = "a\\u0000b"',
+    "a table": b"[output]\na = 1\n",
+}
+
+
+@pytest.mark.parametrize("case", TOML)
+def test_a_bad_file_of_options_is_one_sentence(here, case):
+    (here / "a.toml").write_bytes(TOML[case])
+    with pytest.raises(InputError, match=r"^a.toml"):
+        read_toml("a.toml")
+
+
+@pytest.mark.parametrize("path", [".", "no.toml", "b" * 300, "/dev/zero"])
+def test_what_is_no_file_of_options_is_one_sentence(path):
+    with pytest.raises(InputError, match="TOML"):
+        read_toml(path)
+
+
+def test_an_empty_file_of_options_has_none():
+    assert read_toml("/dev/null") == {}
+
+
+def test_a_sentence_inside_of_another_says_once_what_is_expected():
+    inner = InputError("model is missing.", 3, "a file")
+    assert (
+        str(InputError(f"run: {inner}", expected="model=..."))
+        == "run: model is missing. Received: 3. Expected: model=...."
+    )
