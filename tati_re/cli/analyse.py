@@ -159,6 +159,7 @@ def _body(argv: list[str]) -> None:
         _one_of("what", name, list(WHAT))
     _one_of("to", typed.get("to", "csv"), TO)
     from tati_re.runs import files
+    from tati_re.runs.lock import writing
     from tati_re.simulation.run import load
 
     choices = _choices(typed)
@@ -171,7 +172,8 @@ def _body(argv: list[str]) -> None:
         folder = run.folder / files.ANALYSIS
         if "output" in typed:
             folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])
-        results[name] = _analyse(run, typed, choices, folder)
+        with writing(folder):
+            results[name] = _analyse(run, typed, choices, folder)
     _compare(results, typed)
 
 

@@ -154,14 +154,12 @@ def _body(argv: list[str]) -> int | None:
         return None
     _check(models)
     first = next(iter(models.values()))
-    with output_folder(first.output, "evidence") as folder:
-        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    from tati_re.runs.lock import entries, writing
+
+    with output_folder(first.output, "evidence") as folder, writing(folder):
+        taken = folder.exists() and (not folder.is_dir() or entries(folder))
         if taken and not first.overwrite and not resumed:
             raise InputError("--output is not empty.", folder, "a new folder, --resume, or --overwrite")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--output cannot be made: {error.strerror}.", folder, "a folder") from None
         try:
             said = _report(models, folder, resumed)
         except KeyboardInterrupt:

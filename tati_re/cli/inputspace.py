@@ -99,7 +99,9 @@ def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
     if "run" not in typed:
         raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
-    with flags_named(OWN), output_folder(typed.get("output"), "inputspace") as folder:
+    from tati_re.runs.lock import writing
+
+    with flags_named(OWN), output_folder(typed.get("output"), "inputspace") as folder, writing(folder):
         _predict(typed, folder)
 
 

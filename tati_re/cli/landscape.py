@@ -212,6 +212,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     from tati_re import landscape as module
     from tati_re.landscape.request import applied, directions_of, fixed, named_axes
     from tati_re.landscape.tables import digest, prepare
+    from tati_re.runs.lock import writing
     from tati_re.runs.parameters import read_parameters
     from tati_re.simulation.run import load
 
@@ -231,8 +232,9 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     if typed.get("hessian"):
         said = {"schema_version": 1, **words, "hessian": typed["hessian"]}
         said["digest"] = digest(surface.identity, centre, mask, typed["hessian"])
-        prepare(folder, said, "overwrite" in typed)
-        written = _say_hessian(typed, surface, centre, free, folder)
+        with writing(folder):
+            prepare(folder, said, "overwrite" in typed)
+            written = _say_hessian(typed, surface, centre, free, folder)
     elif typed.get("along"):
         if not trajectory:
             raise InputError("--along needs a run with a trajectory.")

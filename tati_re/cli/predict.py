@@ -52,17 +52,20 @@ def _typed(argv: list[str]) -> dict[str, Any]:
 def _body(argv: list[str]) -> None:
     typed = _typed(argv)
     from tati_re.runs import files
+    from tati_re.runs.lock import entries, writing
     from tati_re.simulation.run import load
 
     runs = [load(name) for name in typed["runs"]]
     folder = Path(typed.get("output") or runs[0].folder / files.PREDICTIONS)
-    if folder.is_dir() and any(folder.iterdir()) and not typed.get("overwrite"):
-        raise InputError(f"The folder {folder} is not empty.", expected="--overwrite, or --output with another folder")
     if typed.get("by_temperature"):
         from tati_re.report.temperatures import report_temperatures as report
     else:
         from tati_re.report.prediction import report_predictions as report
-    text = report(runs, folder, typed)
+    with writing(folder):
+        if folder.is_dir() and entries(folder) and not typed.get("overwrite"):
+            what = f"The folder {folder} is not empty."
+            raise InputError(what, expected="--overwrite, or --output with another folder")
+        text = report(runs, folder, typed)
     if not typed.get("quiet"):
         print(text)
 

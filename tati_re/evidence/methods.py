@@ -11,6 +11,7 @@ from tati_re.evidence.estimating import estimated
 from tati_re.evidence.estimation import Estimation
 from tati_re.evidence.result import NAMES, Evidence, Evidences
 from tati_re.options.make import Options, make_options
+from tati_re.runs.lock import one_writer
 from tati_re.simulation.system import refuse_fixed
 
 __all__ = ["estimated", "log_evidence", "log_evidences", "sample_energies"]
@@ -62,6 +63,7 @@ def log_evidence(sim, method: str | None = None, **options: Any) -> Evidence:
     return log_evidences(sim, first, **options)[0]
 
 
+@one_writer
 def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> Evidences:
     """log Z of a simulation by several methods, side by side; those that start from the prior share their energies.
 
@@ -73,6 +75,7 @@ def log_evidences(sim, methods: Sequence[str] | None = None, **options: Any) -> 
     return prepared(sim, methods, **options).estimates()
 
 
+@one_writer
 def sample_energies(sim, **options: Any) -> Energies:
     """Energies at the points of `evidence_grid` from the prior to the posterior, for `estimated`. Arguments are as
     for `log_evidence`."""

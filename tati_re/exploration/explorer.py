@@ -16,6 +16,7 @@ from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.exploration.trajectories import ModelTrajectories
 from tati_re.landscape.tables import digest
+from tati_re.runs.lock import one_writer
 from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import write_whole
 
@@ -53,6 +54,7 @@ class Exploration(NamedTuple):
     reason: str
 
 
+@one_writer
 def explore(
     source: Any,
     start: np.ndarray | None = None,

@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, parse_axis, project
+from tati_re.runs.lock import one_writer
 
 if TYPE_CHECKING:
     import pandas
@@ -42,6 +43,7 @@ class Landscape(NamedTuple):
     names: tuple[str, ...]
 
 
+@one_writer
 def scan(
     surface,
     centre: np.ndarray,
@@ -124,6 +126,7 @@ def scan(
     return Landscape(table, along, lowest, grid.centre, grid.directions, names)
 
 
+@one_writer
 def along(
     surface,
     trajectory: Iterable[Any],

@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.analysis.export import write_table
 from tati_re.core.errors import InputError, nearest
 from tati_re.report.modules import Choices, Result, modules_of, result_of
+from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.run import load
 
@@ -49,11 +50,13 @@ def analyse(
         if name not in names:
             raise InputError(f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
     run = run if isinstance(run, RunFiles) else load(run)
-    chosen, folder = Choices(**choices), None if output is None else made_folder(output)
-    results = {name: result_of(run, name, chosen) for name in what or modules_of(run)}
-    if folder is not None:
-        for name, result in results.items():
-            write_result(name, result, folder)
+    chosen = Choices(**choices)
+    with writing(output):
+        folder = None if output is None else made_folder(output)
+        results = {name: result_of(run, name, chosen) for name in what or modules_of(run)}
+        if folder is not None:
+            for name, result in results.items():
+                write_result(name, result, folder)
     return results
 
 

@@ -13,6 +13,7 @@ PARTIAL = ".partial"
 
 MANIFEST, MODEL, DIRECTIONS = "manifest.toml", "model.keras", "directions.npy"
 MODEL_ASIDE = "partial.keras"
+LOCK = "writer.lock"
 ROWS, AVERAGES, TIMING = "run.csv", "averages.csv", "timing.csv"
 EXCHANGES, LADDER, BIAS, NOISE = "exchange.csv", "ladder.csv", "bias.csv", "noise.csv"
 OF_METHODS = {"ladder": LADDER, "bias": BIAS}
@@ -104,8 +105,9 @@ FILES = (
     RunFile(NOISE, "simulation", "after the last step, where swaps saw mini-batches"),
     RunFile(f"{CHECKPOINTS}/{CURRENT}", "engine", _EACH_FLUSH),
     RunFile(f"{CHECKPOINTS}/{PREVIOUS}", "engine", _EACH_FLUSH),
+    RunFile(LOCK, "runs", "while a process writes to the folder; one that was killed leaves it, and it locks nothing"),
     RunFile(REPORT, "report", _AFTER),
-    *(RunFile(f"{folder}/{name}", "cli", _AFTER) for folder, names in _OF_COMMANDS.items() for name in names),
+    *(RunFile(f"{folder}/{name}", "cli", _AFTER) for folder, names in _OF_COMMANDS.items() for name in (*names, LOCK)),
 )
 
 

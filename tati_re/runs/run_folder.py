@@ -6,30 +6,39 @@ import os
 from pathlib import Path
 
 from tati_re.core.errors import InputError
-from tati_re.runs.files import FILES, PARTIAL
+from tati_re.runs.files import FILES, LOCK, PARTIAL
+from tati_re.runs.lock import entries
 from tati_re.runs.storage import storing
 
 
-def prepare(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bool = False) -> Path:
     """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
     the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
-    be empty."""
+    be empty, but for the files of a start that was `abandoned`."""
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError("The output is a file.", received=folder, expected="a folder that is new or empty")
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        found = sorted(entry.name for entry in folder.iterdir())
+        if abandoned:
+            clear(folder)
+        found = entries(folder)
         if found and not overwrite:
             raise InputError(
                 f"The output folder {folder} is not empty.",
                 received=", ".join(found[:3]) + (", ..." if len(found) > 3 else ""),
                 expected=f"a new folder, overwrite (--overwrite), or resume (--resume {folder})",
             )
-        for file in FILES:
-            (folder / file.name).unlink(missing_ok=True)
-            (folder / (file.name + PARTIAL)).unlink(missing_ok=True)
-        for inner in {(folder / file.name).parent for file in FILES} - {folder}:
-            if inner.is_dir() and not any(inner.iterdir()):
-                inner.rmdir()
+        clear(folder)
     return folder
+
+
+def clear(folder: Path) -> None:
+    """Removes the files of a run, and those of the commands, but for the lock of the writer that does it."""
+    for file in FILES:
+        if file.name != LOCK:
+            (folder / file.name).unlink(missing_ok=True)
+        (folder / (file.name + PARTIAL)).unlink(missing_ok=True)
+    for inner in {(folder / file.name).parent for file in FILES} - {folder}:
+        if inner.is_dir() and not any(inner.iterdir()):
+            inner.rmdir()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.core.errors import InputError
+from tati_re.runs.lock import entries
 from tati_re.runs.storage import storing, write_whole
 
 
@@ -30,7 +31,7 @@ def open_folder(
     """Makes the folder of a calculation, or opens one of the same specification, which is returned; None if new.
     `filename` is that of the specification `now`, in TOML, and `kind` the calculation's, for messages. With `overwrite`
     another calculation in the folder is replaced, and files of the patterns `outdated` are removed. `difference` says
-    what differs between the specification found and `now`, or None."""
+    what differs between the specification found and `now`, or None. The caller holds the folder's lock."""
     import tomli_w
 
     folder = Path(folder)
@@ -47,8 +48,7 @@ def open_folder(
             return then
         if not overwrite:
             raise InputError(f"output: {folder} holds another {kind}.", found, "another folder, or overwrite")
-    elif any(folder.iterdir()) and not overwrite:
-        others = ", ".join(sorted(entry.name for entry in folder.iterdir())[:3])
+    elif (others := ", ".join(entries(folder)[:3])) and not overwrite:
         raise InputError(f"output: the folder {folder} is not empty.", others, "a new folder, or overwrite")
     with storing(folder):
         for pattern in outdated:

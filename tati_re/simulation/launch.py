@@ -11,6 +11,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic
+from tati_re.engine.loop import Carry
 from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.progress import make_progress
 from tati_re.engine.tensorboard import TensorBoard
@@ -20,6 +21,7 @@ from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import csv_text
+from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import storing, write_whole
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
@@ -38,19 +40,36 @@ from tati_re.simulation.step_size_advice import divergence_advice
 def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
     """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive."""
     check_request(request)
+    options = request.options
+    temporary = TemporaryFolder() if options.output is None else None
+    with writing(options.output) as writer:
+        if temporary is not None:
+            folder = temporary.folder
+        else:
+            folder = run_folder.prepare(str(options.output), options.overwrite, writer.abandoned)
+            writer.note(starting=True)
+        try:
+            running, carry = _started(request, walkers, folder, temporary is not None)
+        except BaseException:
+            # No step was taken: nothing may stand in the way of the same call again.
+            with storing(folder):
+                run_folder.clear(folder)
+            writer.note(starting=False)
+            raise
+        writer.note(starting=False)
+        calls.count(request.kind, options.seed, options.call or 1)
+        return running.finish(carry, temporary)
+
+
+def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool) -> tuple[Launch, Carry]:
+    """A run before its first step, compiled, with all that a resume needs on the disk."""
     options, system = request.options, request.system
-    temporary = None
-    if options.output is None:
-        temporary = TemporaryFolder()
-        folder = temporary.folder
-    else:
-        folder = run_folder.prepare(options.output, options.overwrite)
     running = Launch(request, walkers, folder, system.execution(options))
     for sentence in start_sentences(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):
         written = save_model(system.flat, walkers, folder / files.MODEL)
-    if not written and temporary is None:
+    if not written and not temporary:
         running.progress.message(
             "The model cannot be written to a file: resume and save_model will need the model object."
         )
@@ -70,8 +89,7 @@ def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
         running.progress.message("XLA cannot compile this model: the steps run as a graph.")
         running = Launch(request, walkers, folder, "graph")
         carry = running.begin()
-    calls.count(request.kind, options.seed, options.call or 1)
-    return running.finish(carry, temporary)
+    return running, carry
 
 
 class Launch:

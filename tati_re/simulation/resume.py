@@ -15,6 +15,7 @@ from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.runs import files, manifest
+from tati_re.runs.lock import Writer, writing
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.from_folder import check_model, objects_of
 from tati_re.simulation.launch import Launch
@@ -26,6 +27,11 @@ from tati_re.simulation.system import OBJECTS, assemble
 
 def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limits: Limits = LIMITS) -> Run:
     """Does the work of `Simulation.resume`."""
+    with writing(folder, new=False) as writer:
+        return _resumed(folder, num_steps, objects, limits, writer)
+
+
+def _resumed(folder: str, num_steps: int | None, objects: dict[str, Any], limits: Limits, writer: Writer) -> Run:
     run_files = RunFiles(folder)
     said = run_files.manifest
     objects = {name: value for name, value in objects.items() if value is not None}
@@ -72,6 +78,7 @@ def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limi
         raise InputError(
             f"resume: the checkpoint lacks {error} of the sampler's state.", expected="the sampler as it was"
         ) from None
+    writer.note(starting=False)
     done = run.driver.step
     if stopped is not None:
         run.progress.message(f"This run stopped: {stopped} It goes on from its checkpoint at step {done}.")

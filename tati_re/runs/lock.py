@@ -1,0 +1,148 @@
+"""One writer a folder: a lock that the kernel releases when its process ends, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, BinaryIO, ParamSpec, TypeVar
+
+from tati_re.core.errors import InputError
+from tati_re.runs.files import LOCK
+from tati_re.runs.storage import storing
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class Writer:
+    """The only process that writes to a folder. `abandoned` says whether the one before was killed in its start, so
+    that what it left holds no step."""
+
+    def __init__(self, file: BinaryIO | None) -> None:
+        self._file = file
+        self.abandoned = self.starting = file is not None and _said(file).get("starting") is True
+        self.note(self.abandoned)
+
+    def note(self, starting: bool) -> None:
+        """Writes for others who holds the lock, and whether what is in the folder is but a start."""
+        self.starting = starting
+        if self._file is not None:
+            said = {"host": platform.node(), "process": os.getpid(), "starting": starting}
+            with storing(self._file.name):
+                self._file.seek(0)
+                self._file.write(json.dumps(said).encode() + b"\n")
+                self._file.truncate()
+
+
+@contextmanager
+def writing(folder: str | os.PathLike[str] | None, new: bool = True) -> Iterator[Writer]:
+    """Holds the lock of a folder, made where it is missing if it may be `new`; one that was made and stays empty is
+    removed at the end. There is nothing to lock where `folder` is None or no folder.
+
+    Raises:
+        InputError: Another process, or another call of this one, writes there.
+        StorageError: The folder or the file of the lock cannot be made.
+    """
+    where = None if folder is None else Path(folder)
+    if where is None or (where.exists() and not where.is_dir()) or not (new or where.exists()):
+        yield Writer(None)
+        return
+    made = [place for place in (where, *where.parents) if not place.exists()]
+    path = where / LOCK
+    try:
+        with storing(where):
+            file = _locked(path)
+        with file:
+            writer = Writer(file)
+            try:
+                yield writer
+            finally:
+                with contextlib.suppress(OSError):
+                    if not writer.starting and _is_there(file, path):
+                        path.unlink()
+    finally:
+        with contextlib.suppress(OSError):
+            for place in made:
+                place.rmdir()
+
+
+def one_writer(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Makes a function hold the lock of the folder in its keyword `output` while it runs."""
+
+    @wraps(function)
+    def locked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        output: Any = kwargs.get("output")
+        with writing(output):
+            return function(*args, **kwargs)
+
+    return locked
+
+
+def entries(folder: Path) -> list[str]:
+    """The names in a folder, in order; that of its lock is left out."""
+    return sorted(entry.name for entry in folder.iterdir() if entry.name != LOCK)
+
+
+def _locked(path: Path) -> BinaryIO:
+    """The open file of a lock that is held."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Not by a link, which could lead to a file of others; what the holder said of itself stays to be read.
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        try:
+            _lock(file, path.parent)
+            if _is_there(file, path):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # The holder removed the file at its end, between our opening and locking it.
+
+
+def _lock(file: BinaryIO, folder: Path) -> None:
+    try:
+        import fcntl
+
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        said = _said(file)
+        raise InputError(
+            f"Another process writes to the folder {folder}.",
+            received=f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}",
+            expected="to wait for its end, or another folder",
+        ) from None
+    except (ImportError, OSError) as error:
+        why = getattr(error, "strerror", None) or "no flock on this system"
+        warnings.warn(
+            f"The folder {folder} cannot be locked ({why}): nothing keeps a second process from writing there.",
+            stacklevel=6,
+        )
+
+
+def _is_there(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
+
+
+def _said(file: BinaryIO) -> dict[str, Any]:
+    """What the holder wrote, as far as it has the right form."""
+    file.seek(0)
+    try:
+        said = json.loads(file.read(4096))
+    except ValueError:
+        return {}
+    said = said if isinstance(said, dict) else {}
+    host = said.get("host")
+    proper = isinstance(host, str) and host.isprintable() and isinstance(said.get("process"), int)
+    return said if proper else {}
