@@ -49,9 +49,9 @@ def holder(tmp_path):
 
 def refused(folder, process):
     where = rf"process {process} on {platform.node()}\."
-    with pytest.raises(InputError, match=rf"^Another process writes to the folder {folder}\. Received: {where}"):
-        with writing(folder):
-            pytest.fail("two writers")
+    what = rf"^Another process writes to the folder {folder}\. Received: {where}"
+    with pytest.raises(InputError, match=what), writing(folder):
+        pytest.fail("two writers")
 
 
 def test_a_second_process_is_refused_until_the_first_dies(holder, tmp_path):
@@ -131,7 +131,9 @@ def test_an_overwrite_keeps_the_lock(tmp_path):
         assert open_folder(tmp_path / "a", "b.toml", {"x": 1}, "thing") is None, "a lock alone makes no folder full"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"host": "a\\u001b[2J", "process": 1}', '{"process": "x"}', "\0" * 9])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1]", '{"host": "a\\u001b[2J", "process": 1}', '{"process": "x"}', "\0" * 9]
+)
 def test_what_the_lock_says_may_be_anything(tmp_path, text):
     with writing(tmp_path / "a"):
         (tmp_path / "a" / files.LOCK).write_text(text)
@@ -157,9 +159,9 @@ def test_where_nothing_can_be_locked_it_is_said_once_and_goes_on(tmp_path, monke
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with pytest.warns(UserWarning, match=r"a cannot be locked \(No locks available\): nothing keeps a second") as said:
-        with writing(tmp_path / "a"):
-            assert entries(tmp_path / "a") == [] and os.listdir(tmp_path / "a") == [files.LOCK]
+    why = r"a cannot be locked \(No locks available\): nothing keeps a second"
+    with pytest.warns(UserWarning, match=why) as said, writing(tmp_path / "a"):
+        assert entries(tmp_path / "a") == [] and os.listdir(tmp_path / "a") == [files.LOCK]
     assert len(said) == 1
     monkeypatch.setitem(__import__("sys").modules, "fcntl", None)
     with pytest.warns(UserWarning, match="no flock on this system"), writing(tmp_path / "a"):
