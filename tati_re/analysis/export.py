@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tati_re.core.errors import InputError
+from tati_re.runs.csv_table import frame_text
+from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +29,11 @@ def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "cs
         raise InputError("to is not known.", to, "csv or parquet")
     path = Path(path).with_name(f"{Path(path).name}.{to}")
     try:
-        if to == "csv":
-            table.to_csv(path, index=False)
-        else:
-            table.to_parquet(path, index=False)
+        with replacing(path) as file:
+            if to == "csv":
+                file.write(frame_text(table))
+            else:
+                table.to_parquet(file, index=False)
     except ImportError:
         raise InputError("Parquet needs the package pyarrow.", expected="pip install 'tati_re[parquet]'") from None
-    except OSError as error:
-        raise InputError(f"The table cannot be written: {error.strerror or error}.", path) from error
     return path

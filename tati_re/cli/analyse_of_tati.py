@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser
 from tati_re.core.errors import InputError, nearest
+from tati_re.runs.csv_table import frame_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +150,7 @@ def _covariance(typed: dict[str, Any]) -> None:
 
 def _write(table: pd.DataFrame, path: str) -> None:
     try:
-        table.to_csv(path, index=False)
+        Path(path).write_bytes(frame_text(table))
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from None
     print(f"{len(table)} rows to {path}")

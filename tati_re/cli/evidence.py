@@ -102,7 +102,8 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     from tati_re.evidence import bayes_factors
     from tati_re.evidence.methods import prepared
     from tati_re.plotting.evidence import plot_evidence
-    from tati_re.runs.storage import storing
+    from tati_re.runs.csv_table import frame_text
+    from tati_re.runs.storage import write_whole
     from tati_re.simulation.simulation import Simulation
 
     found, lines, tables = {}, [], []
@@ -125,13 +126,12 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
                 mark = SHORT if row["short"] and row["factor_error"] else ""
                 factor = f"{row['log_bayes_factor']:,.2f} ± {row['factor_error']:.2f}{mark}"
                 lines.append(f"  {row['model']}  {factor}  probability {row['probability']:.3g}")
-    with storing(folder):
-        pd.concat(tables).to_csv(folder / "evidence.csv", index=False)
-        if len(models) > 1:
-            pd.concat(factors).to_csv(folder / "bayes_factors.csv", index=False)
-        for name, estimates in found.items():
-            for each in estimates:
-                each.curve.to_csv(folder / f"{_head(name)}{each.method}.csv", index=False)
+    write_whole(folder / "evidence.csv", frame_text(pd.concat(tables)))
+    if len(models) > 1:
+        write_whole(folder / "bayes_factors.csv", frame_text(pd.concat(factors)))
+    for name, estimates in found.items():
+        for each in estimates:
+            write_whole(folder / f"{_head(name)}{each.method}.csv", frame_text(each.curve))
     flat = [(name, each) for name, estimates in found.items() for each in estimates]
     labels = [f"{name} {each.method}".strip().replace("_", " ") for name, each in flat]
     plot_evidence([each for _, each in flat], folder / "evidence.png", labels)

@@ -55,6 +55,7 @@ def _which(words: Sequence[str]) -> str | list[int]:
 
 def _predict(typed: dict[str, Any], folder: Path) -> None:
     from tati_re.landscape.inputspace import input_space, read_inputs
+    from tati_re.runs.csv_table import frame_text
     from tati_re.runs.storage import storing, write_whole
     from tati_re.simulation.run import load
 
@@ -79,7 +80,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
     if taken and "overwrite" not in typed:
         raise InputError("--output is there already.", taken[0], "a new folder, or --overwrite")
     frame = space.frame()
-    write_whole(folder / TABLE, frame.to_csv(index=False, lineterminator="\n").encode())
+    write_whole(folder / TABLE, frame_text(frame))
     written = [TABLE]
     if "no_figures" not in typed and space.axes is not None and len(space.axes) <= 2:
         from tati_re.plotting.inputspace import plot_input_space

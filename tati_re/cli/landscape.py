@@ -142,12 +142,15 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
 
     from tati_re.landscape import hessian_density, hessian_eigenpairs, hessian_matrix, hessian_trace
     from tati_re.plotting.landscape import plot_spectrum_of_hessian
+    from tati_re.runs.csv_table import frame_text
+    from tati_re.runs.storage import replacing, write_whole
 
     words = typed["hessian"].split(",")
     seed, rows, files, extremes = int(typed.get("seed", 0)), [], [], None
     if "full" in words:
         matrix = hessian_matrix(surface, centre, free)
-        np.save(folder / "hessian.npy", matrix)
+        with replacing(folder / "hessian.npy") as file:
+            np.save(file, matrix)
         files.append("hessian.npy")
         extremes = np.linalg.eigvalsh(matrix)[::-1]
         rows += [("eigenvalue", number + 1, value, 0.0) for number, value in enumerate(extremes)]
@@ -165,7 +168,7 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
         width = max(float(np.ptp(density.nodes)) / 150, 1e-12)
         grid = np.linspace(density.nodes.min() - 4 * width, density.nodes.max() + 4 * width, 1001)
         values = {"eigenvalue": grid, "density": density.on(grid, width)}
-        pandas.DataFrame(values).to_csv(folder / "density.csv", index=False)
+        write_whole(folder / "density.csv", frame_text(pandas.DataFrame(values)))
         files.append("density.csv")
         rows.append(("part_below_zero", 0, *density.share(-np.inf, 0.0)))
         if "no_figures" not in typed:
@@ -173,7 +176,7 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
             files.append("density.png")
     frame = pandas.DataFrame(rows, columns=["quantity", "number", "value", "error"])
     if len(frame):
-        frame.to_csv(folder / "hessian.csv", index=False)
+        write_whole(folder / "hessian.csv", frame_text(frame))
         files.insert(0, "hessian.csv")
     if "quiet" not in typed:
         print(frame.head(20).to_string(index=False, float_format=lambda value: f"{value:.6g}", na_rep=""))

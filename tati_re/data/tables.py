@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, nearest
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
@@ -65,7 +66,7 @@ def read_header(path: Path) -> list[str]:
     line = next((line for _, line in _lines(path)), None)
     if line is None:
         raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
-    names = _cells(line, white)
+    names = [from_cell(name) for name in _cells(line, white)]
     numbers = all(_is_number(name) for name in names)
     if numbers and not white:
         raise InputError(f"{path.name} has no header line.", line.strip()[:80], "names of columns, separated by commas")

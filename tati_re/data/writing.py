@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.core.cells import as_cell
 from tati_re.core.errors import InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
@@ -64,6 +65,6 @@ def _write_csv(dataset: Dataset, path: Path, inputs: np.ndarray, targets: np.nda
     labels = ["label"] if targets.shape[1] == 1 else [f"label{i + 1}" for i in range(targets.shape[1])]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*(dataset.feature_names or numbered(inputs.shape[1])), *labels])
+        writer.writerow([as_cell(name) for name in (*(dataset.feature_names or numbered(inputs.shape[1])), *labels)])
         for row, label in zip(inputs, targets, strict=True):
             writer.writerow(row.tolist() + label.tolist())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.cells import from_cell
 from tati_re.runs import files
 from tati_re.runs.storage import storing
 
@@ -81,6 +82,6 @@ class TensorBoard:
         if not content:
             return None
         self._position += len(content)
-        rows = pandas.read_csv(io.BytesIO(self._header + content))
+        rows = pandas.read_csv(io.BytesIO(self._header + content)).rename(columns=from_cell)
         rows = rows[rows["step"] > self._after]
         return rows if len(rows) else None

@@ -16,9 +16,10 @@ from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.exploration.trajectories import ModelTrajectories
 from tati_re.landscape.tables import digest
+from tati_re.runs.csv_table import frame_text
 from tati_re.runs.lock import one_writer
 from tati_re.runs.specification import open_folder
-from tati_re.runs.storage import write_whole
+from tati_re.runs.storage import replacing, write_whole
 
 if TYPE_CHECKING:
     import pandas
@@ -325,15 +326,15 @@ def _write(folder: File, result: Exploration) -> None:
     import pandas
 
     for name, frame in (("minima", result.minima), ("barriers", result.barriers)):
-        write_whole(folder / f"{name}.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+        write_whole(folder / f"{name}.csv", frame_text(frame))
     rows = [
         pandas.DataFrame({"first": i, "second": j, "place": way.place, "linear": way.linear, "relaxed": way.relaxed})
         for (i, j), way in result.paths.items()
     ]
     if rows:
-        text = pandas.concat(rows).to_csv(index=False, lineterminator="\n")
-        write_whole(folder / "paths.csv", text.encode())
-    np.savez(folder / "minima.npz", parameters=result.positions)
+        write_whole(folder / "paths.csv", frame_text(pandas.concat(rows)))
+    with replacing(folder / "minima.npz") as file:
+        np.savez(file, parameters=result.positions)
 
 
 def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions) -> None:

@@ -14,6 +14,7 @@ from tati_re.core.errors import InputError
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, parse_axis, project
 from tati_re.runs.lock import one_writer
+from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
     import pandas
@@ -98,8 +99,8 @@ def scan(
             "digest": _digest(surface, grid, names, positions),
         }
         folder = tables.prepare(output, said, overwrite)
-        with tables.storing(folder / ARRAYS):
-            np.savez(folder / ARRAYS, centre=grid.centre, directions=grid.directions)
+        with replacing(folder / ARRAYS) as file:
+            np.savez(file, centre=grid.centre, directions=grid.directions)
     several = len(grid.scales) > 1
 
     def points(first: int, last: int) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.files import PARTIAL
 from tati_re.runs.reading import read_csv
 from tati_re.runs.specification import first_difference, open_folder
@@ -93,9 +92,7 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
 
 def finish(path: Path, frame: pandas.DataFrame) -> None:
     """Replaces the unfinished table by the finished one."""
-    text = io.StringIO()
-    frame.to_csv(text, index=False, lineterminator="\n")
-    write_whole(path, text.getvalue().encode())
+    write_whole(path, frame_text(frame))
     with storing(path):
         path.with_name(path.name + PARTIAL).unlink(missing_ok=True)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tati_re.core.errors import InputError
+from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +71,5 @@ def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
         return
     if Path(path).suffix.lower() != ".png":
         raise InputError("The path of a figure must end in .png.", received=path)
-    try:
-        figure.savefig(path, dpi=DPI)
-    except OSError as error:
-        raise InputError(f"The figure cannot be written: {error.strerror or error}.", received=path) from error
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=DPI)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS
 from tati_re.plotting.landscape import WORDS, _scales, matrix
-from tati_re.runs.storage import storing
+from tati_re.runs.storage import write_whole
 
 if TYPE_CHECKING:
     from tati_re.landscape.scan import Landscape
@@ -71,5 +71,5 @@ def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], qua
             for (scale, _, _), group in zip(parts, groups, strict=True)
         ]
         figure.update_layout(updatemenus=[{"buttons": buttons, "x": 0.02, "y": 0.98, "type": "dropdown"}])
-    with storing(path):
-        figure.write_html(path, include_plotlyjs=True, full_html=True, default_height="96vh")
+    page: str = figure.to_html(include_plotlyjs=True, full_html=True, default_height="96vh")
+    write_whole(path, page.encode())

@@ -16,6 +16,7 @@ from tati_re.prediction.of_run import dataset_of, names_its_data
 from tati_re.runs import files, manifest
 from tati_re.runs.positions import Block, Positions, stores_projections
 from tati_re.runs.selection import as_run, select_rows
+from tati_re.runs.storage import StorageError, replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,13 +114,14 @@ def write_arviz(
     """
     tree = to_arviz(run, burnin, thin, data, model)
     try:
-        tree.to_netcdf(path, engine="h5netcdf")
+        with replacing(path, ".nc") as file:
+            tree.to_netcdf(file.name, engine="h5netcdf")
+    except StorageError:
+        raise
     except (ImportError, ValueError) as error:
         raise InputError(
             f"The NetCDF file cannot be written: {error}.", expected="pip install 'tati_re[arviz]'"
         ) from error
-    except OSError as error:
-        raise InputError(f"The NetCDF file cannot be written: {error.strerror or error}.", path) from error
     return Path(path)
 
 

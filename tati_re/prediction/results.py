@@ -62,9 +62,10 @@ class Prediction:
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes `frame()`; raises `StorageError` if the file cannot be written."""
+        from tati_re.runs.csv_table import frame_text
         from tati_re.runs.storage import write_whole
 
-        write_whole(path, self.frame().to_csv(index=False, lineterminator="\n").encode())
+        write_whole(path, frame_text(self.frame()))
 
 
 @dataclass(frozen=True, eq=False)

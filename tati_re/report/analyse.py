@@ -15,6 +15,7 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.report.modules import Choices, Result, modules_of, result_of
 from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
+from tati_re.runs.storage import replacing
 from tati_re.simulation.run import load
 
 
@@ -75,7 +76,8 @@ def write_result(name: str, result: Result, folder: Path, to: str = "csv", figur
     written = [write_table(result.table, folder / name, to)]
     if result.arrays:
         written.append(folder / f"{name}.npz")
-        np.savez(written[-1], **result.arrays)
+        with replacing(written[-1]) as file:
+            np.savez(file, **result.arrays)
     for drawn, draw in result.figures.items() if figures else ():
         written.append(folder / f"{drawn}.png")
         draw(written[-1])

@@ -15,6 +15,7 @@ from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import average, predict, source_of, test_part
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, score_table
 from tati_re.prediction.scores import auroc
+from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import storing, write_whole
 from tati_re.simulation.run import load
 
@@ -117,7 +118,7 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         tables["reliability.csv"] = reliability_table(_of_classes(predictions))
     for name, frame in tables.items():
         if frame is not None:
-            write_whole(folder / name, frame.to_csv(index=False, lineterminator="\n").encode())
+            write_whole(folder / name, frame_text(frame))
             files.append(name)
     if labeled and posterior.kind != "regression":
         from tati_re.plotting.calibration import plot_classes

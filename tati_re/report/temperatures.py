@@ -11,6 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.inputs import read_inputs
 from tati_re.prediction.temperature_study import stopping, temperature_curve
+from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import storing, write_whole
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()))
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "temperatures.csv", frame.to_csv(index=False, lineterminator="\n").encode())
+    write_whole(folder / "temperatures.csv", frame_text(frame))
     plot_temperatures(frame, folder / "temperatures.png")
     best, rose = stopping(frame)
     lines = []

@@ -15,7 +15,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.runs.files import CHECKPOINTS, CURRENT, PARTIAL, PREVIOUS
-from tati_re.runs.storage import replace, storing, sync_file
+from tati_re.runs.storage import replace, replacing, storing, sync_file
 
 ASIDE = CURRENT + PARTIAL
 
@@ -53,11 +53,8 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
         if aside.exists() and not (where / CURRENT).exists():
             # A kill between the two renames below left this one as the newest: it must not be overwritten.
             replace(aside, where / CURRENT)
-        with open(aside, "w+b") as file:
+        with replacing(aside) as file:
             _write(file, content)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_file(where)
         if (where / CURRENT).exists():
             replace(where / CURRENT, where / PREVIOUS)
         replace(aside, where / CURRENT)

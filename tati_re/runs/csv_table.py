@@ -6,14 +6,19 @@ import contextlib
 import csv
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tati_re.core.cells import as_cell
 from tati_re.core.errors import InputError
 from tati_re.runs.rows import INTEGERS, Rows
-from tati_re.runs.storage import storing, sync_file
+from tati_re.runs.storage import open_existing, open_new, storing, sync_file
+
+if TYPE_CHECKING:
+    import pandas
 
 BLOCK_VALUES = 1 << 17
 """Numbers turned into text at a time: bounds the memory, not the size of a table."""
@@ -48,8 +53,8 @@ class CsvTable(Rows):
             kinds = np.where(self.is_integer, "%d", np.where(single, "%.9g", "%r"))
             self._template = ",".join(kinds) + "\n"
         if _position is None:
-            with storing(self.path):
-                self.path.write_bytes(b"")
+            with storing(self.path), open_new(self.path):
+                pass
             self._write(_header(self.columns))
             with storing(self.path):
                 sync_file(self.path.parent)
@@ -67,21 +72,21 @@ class CsvTable(Rows):
         float32_columns: Sequence[str] = (),
     ) -> CsvTable:
         """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there."""
-        path, header = Path(path), _header(columns)
+        path, headers = Path(path), (_header(columns), _header(columns, str))
         if not path.is_file():
             raise InputError(f"The file {path} of the run to resume is missing.")
         with open(path, "rb") as file:
             found = file.readline()
             file.seek(max(position - 1, 0))
             last = file.read(1)
-        if found != header:
+        if found not in headers:
             raise InputError(
                 f"The file {path} has other columns than the run to resume.",
                 received=found.decode(errors="replace").rstrip(),
-                expected=header.decode().rstrip(),
+                expected=headers[0].decode().rstrip(),
             )
         size = path.stat().st_size
-        if position < len(header) or size < position or last != b"\n":
+        if position < len(found) or size < position or last != b"\n":
             raise InputError(
                 f"The file {path} does not fit the checkpoint; was it edited?",
                 received=f"{size} bytes",
@@ -96,7 +101,7 @@ class CsvTable(Rows):
 
     def _write(self, text: bytes) -> None:
         """Writes at the position, truncates the file there, and returns when all is on disk."""
-        with storing(self.path), open(self.path, "r+b", buffering=0) as file:
+        with storing(self.path), open_existing(self.path) as file:
             file.seek(self.on_disk)
             view = memoryview(text)
             try:
@@ -141,7 +146,20 @@ def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
     return _header(list(columns)) + "".join(f"{line}\n" for line in lines).encode()
 
 
-def _header(columns: Sequence[str]) -> bytes:
+def frame_text(frame: pandas.DataFrame) -> bytes:
+    """A data frame as CSV text without its index, with names and texts that no spreadsheet takes for formulas."""
+    frame = frame.set_axis([as_cell(name) for name in frame.columns], axis=1)
+    for place, kind in enumerate(frame.dtypes):
+        if kind.kind not in "biufcmM":
+            frame.isetitem(place, frame.iloc[:, place].map(as_cell))
+    text: str = frame.to_csv(index=False, lineterminator="\n")
+    if "\r" in text:  # which ends a line for readers, and is not quoted by itself
+        text = frame.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    return text.encode()
+
+
+def _header(columns: Sequence[str], cell: Callable[[str], str] = as_cell) -> bytes:
+    """The first line of a table; with `str`, that of tables before names were kept from spreadsheets."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(columns)
-    return text.getvalue().encode()
+    csv.writer(text, lineterminator="\r\n").writerow([cell(name) for name in columns])
+    return text.getvalue().removesuffix("\r\n").encode() + b"\n"

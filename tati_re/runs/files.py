@@ -12,7 +12,6 @@ PARTIAL = ".partial"
 """Suffix of a file that is still being written beside the one that it will replace."""
 
 MANIFEST, MODEL, DIRECTIONS = "manifest.toml", "model.keras", "directions.npy"
-MODEL_ASIDE = "partial.keras"
 LOCK = "writer.lock"
 ROWS, AVERAGES, TIMING = "run.csv", "averages.csv", "timing.csv"
 EXCHANGES, LADDER, BIAS, NOISE = "exchange.csv", "ladder.csv", "bias.csv", "noise.csv"
@@ -90,7 +89,6 @@ FILES = (
     # The manifest comes first: without it a folder that is half emptied is not taken for a run.
     RunFile(MANIFEST, "simulation", "before the first step; again where a resume makes the run longer"),
     RunFile(MODEL, "simulation", "before the first step; after the last one of a fit"),
-    RunFile(MODEL_ASIDE, "simulation", "while the model is written"),
     RunFile(DIRECTIONS, "simulation", "before the first step, where projections are stored"),
     RunFile(ROWS, "engine", "a row each record_every steps for each walker", row_columns, True),
     RunFile(AVERAGES, "engine", "a row for each row of run.csv after the burn-in", average_columns, True),

@@ -12,9 +12,8 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.runs import reading
-from tati_re.runs.files import PARTIAL
 from tati_re.runs.rows import INTEGERS, Rows
-from tati_re.runs.storage import replace, storing, sync_file, write_whole
+from tati_re.runs.storage import open_existing, replacing, storing, sync_file, write_whole
 
 CHUNK_BYTES = 1 << 20
 """Most bytes of a chunk; the last one of a file is padded to its full size."""
@@ -118,14 +117,13 @@ class H5Table(Rows):
 
     def _copy(self, source: Any, num_rows: int) -> None:
         """Replaces the file by a copy of the first `num_rows` rows of the open file `source`, itself."""
-        aside = self.path.with_name(self.path.name + PARTIAL)
-        write_whole(aside, self._empty_file())
         step = max(1, COPY_BYTES // (len(self.columns) * 8))
-        for first in range(0, num_rows, step):
-            last = min(first + step, num_rows)
-            self._write(aside, first, source["rows"][first:last], source["index"][first:last])
-        with storing(self.path):
-            replace(aside, self.path)
+        with replacing(self.path) as aside:
+            aside.write(self._empty_file())
+            aside.flush()
+            for first in range(0, num_rows, step):
+                last = min(first + step, num_rows)
+                self._write(Path(aside.name), first, source["rows"][first:last], source["index"][first:last])
 
     def _empty_file(self) -> bytes:
         """Returns a file without rows, made in memory: on a full disk HDF5 may crash the process."""
@@ -149,7 +147,7 @@ class H5Table(Rows):
 
         last = first + len(rows)
         with storing(path, RuntimeError):
-            with open(path, "r+b") as file:
+            with open_existing(path) as file:
                 _reserve(file, self._bytes_of(last) - self._bytes_of(first) + RESERVE_BYTES)
             with File(_open_for_append(path)) as file:
                 for name, values in (("rows", rows), ("index", index)):

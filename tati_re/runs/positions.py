@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
 from tati_re.runs import files, reading
 from tati_re.runs.selection import as_run, burnin_of, check_thin
@@ -245,4 +246,4 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
 def _header(line: bytes) -> list[str]:
     import csv
 
-    return next(csv.reader([line.decode().rstrip("\r\n")]))
+    return [from_cell(name) for name in next(csv.reader([line.decode().rstrip("\r\n")]))]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
     complete = content[: content.rfind(b"\n") + 1]
     if not complete:
         raise InputError(f"The file {path} has no header line; the run was stopped before it wrote one.")
-    return pandas.read_csv(io.BytesIO(complete), **exact_numbers())
+    frame = pandas.read_csv(io.BytesIO(complete), **exact_numbers()).rename(columns=from_cell)
+    for place, kind in enumerate(frame.dtypes):
+        if kind.kind not in "biuf":
+            frame.isetitem(place, frame.iloc[:, place].map(from_cell))
+    return frame
 
 
 def exact_numbers() -> dict[str, Any]:

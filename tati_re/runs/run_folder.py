@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from tati_re.core.errors import InputError
 from tati_re.runs.files import FILES, LOCK, PARTIAL
 from tati_re.runs.lock import entries
-from tati_re.runs.storage import storing
+from tati_re.runs.storage import LEFTOVER, storing
 
 
 def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bool = False) -> Path:
@@ -35,10 +36,25 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bo
 
 def clear(folder: Path) -> None:
     """Removes the files of a run, and those of the commands, but for the lock of the writer that does it."""
+    inner_folders = {(folder / file.name).parent for file in FILES} - {folder}
+    for inner in inner_folders:
+        if inner.is_symlink():  # what it points to is not of this run
+            inner.unlink()
     for file in FILES:
         if file.name != LOCK:
             (folder / file.name).unlink(missing_ok=True)
         (folder / (file.name + PARTIAL)).unlink(missing_ok=True)
-    for inner in {(folder / file.name).parent for file in FILES} - {folder}:
+    remove_leftovers(folder)
+    for inner in inner_folders:
         if inner.is_dir() and not any(inner.iterdir()):
             inner.rmdir()
+
+
+def remove_leftovers(folder: Path, writers: Collection[str] | None = None) -> None:
+    """Removes what kills left of files that were being replaced; of those of some writers only, where others may be at
+    work."""
+    for file in FILES:
+        if writers is None or file.writer in writers:
+            for path in folder.glob(f"{file.name}.*"):
+                if LEFTOVER.search(path.name):
+                    path.unlink(missing_ok=True)

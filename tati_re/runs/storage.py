@@ -1,15 +1,22 @@
-"""Robust writing: files replaced atomically, synced before they are renamed, errors in one sentence."""
+"""Robust writing: files replaced atomically, synced before they are renamed, errors in one sentence.
+
+A folder may come from someone else: no function here writes through a symbolic link that lies in it, and no name of a
+temporary file can be guessed. A run folder that is itself a link is one's own way to another disk, and is followed."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from tati_re.core.errors import InputError
-from tati_re.runs.files import PARTIAL
+from tati_re.runs.files import MANIFEST, PARTIAL
 
 
 class StorageError(InputError):
@@ -50,17 +57,60 @@ def sync_file(path: str | os.PathLike[str]) -> None:
 
 def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Renames `source` to `target`, replacing it, and waits until the folder is on disk."""
+    _refuse_link(Path(target).parent)
     os.replace(source, target)
     sync_file(Path(target).parent)
 
 
+def open_new(path: str | os.PathLike[str]) -> BinaryIO:
+    """Opens a new, empty file for reading and writing; what has its name, a link too, is removed."""
+    _refuse_link(Path(path).parent)
+    Path(path).unlink(missing_ok=True)
+    return open(path, "x+b")
+
+
+def open_existing(path: str | os.PathLike[str]) -> Any:
+    """Opens a file that is there for reading and writing, without a buffer; an `OSError` for a link."""
+    path = Path(path)
+    _refuse_link(path.parent)
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symbolic link, through which nothing is written")
+    return open(path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | _NO_LINKS))
+
+
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+
+
+def _refuse_link(folder: Path) -> None:
+    """A folder inside a run folder is no link to elsewhere."""
+    if folder.is_symlink() and (folder.parent / MANIFEST).exists():
+        raise OSError(errno.ELOOP, f"{folder} is a symbolic link, through which nothing is written")
+
+
+LEFTOVER = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}(\.\w+)?$")
+"""How a file ends that a kill left of `replacing`."""
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], suffix: str = "") -> Iterator[BinaryIO]:
+    """A new file beside `path`, which it replaces when the block ends; where the block fails it is removed, and `path`
+    is what it was. Its `name` ends with `suffix`, for those who write by name and look at the ending."""
+    path = Path(path)
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}{suffix}")
+    with storing(path):
+        try:
+            with open_new(aside) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            replace(aside, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+            raise
+
+
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes a small file atomically: readers see the old content or the new, even after a kill."""
-    path = Path(path)
-    aside = path.with_name(path.name + PARTIAL)
-    with storing(path):
-        with open(aside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        replace(aside, path)
+    with replacing(path) as file:
+        file.write(content)

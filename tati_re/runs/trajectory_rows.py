@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
 from tati_re.runs import files, reading
 from tati_re.runs.expected import KINDS, ExpectedParameters
@@ -26,7 +27,7 @@ def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.n
     lines: list[str] = []
     with path.open(encoding="utf-8", newline="") as file:
         texts = (line for line in file if line.strip() and not line.startswith("#"))
-        columns = [name.strip() for name in next(csv.reader(texts), [])]
+        columns = [from_cell(name.strip()) for name in next(csv.reader(texts), [])]
         chosen, step_column, walker_column = _columns(path, columns, wanted)
         rung = columns.index("rung") if "rung" in columns else None
         growing = (path.parent / files.MANIFEST).exists()

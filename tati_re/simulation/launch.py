@@ -23,7 +23,7 @@ from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import csv_text
 from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
-from tati_re.runs.storage import storing, write_whole
+from tati_re.runs.storage import replacing, storing, write_whole
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
@@ -77,7 +77,8 @@ def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool) 
         # An old run's directions would be taken for those of this run when it is resumed.
         (folder / files.DIRECTIONS).unlink(missing_ok=True)
         if request.directions is not None:
-            np.save(folder / files.DIRECTIONS, request.directions)
+            with replacing(folder / files.DIRECTIONS) as file:
+                np.save(file, request.directions)
     carry = running.begin()
     if not running.loops.compiles(carry):
         if options.execution == "xla":
@@ -146,7 +147,9 @@ class Launch:
     def go_on(self):
         """Reads the checkpoint of a run that was stopped."""
         self.driver.say_size()
-        return self._guarded(lambda: self.driver.go_on(*self._start_values()))
+        carry = self._guarded(lambda: self.driver.go_on(*self._start_values()))
+        run_folder.remove_leftovers(self.folder, ("simulation", "engine"))
+        return carry
 
     def _start_values(self) -> tuple[np.ndarray, tuple]:
         """Position and auxiliary variables of every copy at step 0; those of the walkers where a run goes on."""

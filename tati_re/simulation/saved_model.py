@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.runs import files
-from tati_re.runs.storage import replace
+from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
     from tati_re.models.flat import FlatModel
@@ -20,15 +19,13 @@ if TYPE_CHECKING:
 def save_model(flat: FlatModel, walkers: Walkers, path: Path) -> bool:
     """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
     before = [variable.numpy() for variable in flat.model.variables]
-    aside = path.with_name(files.MODEL_ASIDE)
     try:
         flat.set(walkers.position[0])
         flat.set_auxiliary([value[0] for value in walkers.auxiliary])
-        flat.model.save(aside)
         # A kill while the model is written must not cost the one that was there before.
-        replace(aside, path)
+        with replacing(path, ".keras") as file:
+            flat.model.save(file.name)
     except (NotImplementedError, TypeError, ValueError):
-        aside.unlink(missing_ok=True)
         path.unlink(missing_ok=True)
         return False
     finally:

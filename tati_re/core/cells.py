@@ -1,0 +1,35 @@
+"""Texts in cells of a table that a spreadsheet must not take for formulas."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
+
+
+def as_cell(value: Any) -> Any:
+    """A text that a spreadsheet would calculate gets an apostrophe in front, with which spreadsheets mark texts; all
+    other values stay, numbers among them, also where they are texts.
+
+    Examples:
+        >>> [as_cell(value) for value in ("=1+1", "x", "-1.5", -1.5)]
+        ["'=1+1", 'x', '-1.5', -1.5]
+    """
+    if not isinstance(value, str) or not _FORMULA.match(value):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return "'" + value
+    return value
+
+
+def from_cell(value: Any) -> Any:
+    """What `as_cell` was given.
+
+    Examples:
+        >>> [from_cell(as_cell(value)) for value in ("=1+1", "'=", "-1.5")]
+        ['=1+1', "'=", '-1.5']
+    """
+    return value[1:] if isinstance(value, str) and value[:1] == "'" and as_cell(value) != value else value
