@@ -82,11 +82,15 @@ def test_the_command_samples_and_resumes_it(folder, name):
     if name == "build":
         # The run folder holds all that is needed, unless the file brought classes of its own.
         (folder / "my_net.py").unlink()
-    assert sample.main(["--resume", "parts", "--num-steps", "5", "--quiet"]) == 0
+        resumed = ["--resume", "parts", "--num-steps", "5", "--quiet"]
+    else:
+        assert sample.main(["--resume", "parts", "--num-steps", "5", "--quiet"]) == 2
+        resumed = ["--resume", "parts", "--num-steps", "5", "--quiet", "--model", "my_net.py:own"]
+    assert sample.main(resumed) == 0
     assert tables("whole") == tables("parts")
     if name == "own":
         (folder / "my_net.py").write_text(NET.replace("Doubled(), ", "Doubled(), layers.Dense(2), "))
-        assert sample.main(["--resume", "parts", "--num-steps", "6", "--quiet"]) == 2
+        assert sample.main(["--resume", "parts", "--num-steps", "6", "--quiet", "--trust"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -484,6 +484,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_byte_for_byte(folder, rewritten_
     Simulation(**COMMON).sample(sampler="own.py:Own", num_steps=60, output="whole", **LENGTH)
     Simulation(**COMMON).sample(sampler="own.py:Own", num_steps=23, output="parts", **LENGTH)
     command = [sys.executable, "-m", "tati_re.cli.sample", "--resume", "parts", "--num-steps", "60", "--quiet"]
+    command += ["--trust"]
     subprocess.run(command, check=True)
     assert tables("whole") == tables("parts")
 
@@ -508,10 +509,10 @@ def test_code_that_has_changed_is_refused(folder, capsys):
     for old, (new, sentence) in changes.items():
         assert OWN.count(old) == 1
         (folder / "own.py").write_text(OWN.replace(old, new))
-        assert sample.main(["--resume", "run", "--num-steps", "40", "--quiet"]) == 2
+        assert sample.main(["--resume", "run", "--num-steps", "40", "--quiet", "--trust"]) == 2
         assert sentence in capsys.readouterr().err
     (folder / "own.py").unlink()
-    assert sample.main(["--resume", "run", "--num-steps", "40", "--quiet"]) == 2
+    assert sample.main(["--resume", "run", "--num-steps", "40", "--quiet", "--trust"]) == 2
     assert capsys.readouterr().err.startswith("error: sampler: there is no such file. Received: own.py.")
     assert tables("run") == before
 

@@ -34,7 +34,7 @@ def test_every_number_once_over_a_resumed_run(system, tmp_path):
     sim = tati_re.Simulation(**system)
     options = {"step_size": 0.1, "record_every": 5, "trajectory_every": 0, "output": str(tmp_path / "run")}
     sim.sample(num_steps=40, tensorboard=str(tmp_path / "board"), **options)
-    run = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=60)
+    run = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=60, trust=True)
     rows = run.run_info
     found = events_of(tmp_path / "board")
     assert {name for name, _ in found} == {"walker0", "walker1"}

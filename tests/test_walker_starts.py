@@ -119,7 +119,7 @@ def test_tables_are_kept_under_names_of_their_own(folder):
     run = sim.sample(output="run", callbacks=[look], step_size=0.01, **names, **options)
     assert len(sizes) > 1 and np.all(sizes)
     assert len(pd.read_csv("r.csv")) == 40
-    Simulation.resume("run", num_steps=50, data=(X, Y), verbose=0)
+    Simulation.resume("run", num_steps=50, data=(X, Y), verbose=0, **names)
     for name, copy in PAIRS:
         assert (run.folder / name).read_bytes() == (folder / copy).read_bytes()
     assert pd.read_csv("t.csv")["step"].tolist() == [10, 20, 30, 40, 50]

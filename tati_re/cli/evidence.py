@@ -12,7 +12,8 @@ from tati_re.cli.run import with_config
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.options.flags import flag
-from tati_re.options.make import EVIDENCE, OPTIONS, Options, make_options, to_toml
+from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
+from tati_re.options.trust import TRUST, options_of_folder
 
 LEFT_OUT = (
     *("resume", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
@@ -24,12 +25,14 @@ LEFT_OUT = (
 """Options of these groups that do not belong to an evidence."""
 KEPT = "kept"
 MODELS = "models.json"
-BESIDE_RESUME = ("resume", "verbose", "quiet")
+BESIDE_RESUME = ("resume", "trust", "verbose", "quiet")
 
 
 def _models(typed: dict[str, Any]) -> dict[str, Options]:
     """The options of each model, by the name of its file."""
     files = typed.pop("compare", None)
+    if "trust" in typed:
+        raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
     if files is None:
         return {"": with_config(typed)}
     if "config" in typed:
@@ -50,14 +53,17 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
             raise InputError(
                 f"{flag(name)} cannot be changed by --resume.", expected="only --verbose or --quiet beside it"
             )
-    folder = typed.pop("resume")
+    folder, trust = typed.pop("resume"), typed.pop("trust", False)
     try:
         said = json.loads((Path(folder) / KEPT / MODELS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise InputError("--resume: no evidence was begun there.", folder, "the --output of an earlier call") from None
     now = with_config(typed)
     changed = {"verbose": now.verbose} if "verbose" in now.explicit else {}
-    return {name: make_options({**options, "output": folder}, **changed) for name, options in said.items()}
+    return {
+        name: options_of_folder({**options, "output": folder}, folder, "--resume", trust, **changed)
+        for name, options in said.items()
+    }
 
 
 def _head(name: str) -> str:
@@ -145,6 +151,7 @@ def _body(argv: list[str]) -> int | None:
     parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
     text = "folder of an earlier call to resume; only --verbose or --quiet may be added"
     parser.add_argument("--resume", metavar="DIR", help=text)
+    parser.add_argument("--trust", action="store_true", help=f"--resume: {TRUST}")
     typed = parser.parse(argv)
     resumed = "resume" in typed
     wants_config = typed.pop("print_config", False) and not resumed

@@ -10,6 +10,7 @@ from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, 
 from tati_re.core.errors import InputError, nearest
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
+from tati_re.options.trust import TRUST
 
 GROUPS = ("data", "model", "posterior")
 MORE = ("seed", "threads")
@@ -47,6 +48,7 @@ OWN: dict[str, tuple[Any, str]] = {
     "no_figures": (None, "tables only"),
     "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/landscape-1, ..."),
     "overwrite": (None, "replace another landscape there"),
+    "trust": (None, f"of the run: {TRUST}"),
     "quiet": (None, "print nothing but errors"),
 }
 DENSITY_STEPS = 60
@@ -110,7 +112,7 @@ def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
     values = options.values_of(flags)
     if "run" in typed:
         values.pop("batch_size", None)
-        return simulation_of(typed["run"], **values)
+        return simulation_of(typed["run"], trust="trust" in typed, **values)
     values.pop("batch_size", None)
     return Simulation(verbose=0, **values)
 

@@ -10,8 +10,9 @@ from tati_re.cli.run import start, with_config
 from tati_re.core.errors import InputError
 from tati_re.options.flags import flag
 from tati_re.options.make import SAMPLE, Options
+from tati_re.options.trust import CODE, TRUST, WRITTEN
 
-BESIDE_RESUME = ("resume", "num_steps", "max_time", "verbose", "quiet")
+BESIDE_RESUME = ("resume", "num_steps", "max_time", "verbose", "quiet", "trust", *CODE, *WRITTEN)
 
 
 def _sample(options: Options) -> Any:
@@ -23,16 +24,19 @@ def _sample(options: Options) -> Any:
 def _resume(typed: dict[str, Any]) -> None:
     for name in typed:
         if name not in BESIDE_RESUME:
-            allowed = "only --num-steps, --max-time, --verbose or --quiet with --resume"
+            allowed = "only --num-steps, --max-time, --trust, --verbose or --quiet with --resume"
             raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
+    trust = typed.pop("trust", False)
     options = with_config(typed)
     from tati_re.simulation.simulation import Simulation
 
     run = Simulation.resume(
         options.resume,
         num_steps=options.num_steps if "num_steps" in options.explicit else None,
+        trust=trust,
         max_time=options.max_time,
         verbose=options.verbose,
+        **options.values_of(name for name in (*CODE, *WRITTEN) if name in typed),
     )
     if options.verbose > 0:
         show(run)
@@ -41,9 +45,12 @@ def _resume(typed: dict[str, Any]) -> None:
 def _body(argv: list[str]) -> None:
     description = "Sample the posterior of a network, or go on with an earlier run (--resume)."
     parser = make_parser("tati-sample", description, SAMPLE)
+    parser.add_argument("--trust", action="store_true", help=f"--resume: {TRUST}")
     typed = parser.parse(argv)
     if str(typed.get("resume", "none")).lower() != "none":
         _resume(typed)
+    elif "trust" in typed:
+        raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
     else:
         start(parser, argv, "sample", SAMPLE, _sample)
 

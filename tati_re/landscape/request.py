@@ -13,6 +13,8 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.landscape.directions import between, covariance_directions, held, random_directions, trajectory_directions
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
+from tati_re.options.make import OPTIONS
+from tati_re.options.trust import WRITTEN
 from tati_re.simulation.run import load
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
@@ -22,10 +24,12 @@ DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1,
 def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
     """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the parameters of the
     run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
-    `data`, `model`, `loss`, `prior`."""
+    `data`, `model`, `loss`, `prior`; `trust=True` lets a model be built by code that the folder names."""
     from tati_re.simulation.simulation import Simulation
 
-    return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **overrides})
+    # No step is taken and no run written: the folder's own sampler and files beside it are not asked for.
+    left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(WRITTEN)}
+    return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
 
 
 def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int | None = None) -> tuple[np.ndarray, str]:

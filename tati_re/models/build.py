@@ -78,6 +78,7 @@ def load_model(path: str | Path) -> Any:
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):
         raise InputError("model is not a .keras file.", path, "a file written by model.save('name.keras')")
     try:
+        _refuse_foreign(_member(path, "config.json"))
         return keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
         text = str(error)
@@ -98,11 +99,35 @@ def load_model(path: str | Path) -> Any:
         ) from error
 
 
+def _refuse_foreign(config: Any) -> None:
+    """Refuses a model whose layers are of a module that is not of Keras, and were not registered: the oldest Keras that
+    we take imports any module that a file names, and calls what it finds there."""
+    if isinstance(config, list):
+        for part in config:
+            _refuse_foreign(part)
+    if not isinstance(config, dict):
+        return
+    module, name = config.get("module"), config.get("registered_name") or config.get("class_name")
+    if isinstance(module, str) and keras.saving.get_registered_object(name) is None:
+        parts = module.split(".")
+        if parts[0] not in _LAYERS_OF or {"utils", "config", "saving", "datasets"} & {*parts}:
+            raise ValueError(f"Could not locate class {name} of {module}")
+    for part in config.values():
+        _refuse_foreign(part)
+
+
+_LAYERS_OF = ("keras", "builtins", "keras_hub", "keras_cv", "keras_nlp")
+
+
+def _member(path: Path, name: str) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read(name))
+
+
 def _written_by(path: Path) -> str:
     """The Keras version recorded in a .keras file; empty if there is none."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return str(json.loads(archive.read("metadata.json")).get("keras_version", ""))
+        return str(_member(path, "metadata.json").get("keras_version", ""))
     except (KeyError, ValueError, OSError):
         return ""
 

@@ -12,11 +12,6 @@ from tati_re.options.user_code import called, found
 FORM = "my_net.py:build or my_module:build"
 
 
-def is_code(name: str | None) -> bool:
-    """Whether the option `model` names a function of a module rather than a file."""
-    return name is not None and ":" in name and not name.endswith(".keras")
-
-
 def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
     """The Keras model of `name`: a module or file, a colon, and a function, a class of models, or a model in it.
 

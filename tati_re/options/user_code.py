@@ -39,6 +39,11 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
         return getattr(module, what)
 
 
+def is_code(name: str | None) -> bool:
+    """Whether the option `model` or `sampler` names something of a module, rather than a file or a known name."""
+    return name is not None and ":" in name and not name.endswith(".keras")
+
+
 def called(option: str, factory: Callable, options: Any, others: Mapping[str, Any] | None = None) -> Any:
     """Calls a class or function with those options that its signature names, and with `others` by further names.
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError
-from tati_re.models.imported import is_code
-from tati_re.options.make import make_options
+from tati_re.options.trust import options_of_folder, refuse_code
+from tati_re.options.user_code import is_code
 from tati_re.prediction.of_run import model_of
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
@@ -23,15 +23,18 @@ _OF_SYSTEM = ("data", "test_data", "model", "loss", "prior")
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
 
-def from_folder(kind: type[Simulation], folder: str | os.PathLike[str], given: dict[str, Any]) -> Simulation:
+def from_folder(
+    kind: type[Simulation], folder: str | os.PathLike[str], trust: bool, given: dict[str, Any]
+) -> Simulation:
     """The simulation that a run was made with, see `Simulation.from_folder`."""
-    run = RunFiles.open(folder)
+    run, who = RunFiles.open(folder), os.fspath(folder)
     objects = {name: value for name, value in given.items() if name in OBJECTS and not is_named(value)}
     changed = {name: value for name, value in given.items() if name not in objects}
-    objects = objects_of(run, objects, os.fspath(folder), [name for name in _OF_SYSTEM if name not in changed])
+    objects = objects_of(run, objects, who, trust, [name for name in _OF_SYSTEM if name not in changed])
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     kept = {name: value for name, value in manifest.given_options(run.manifest).items() if name not in _OF_START}
-    sim = kind.from_options(make_options({**kept, **built, "output": None, "max_time": None, **changed}), objects)
+    values = {**kept, **built, "output": None, "max_time": None, **changed}
+    sim = kind.from_options(options_of_folder(values, folder, who, trust, {*objects, *changed}), objects)
     if not _OF_DATA & {*objects, *changed}:
         manifest.check_data(run.manifest, sim.system.dataset, folder)
     # It repeats the run, or goes on where a run arrived.
@@ -40,8 +43,11 @@ def from_folder(kind: type[Simulation], folder: str | os.PathLike[str], given: d
     return sim
 
 
-def objects_of(run: RunFiles, given: dict[str, Any], who: str, needed: Iterable[str] = OBJECTS) -> dict[str, Any]:
-    """The objects of a run: those given again, and the model of its folder."""
+def objects_of(
+    run: RunFiles, given: dict[str, Any], who: str, trust: bool, needed: Iterable[str] = OBJECTS
+) -> dict[str, Any]:
+    """The objects of a run: those given again, and the model of its folder. Where that cannot be loaded, and the folder
+    is one to `trust`, it is left to the code that the folder names."""
     missing = (set(run.manifest["objects"]) & set(needed)) - {*given, "directions"}
     for name in sorted(missing):
         if name != "model" or not run.has(files.MODEL):
@@ -53,7 +59,9 @@ def objects_of(run: RunFiles, given: dict[str, Any], who: str, needed: Iterable[
     try:
         return {**given, "model": model_of(run)}
     except InputError as error:
-        if is_code(run.manifest["options"].get("model")):
+        if is_code(code := run.manifest["options"].get("model")):
+            if not trust:
+                refuse_code("model", code, run.folder, who)
             return given
         raise InputError(f"{who}: {error}", expected="model=..., the object with which the run was started") from None
 

@@ -14,6 +14,7 @@ from tati_re.engine.limits import LIMITS, Limits
 from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
+from tati_re.options.trust import CODE, WRITTEN, options_of_folder
 from tati_re.runs import files, manifest
 from tati_re.runs.lock import Writer, writing
 from tati_re.runs.run import RunFiles
@@ -22,18 +23,24 @@ from tati_re.simulation.launch import Launch
 from tati_re.simulation.request import make_request
 from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
-from tati_re.simulation.system import OBJECTS, assemble
+from tati_re.simulation.system import OBJECTS, assemble, is_named
 
 
-def resume_run(folder: str, num_steps: int | None, objects: dict[str, Any], limits: Limits = LIMITS) -> Run:
+def resume_run(
+    folder: str, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
+) -> Run:
     """Does the work of `Simulation.resume`."""
     with writing(folder, new=False) as writer:
-        return _resumed(folder, num_steps, objects, limits, writer)
+        return _resumed(folder, num_steps, trust, objects, limits, writer)
 
 
-def _resumed(folder: str, num_steps: int | None, objects: dict[str, Any], limits: Limits, writer: Writer) -> Run:
+def _resumed(
+    folder: str, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits, writer: Writer
+) -> Run:
     run_files = RunFiles(folder)
     said = run_files.manifest
+    again = {name: objects[name] for name in (*CODE, *WRITTEN) if name in objects and is_named(objects[name])}
+    objects = {name: value for name, value in objects.items() if name not in again}
     objects = {name: value for name, value in objects.items() if value is not None}
     overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
     for name in objects:
@@ -42,12 +49,18 @@ def _resumed(folder: str, num_steps: int | None, objects: dict[str, Any], limits
             raise InputError(f"resume: {name} {what}.", expected="num_steps, max_time, verbose, and what was an object")
     stored = dict(said["options"])
     steps = num_steps if num_steps is not None else stored.get("num_steps")
-    options = make_options(
-        {**manifest.given_options(said), "max_time": None}, num_steps=steps, threads=said["threads"], **overrides
-    ).settled(batch_sampling=stored.get("batch_sampling", "auto"))
+    for name in set(CODE) & set(again):
+        if again[name] != stored.get(name):
+            raise InputError(f"resume: {name} cannot be changed.", again[name], stored.get(name, "an object"))
+    values = {**manifest.given_options(said), **again, "max_time": None}
+    # The model of the folder is used where there is one, not the code that made it.
+    known = {*again, *objects, *(["model"] if run_files.has(files.MODEL) else [])}
+    overrides |= {"num_steps": steps, "threads": said["threads"]}
+    options = options_of_folder(values, folder, "resume", trust, known, **overrides)
+    options = options.settled(batch_sampling=stored.get("batch_sampling", "auto"))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
-    objects = objects_of(run_files, objects, "resume")
+    objects = objects_of(run_files, objects, "resume", trust or "model" in again)
     # Where it started is in the checkpoint; the file that said so may be gone.
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)

@@ -75,11 +75,13 @@ class Simulation(Evaluations):
         return self
 
     @classmethod
-    def from_folder(cls, folder: str | os.PathLike[str], **objects: Any) -> Simulation:
+    def from_folder(cls, folder: str | os.PathLike[str], trust: bool = False, **objects: Any) -> Simulation:
         """The simulation that a run was made with: its model, data, loss, prior and options.
 
         Args:
             folder: The run folder.
+            trust: Whether code that the folder names may run, and files that it names elsewhere be written. Default:
+                no; what is among `objects` is the caller's own.
             **objects: What the run was given as objects in Python (`data`, `model`, `loss`, `prior`), and options in
                 place of the run's.
 
@@ -90,22 +92,25 @@ class Simulation(Evaluations):
         Raises:
             InputError: No run there, objects that are missing, or data that are not the same.
         """
-        return from_folder(cls, folder, objects)
+        return from_folder(cls, folder, trust, objects)
 
     @classmethod
-    def resume(cls, folder: str, num_steps: int | None = None, **objects: Any) -> Run:
+    def resume(cls, folder: str, num_steps: int | None = None, trust: bool = False, **objects: Any) -> Run:
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
             folder: The run folder.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
+            trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files that it names
+                elsewhere (`run_file`) be written. Default: no, but for those that are named again.
             **objects: What the folder does not hold: `data` where it came as arrays, `model` where it could not be
-                written, `sampler`, `observables`, `callbacks` where they were given; and `max_time`, `verbose`.
+                written, `sampler`, `observables`, `callbacks` where they were given; what is named again; and
+                `max_time`, `verbose`.
 
         Raises:
             InputError: No run there, data that are not the same, or both checkpoints damaged.
         """
-        return resume_run(folder, num_steps, objects, cls.limits)
+        return resume_run(folder, num_steps, trust, objects, cls.limits)
 
     def _start(self, options: Options, objects: dict[str, Any]) -> None:
         set_threads(options.threads)

@@ -15,12 +15,13 @@ from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.packing import order_of
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
-from tati_re.models.imported import imported_model, is_code
+from tati_re.models.imported import imported_model
 from tati_re.models.inputs import fit_inputs, layout_of
 from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
+from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import is_signs
 from tati_re.posterior.examples import device_bytes
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss

@@ -1,0 +1,77 @@
+"""What the folder of a run asks for beyond itself: code to run and files to write.
+
+A folder may come from someone else. Its options are made here, and what they ask for is done where the caller says that
+the folder is trusted, or names it again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from tati_re.core.errors import InputError
+from tati_re.options.families import FAMILIES
+from tati_re.options.make import make_options
+from tati_re.options.table import Options
+from tati_re.options.user_code import is_code
+
+CODE = ("sampler", "model")
+"""Options that may name code: a file or module, a colon, and a name in it."""
+WRITTEN = ("run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
+"""Options that name what a run writes beside its folder."""
+TRUST = "run the code that its folder names, and write the files outside of it, as for a folder of one's own"
+"""Help of the flag --trust."""
+
+
+def options_of_folder(
+    values: Mapping[str, Any],
+    folder: str | os.PathLike[str],
+    who: str,
+    trust: bool = False,
+    again: Collection[str] = (),
+    **overrides: Any,
+) -> Options:
+    """The options that a folder holds, with others in their place; `again` are those whose value the caller knows.
+
+    Raises:
+        InputError: The options name code, or files outside of the folder to write, that is neither known nor trusted.
+    """
+    if not isinstance(trust, bool):
+        raise InputError("trust has the wrong type.", repr(trust), "True or False")
+    options = make_options(values, **overrides)
+    if not trust:
+        _refuse({name: text for name, text in _asked(options, Path(folder)).items() if name not in again}, folder, who)
+    return options
+
+
+def refuse_code(name: str, value: str, folder: str | os.PathLike[str], who: str) -> None:
+    """Refuses code that an option of a folder names, which is neither known nor trusted."""
+    _refuse({name: value}, folder, who)
+
+
+def _asked(options: Options, folder: Path) -> dict[str, str]:
+    """Code, and files outside of the folder that a run would write, by the option that names them. A sampler that an
+    installed package has registered has a name without a module, and is the choice of who installed it."""
+    asked = {name: getattr(options, name) for name in CODE}
+    asked = {name: text for name, text in asked.items() if is_code(text) and text not in FAMILIES.values()}
+    inside = folder.resolve()
+    for name in WRITTEN:
+        text = getattr(options, name)
+        if text is not None and not Path(text).resolve().is_relative_to(inside):
+            asked[name] = text
+    return asked
+
+
+def _refuse(asked: Mapping[str, str], folder: str | os.PathLike[str], who: str) -> None:
+    if not asked:
+        return
+    kinds = [
+        *(["code to run"] if set(asked) & set(CODE) else []),
+        *(["files to write outside of it"] if set(asked) & set(WRITTEN) else []),
+    ]
+    raise InputError(
+        f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}.",
+        received=", ".join(f"{name} = {text!r}" for name, text in asked.items()),
+        expected=f"trust=True (--trust) if you trust it, or {' and '.join(asked)} named again",
+    )
