@@ -81,6 +81,31 @@ COMMANDS = {
         "--temperature and --inverse-temperature are two names for the same quantity",
     ),
     "only burn-in": (["--data", "good.csv", "--num-steps", "5", "--num-burnin-steps", "5"], "leaves no steps"),
+    "more swaps than examples": (
+        ["--data", "good.csv", "--exchange-batch-size", "9", "--num-replicas", "2", "--temperature-ratio", "1.2"],
+        "--exchange-batch-size is larger than the data set. Received: 9. Expected: 2 to 8.",
+    ),
+    "more walkers than fit": (
+        ["--data", "good.csv", "--num-walkers", "1000000000000"],
+        "--num-walkers: 1,000,000,000,000 walkers of 3 parameters each need about 4.8e+05 GB of memory.",
+    ),
+    "more units than fit": (
+        ["--data", "good.csv", "--hidden", "2", "100000000000"],
+        "--hidden: networks of 400,000,000,007 parameters need about 6.4e+04 GB of memory.",
+    ),
+    "more rungs than fit": (
+        ["--data", "good.csv", "--num-replicas", "1000000000000", "--temperature-ratio", "1.2"],
+        "--num-replicas: 1,000,000,000,000 walkers of",
+    ),
+    "event files in a file": (["--data", "good.csv", "--tensorboard", "good.csv"], "--tensorboard cannot be written."),
+    "event files below a file": (["--data", "good.csv", "--tensorboard", "good.csv/a"], "--tensorboard cannot be"),
+    "a model as HDF5": (["--data", "good.csv", "--save-model", "a.h5"], "--save-model: its ending is that of another"),
+    "rows as HDF5": (["--data", "good.csv", "--run-file", "a.h5"], "--run-file: its ending is that of another kind"),
+    "a long name of a file": (
+        ["--data", "good.csv", "--averages-file", "a" * 300],
+        "--averages-file cannot be written",
+    ),
+    "a long name of a folder": (["--data", "good.csv", "--output", "a" * 300], "--output: aaa", "File name too long."),
     "a path below a file": (["--data", "good.csv", "--output", "good.csv/run"], "good.csv/run"),
     "the folder is a file": (["--data", "good.csv", "--output", "good.csv"], "good.csv"),
     "a folder in use": (["--data", "good.csv", "--output", "."], "is not empty", "--overwrite"),

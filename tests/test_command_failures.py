@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tati_re.cli.arguments import Parser, command
+from tati_re.core import memory
 from tati_re.core.errors import InputError
 from tati_re.options.make import make_options, read_toml
 
@@ -226,3 +227,114 @@ def test_a_sentence_inside_of_another_says_once_what_is_expected():
         str(InputError(f"run: {inner}", expected="model=..."))
         == "run: model is missing. Received: 3. Expected: model=...."
     )
+
+
+# Memory
+
+
+@pytest.fixture
+def system(here):
+    """`system(available, groups)`: what a system says of its memory, in bytes, and of control groups by their folder:
+    limit, use and pages of files."""
+
+    def say(available: int, groups: dict[str, tuple] | None = None):
+        for path, (limit, used, cached) in (groups or {}).items():
+            folder, version = here / "groups" / path, path.startswith("memory")
+            folder.mkdir(parents=True, exist_ok=True)
+            names = ("limit_in_bytes", "usage_in_bytes") if version else ("max", "current")
+            for name, value in zip(names, (limit, used), strict=True):
+                (folder / f"memory.{name}").write_text(f"{value}\n")
+            (folder / "memory.stat").write_text(f"inactive_file {cached}\nanon 3\n")
+        (here / "cgroup").write_text("4:memory:/job\n3:cpu:/\n0::/batch/step\n")
+        return min([available, *memory._of_groups(here / "groups", here / "cgroup")])
+
+    return say
+
+
+def test_free_memory_is_what_the_system_and_the_job_of_a_queue_leave(system):
+    assert system(900) == 900
+    assert system(900, {"batch": (800, 300, 100)}) == 600, "of the job's step, and of what it lies in"
+    assert system(900, {"batch/step": ("max", 300, 100)}) == 600, "no limit"
+    assert system(900, {"memory/job": (500, 100, 0)}) == 400, "version 1"
+    assert memory.free_bytes() > 1e6, "of this system"
+
+
+def test_what_does_not_fit_is_refused_with_the_estimate(monkeypatch):
+    monkeypatch.setattr(memory, "free_bytes", lambda: 2e9)
+    memory.check_free("num_walkers", 3, 1.9e9, "3 walkers")
+    with pytest.raises(InputError) as error:
+        memory.check_free("num_walkers", 3, 2.1e9, "3 walkers")
+    words = "num_walkers: 3 walkers need about 2.1 GB of memory. Received: 3. Expected: what fits into 2 GB, the memory"
+    assert str(error.value).startswith(words)
+    monkeypatch.setattr(memory, "free_bytes", lambda: None)
+    memory.check_free("num_walkers", 3, 1e30, "3 walkers")
+
+
+REFUSED = {
+    "more points than fit": ("dataset", ["two_clusters", "--num-examples", "100000000000"], "--num-examples: 100,000,"),
+    "more dimensions than fit": (
+        "dataset",
+        ["gaussian", "--num-dimensions", "1000000"],
+        "--num-dimensions: matrices of",
+    ),
+    "a long integer": ("dataset", ["two_clusters", "--num-examples", "9" * 25], "--num-examples is out of range."),
+    "no number": ("dataset", ["two_clusters", "--noise", "nan"], "--noise is out of range. Received: nan."),
+    "a long cell": (
+        "dataset",
+        ["--inspect", "cell.csv"],
+        "cell.csv has a line that is no row of a table: field larger",
+    ),
+    "a long name": ("dataset", ["--inspect", f"{'d' * 300}.csv"], "--inspect: ddd"),
+    "a folder of options": ("sample", ["--config", "."], ". cannot be read: Is a directory."),
+    "a tiny step": (
+        "sample",
+        ["--data", "digits", "--step-size", "1e-320"],
+        "--step-size is out of range. Received: 1e-",
+    ),
+    "a tiny step by TATi's name": (
+        "sample",
+        ["--data", "digits", "--step_width", "1e-50"],
+        "--step_width is out of range.",
+    ),
+    "a far integer": ("optimize", ["--data", "digits", "--record-every", "9" * 25], "--record-every is out of range."),
+    "an endless trajectory": ("sample", ["--num-leapfrog-steps", "9" * 15], "--num-leapfrog-steps is out of range."),
+    "an empty name": ("sample", ["--data", "digits", "--output", ""], "--output is out of range."),
+    "many points of a path": (
+        "evidence",
+        ["--data", "digits", "--evidence-nodes", "9" * 9],
+        "--evidence-nodes is out of",
+    ),
+    "no part": ("predict", ["run", "--interval", "nan"], "--interval is out of range. Received: nan."),
+    "a cold temperature": ("analyse", ["run", "--temperatures", "1e-300"], "--temperatures is out of range."),
+    "a far row": ("analyse", ["run", "--burnin", "9" * 25], "--burnin is out of range."),
+    "another seed": ("landscape", ["run", "--seed", "9" * 25], "--seed is out of range."),
+    "a far seed": ("explore", ["run", "--seed", "9" * 25], "--seed is out of range."),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_fuzzed_words_are_refused_by_the_name_that_was_typed(case, here, capsys):
+    (here / "cell.csv").write_text("a,b,y\n1,2,0\n" + "x" * 300_000 + ",2,1\n")
+    command, argv, words = REFUSED[case]
+    assert import_module(f"tati_re.cli.{command}").main(argv) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {words}") and err.count("\n") == 1 and err.count("Expected:") <= 1 and len(err) < 900
+    assert not (here / "runs").exists()
+
+
+def test_a_table_that_would_not_fit_is_refused_before_it_is_read(here, monkeypatch):
+    from tati_re.data.loading import load_data
+
+    (here / "a.csv").write_text("a,b,y\n" + "1,2,0\n" * 1000)
+    assert load_data("a.csv").num_examples == 800
+    monkeypatch.setattr(memory, "free_bytes", lambda: 5e4)
+    with pytest.raises(InputError, match=r"^data: 1,001 examples need about 6.01e-05 GB of memory"):
+        load_data("a.csv")
+
+
+def test_a_page_holds_the_words_of_its_template_where_a_run_has_them():
+    from tati_re.report.html import document
+
+    page = document("BODY & STYLE", "<p>TITLE STYLE BODY</p>")
+    assert "<title>BODY &amp; STYLE</title>" in page
+    assert page.count("<p>TITLE STYLE BODY</p>") == 1 and page.count("<style>") == 1

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from tati_re import InputError
 from tati_re.cli import evidence
-from tati_re.evidence import log_evidence
+from tati_re.evidence import Evidence, estimation, log_evidence, parts
 from tati_re.evidence.chains import Chains
+from tati_re.evidence.estimation import Estimation
 from tati_re.evidence.methods import prepared
 from tati_re.evidence.parts import PartFiles, opened
 from tests.test_evidence import regression
@@ -141,3 +144,35 @@ def test_an_estimate_says_which_option_is_another(tmp_path):
         prepared(regression(1), ["smc"], output=str(tmp_path), **{**TINY, "num_steps": 15})
     with pytest.raises(InputError, match="data set"):
         prepared(regression(2), ["smc"], output=str(tmp_path), **TINY)
+
+
+def test_seconds_of_parts_add_up_over_a_part_that_is_replaced_and_a_resume(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(parts.time, "monotonic", lambda: now[0])
+    kept = PartFiles(tmp_path)
+    for seconds in (5, 7):  # stages of smc replace each other
+        now[0] += seconds
+        kept.save("populations", {"x": 1})
+    again = PartFiles(tmp_path)
+    again.load("populations")
+    now[0] += 4
+    again.save("populations", {"x": 1})
+    last = PartFiles(tmp_path)
+    last.load("populations")
+    assert (again.seconds_saved, last.seconds_saved) == (12, 16)
+
+
+def test_seconds_of_energies_that_methods_share_count_once_in_each(monkeypatch):
+    now, known = [0.0], []
+    monkeypatch.setattr(estimation.time, "monotonic", lambda: now[0])
+    found = Evidence(0.0, 1.0, "mbar", pd.DataFrame(), np.zeros(1), (), {}, False)
+    monkeypatch.setattr(estimation, "estimated", lambda *_: found)
+    one: Any = Estimation.__new__(Estimation)
+
+    def from_prior():
+        now[0] += 0.0 if known else 5.0
+        known.append(1)
+        return None, 5.0
+
+    one.from_prior, one.grid = from_prior, lambda: None
+    assert [one.by(method).settings["seconds"] for method in ("stepping_stone", "mbar")] == [5.0, 5.0]

@@ -12,6 +12,8 @@ from tati_re.core.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_BINS = 100_000
+
 
 def free_energy(
     values: np.ndarray,
@@ -33,7 +35,7 @@ def free_energy(
         values: The coordinate, `(chains, draws)` or `(draws,)`.
         temperature: T. Default: 1.
         method: `"histogram"` or `"kernel"`. Default: `"histogram"`.
-        num_bins: Bins, or points where the kernel estimate is taken. Default: 40.
+        num_bins: Bins, or points where the kernel estimate is taken, 2 to 100,000. Default: 40.
         weights: What each draw counts, same shape. Default: None, all the same.
         bandwidth: Standard deviation of the kernel. Default: None, Silverman's rule for the effective sample size.
         limits: Ends of the coordinate. Default: None, those of the draws.
@@ -51,8 +53,8 @@ def free_energy(
     values = np.atleast_2d(np.asarray(values, np.float64))
     if method not in ("histogram", "kernel"):
         raise InputError("method is not known.", method, "histogram or kernel")
-    if num_bins < 2:
-        raise InputError("num_bins is too small.", num_bins, "at least 2")
+    if not 2 <= num_bins <= MOST_BINS:
+        raise InputError("num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
     if values.shape[1] < MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0:
         raise InputError(
             "A free energy needs draws that differ and are finite.", f"shape {values.shape}", "(chains, draws)"

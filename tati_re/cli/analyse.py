@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.analyse_of_tati import analyse_as_tati, is_of_tati
-from tati_re.cli.arguments import Parser, entry_point, number_typed
+from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
 from tati_re.core.errors import InputError, nearest
 from tati_re.options.flags import flag
 
@@ -172,7 +172,7 @@ def _body(argv: list[str]) -> None:
         folder = run.folder / files.ANALYSIS
         if "output" in typed:
             folder = Path(typed["output"]) / name if len(runs) > 1 else Path(typed["output"])
-        with writing(folder):
+        with writing(folder), flags_named(NUMBERS):
             results[name] = _analyse(run, typed, choices, folder)
     _compare(results, typed)
 

@@ -10,6 +10,7 @@ from typing import Any
 from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.cli.dataset_of_tati import is_of_tati, write_as_tati
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.memory import check_free
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
@@ -95,6 +96,11 @@ def _made(typed: dict[str, Any]) -> Dataset:
             raise InputError(f"{flag(other)} does not belong to {name}.", expected=expected)
     options = options_from_flags({n: value for n, value in given.items() if n in READING})
     values = {n: number_typed(n, given[n], NUMBERS[n][0]) for n in NUMBERS if n in given}
+    # Draws, points, their labels and the sets that are split from them; gaussian: three matrices.
+    count = values.get("num_examples", 0)
+    check_free("--num-examples", count, 100.0 * count, f"{count:,} points")
+    count = values.get("num_dimensions", 0)
+    check_free("--num-dimensions", count, 24.0 * count**2, f"matrices of {count:,} rows")
     if "covariance" in given:
         values["covariance"] = _matrix(given["covariance"])
     if "seed" in known:

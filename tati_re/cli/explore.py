@@ -81,6 +81,11 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explore(typed: dict[str, Any], folder: Path) -> None:
+    quiet, choices = "quiet" in typed, _choices(typed)
+    own = {*INTEGERS, *OTHERS, "run"}
+    flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in own}
+    options = options_from_flags(flags)
+
     import numpy as np
 
     from tati_re.exploration import explore
@@ -90,10 +95,6 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
     from tati_re.plotting.exploration import plot_exploration
     from tati_re.simulation.run import load
 
-    quiet, choices = "quiet" in typed, _choices(typed)
-    own = {*INTEGERS, *OTHERS, "run"}
-    flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in own}
-    options = options_from_flags(flags)
     source = {"dtype": "float64", **options.values_of(flags)}
     source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
     system = system_of(source)

@@ -37,6 +37,7 @@ def failed(error: Exception, prog: str, arguments: Sequence[str], sentence: str 
         if kept and (log := _logged(error, prog, arguments)):
             said += f" The traceback is in {log}."
         said = " ".join(said.split())
+        said = said if len(said) <= 2000 else f"{said[:1997]}..."
         print("error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in said), file=sys.stderr)
     return status
 
@@ -67,12 +68,17 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
         if error.filename is None:
             return BAD_INPUT, f"{words}.", False
         name = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else str(error.filename)
-        typed = next((f"{flag}: " for flag, value in _typed(arguments) if name.startswith(value)), "")
+        typed = next((f"{flag}: " for flag, value in _typed(arguments) if _begins(name, value.rstrip("/"))), "")
         name = name if len(name) <= 160 else f"{name[:77]}...{name[-80:]}"
         return BAD_INPUT, f"{typed}{name} cannot be used: {error.strerror or words}.", False
     if foreign:
         return BAD_INPUT, f"TensorFlow cannot compute this ({type(error).__name__}): {words}.", True
     return INTERNAL_ERROR, f"Internal error, {type(error).__name__}{': ' * bool(words)}{words}.", True
+
+
+def _begins(name: str, value: str) -> bool:
+    """Whether a file has this name, or lies below it; a value may go on after a colon."""
+    return bool(value) and (name.startswith(value) or value.startswith(f"{name}:"))
 
 
 def _typed(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

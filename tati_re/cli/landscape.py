@@ -63,8 +63,6 @@ def _parser() -> Parser:
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     for name, (form, text) in OWN.items():
-        if name in OPTIONS and name in ("parameters", "parameters_step"):
-            continue
         style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
         if isinstance(form, tuple):
             style = {"nargs": "+", "metavar": form[0]}
@@ -207,6 +205,7 @@ def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
+    options_from_flags(flags)  # refused before anything is loaded
     with flags_named(OWN), output_folder(typed.get("output"), "landscape") as folder:
         _look(typed, flags, folder)
 

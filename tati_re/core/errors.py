@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MOST_LETTERS = 300
+"""Of a value in a sentence."""
+
 
 class InputError(ValueError):
     """Bad input, reported in one sentence before any work starts.
@@ -18,6 +21,8 @@ class InputError(ValueError):
     def __init__(self, what: str, received: object = None, expected: object = None) -> None:
         text = what
         for word, value in (("Received", received), ("Expected", expected)):
+            if word == "Received" and len(str(value)) > _MOST_LETTERS:
+                value = f"{str(value)[:_MOST_LETTERS]}..."
             if value is not None:  # in place of what a sentence inside of this one says
                 text = f"{text.split(f' {word}: ')[0]} {word}: {value}."
         super().__init__(text)

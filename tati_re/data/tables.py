@@ -12,6 +12,7 @@ import numpy as np
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.memory import check_free
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
 
@@ -66,7 +67,7 @@ def read_header(path: Path) -> list[str]:
     line = next((line for _, line in _lines(path)), None)
     if line is None:
         raise InputError(f"{path.name} is empty.", path, "a header line and one line an example")
-    names = [from_cell(name) for name in _cells(line, white)]
+    names = [from_cell(name) for name in _cells(path, line)]
     numbers = all(_is_number(name) for name in names)
     if numbers and not white:
         raise InputError(f"{path.name} has no header line.", line.strip()[:80], "names of columns, separated by commas")
@@ -96,8 +97,13 @@ def _white(path: Path) -> bool:
     return path.suffix.lower() in WHITE_SPACE
 
 
-def _cells(line: str, white: bool) -> list[str]:
-    return line.split() if white else [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+def _cells(path: Path, line: str) -> list[str]:
+    if _white(path):
+        return line.split()
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+    except csv.Error as error:
+        raise InputError(f"{path.name} has a line that is no row of a table: {error}.", f"{line[:40]}...") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -126,6 +132,9 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
     """The columns `used`, in this order."""
     columns, white = [list(names).index(name) for name in used], _white(path)
     everything = sorted(columns) == list(range(len(names)))
+    # A table grows by half when it is full, and the copy stands beside it.
+    examples = path.stat().st_size / len(next((line for _, line in _body(path, white)), " "))
+    check_free("data", path, 20.0 * examples * len(columns), f"{examples:,.0f} examples")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         try:
@@ -150,9 +159,8 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
 
 def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequence[str]) -> InputError:
     """Finds the first bad line and what is wrong with it, in terms of the file."""
-    white = _white(path)
-    for number, line in _body(path, white):
-        cells = _cells(line, white)
+    for number, line in _body(path, _white(path)):
+        cells = _cells(path, line)
         if len(cells) != len(names):
             return InputError(f"{path.name}, line {number} has the wrong number of cells.", len(cells), len(names))
         for name, cell in zip(names, cells, strict=True):

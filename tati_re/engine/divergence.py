@@ -38,7 +38,7 @@ def highest_energy(
 def hottest(method: Method, rung: Rung, factor: Callable | None, last_step: int) -> float:
     """The highest temperature of any rung and step."""
     temperatures = rung.temperature if method.ladder is None else 1.0 / np.asarray(method.ladder[0])
-    steps = np.linspace(1, last_step, min(last_step, 1000)).astype(np.int64)
+    steps = np.linspace(1, min(last_step, 2**62), min(last_step, 1000)).astype(np.int64)
     return float(np.max(temperatures)) * (1.0 if factor is None else float(np.max(factor(steps))))
 
 

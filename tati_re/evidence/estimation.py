@@ -30,6 +30,7 @@ from tati_re.samplers.choosing import unused_options
 from tati_re.samplers.wrappers.mass import Massive
 from tati_re.simulation.checks import check_control_variate, check_walls
 from tati_re.simulation.request import Request, sampler_of
+from tati_re.simulation.system import check_memory
 
 _UNUSED = (
     *("record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
@@ -54,6 +55,9 @@ class Estimation:
         self.system = sim.system
         self.progress = make_progress(options.verbose)
         self.walkers = options.num_walkers if "num_walkers" in options.explicit else _WALKERS
+        members = options.num_populations * options.num_particles if "smc" in options.method else 0
+        copies = max(members, self.walkers * options.evidence_nodes)
+        check_memory(options, self.system.flat.num_parameters, copies)
         self.execution = self.system.execution(options)
         if options.execution == "auto" and options.num_steps <= _FEW_STEPS:
             self.execution = "graph"
@@ -167,7 +171,7 @@ class Estimation:
             start -= parts.seconds_saved
         else:
             energies, spent = self.from_prior()
-            start -= spent
+            start = time.monotonic() - spent
             grid = self.grid()
             found = estimated(energies, method, grid)
         settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}

@@ -28,11 +28,8 @@ class PartFiles:
     def __init__(self, folder: Path | None = None, prefix: str = "") -> None:
         self.folder, self.prefix = folder, prefix
         self.seconds_saved = 0.0
+        self._seconds: dict[str, float] = {}
         self._since = time.monotonic()
-
-    def named(self, prefix: str) -> PartFiles:
-        """The parts of this prefix."""
-        return PartFiles(self.folder, prefix)
 
     def load(self, name: str, *chains) -> dict[str, np.ndarray] | None:
         """Loads a part, or `None`, and sets the chains' counters to its end."""
@@ -48,13 +45,15 @@ class PartFiles:
         for each, (calls, gradients) in zip(chains, counts, strict=True):
             each.calls, each.gradients = int(calls), float(gradients)
         self.seconds_saved += seconds
-        self._since = time.monotonic()
+        self._seconds[name], self._since = seconds, time.monotonic()
         return values
 
-    def save(self, name: str, values: Mapping[str, Any], *chains, seconds: float | None = None) -> None:
-        """Saves a part, replacing an earlier one."""
+    def save(self, name: str, values: Mapping[str, Any], *chains) -> None:
+        """Saves a part, replacing an earlier one, with the seconds that it took since the part before; those of the one
+        that it replaces count in."""
         now = time.monotonic()
-        seconds, self._since = now - self._since if seconds is None else seconds, now
+        seconds = self._seconds[name] = self._seconds.get(name, 0.0) + now - self._since
+        self._since = now
         if (path := self._path(name)) is None:
             return
         counts = np.array([[each.calls, each.gradients] for each in chains], np.float64)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.options.representable import LARGEST
 
 MOST_POINTS = 10_000_000
 FORM = "LOW:HIGH:POINTS"
@@ -45,7 +46,7 @@ def parse_axis(text: str) -> Axis:
     parts = text.split(":")
     try:
         low, high, count = float(parts[0]), float(parts[1]), int(parts[2])
-        right = len(parts) == 3 and np.isfinite([low, high]).all()
+        right = len(parts) == 3 and max(abs(low), abs(high)) <= LARGEST["float32"]
     except (ValueError, IndexError):
         right = False
     if not right or not low < high or count < 2:

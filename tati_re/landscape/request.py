@@ -91,7 +91,7 @@ def fixed(names: Sequence[str], fix: Sequence[str], exclude: Sequence[str]) -> t
             value = float(number)
         except ValueError:
             sign = ""
-        if not sign or not pattern:
+        if not sign or not pattern or not np.isfinite(value):
             raise InputError("fix has the wrong form.", text, "PATTERN=NUMBER, such as */bias=0")
         found = held(names, [pattern])
         mask |= found

@@ -214,7 +214,7 @@ class Options(BaseModel):
     preconditioner_decay: float = _sampler(0.99, "pSGLD: decay per step of the mean squared gradient", ge=0, lt=1)
     preconditioner_offset: float = _sampler(1e-5, "pSGLD: lambda in 1 / (lambda + rms of the mean gradient)", gt=0)
     preconditioner_correction: bool = _sampler(True, "pSGLD, adaptive: include the term Gamma, at twice the cost")
-    num_leapfrog_steps: int = _sampler(10, "leapfrog steps per Metropolis test of HMC, HMC1 and GHMC", ge=1)
+    num_leapfrog_steps: int = _sampler(10, "leapfrog steps per Metropolis test of HMC, HMC1 and GHMC", ge=1, le=10**6)
     leapfrog_jitter: float = _sampler(
         0.5, "relative spread of the random trajectory length of HMC and HMC1", ge=0, le=1
     )
@@ -252,7 +252,9 @@ class Options(BaseModel):
     tempering_steps: float = _sampler(
         100.0, "TACT-HMC: steps the tempering variable needs, at thermal speed, to travel a distance of 1", gt=0
     )
-    tempering_nodes: int = _sampler(25, "TACT-HMC: grid points at which the mean potential is estimated", ge=2)
+    tempering_nodes: int = _sampler(
+        25, "TACT-HMC: grid points at which the mean potential is estimated", ge=2, le=10_000
+    )
     batch_norm: Literal["frozen", "batch"] = _sampler(
         "frozen",
         "batch normalization by its moving statistics, which fit learns, or by the statistics of each mini-batch, as "
@@ -385,7 +387,7 @@ class Options(BaseModel):
         "points between the prior (or springs at a minimum) and the posterior, and the quadrature rule; simpson is "
         "evenly spaced, as published for frenkel_ladd",
     )
-    evidence_nodes: int = _evidence(16, "quadrature points along the path", ge=2)
+    evidence_nodes: int = _evidence(16, "quadrature points along the path", ge=2, le=1000)
     evidence_power: float = _evidence(5.0, "p of the path t^p, on which points or Gauss-Legendre nodes are even", ge=1)
     evidence_sampling: Literal["ladder", "sequential"] = _evidence(
         "ladder", "ladder: all points at once, neighbors swap; sequential: one by one, starting at the reference"

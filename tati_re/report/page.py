@@ -22,7 +22,7 @@ from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization, sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, burnin_of, check_thin, keep, spacing
-from tati_re.runs.storage import storing, write_whole
+from tati_re.runs.storage import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,8 +74,7 @@ def write_report(
     path = Path(path)
     if path.suffix.lower() != ".html":
         raise InputError("The path of a report must end in .html.", received=path)
-    with storing(path):
-        write_whole(path, page_of(opened, figures, burnin, thin).encode())
+    write_whole(path, page_of(opened, figures, burnin, thin).encode())
     return path
 
 

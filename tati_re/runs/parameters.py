@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import zipfile
 from collections.abc import Collection, Sequence
@@ -59,7 +60,7 @@ def read_parameters(
         return readers[path.suffix](path, step, wanted)
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, csv.Error, zipfile.BadZipFile) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
 

@@ -123,12 +123,12 @@ def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int]
 
 def rows_of_step(index: np.ndarray, step: int) -> list[int]:
     """The first row of each walker at a step, in the walkers' order, from the columns step and walker `(rows, 2)`."""
-    at_step = np.flatnonzero(index[:, 0] == step)
+    at_step = np.flatnonzero(index[:, 0] == np.float64(step))  # which any integer fits
     return at_step[np.unique(index[at_step, 1], return_index=True)[1]].tolist()
 
 
 def stored_steps(index: np.ndarray, step: int) -> str:
     """Which steps are stored, in words, and which of them is the nearest."""
     steps = np.unique(index[:, 0])
-    near = steps[np.argmin(np.abs(steps - step))]
+    near = steps[np.argmin(np.abs(steps - np.float64(step)))]
     return f"one of the {len(steps)} stored steps from {steps[0]} to {steps[-1]}, the nearest being {near}"

@@ -59,7 +59,7 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
         return [(int(row["step"]), float(row["value"])) for row in rows]
     except OSError as error:
         raise InputError(f"{name}: {path} cannot be read: {error.strerror}.", expected="a CSV file") from None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, csv.Error):
         raise InputError(f"{name}: {path} is not a table.", expected="columns step and value, a number each") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,23 @@ from tati_re.options.stages import ALL, planned
 from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
+
+FOREIGN = (
+    ".h5",
+    ".hdf5",
+    ".npz",
+    ".npy",
+    ".parquet",
+    ".pb",
+    ".onnx",
+    ".tflite",
+    ".pt",
+    ".pth",
+    ".pkl",
+    ".json",
+    ".zip",
+)
+"""Endings of kinds of files that no option of a run writes, HDF5 but for the trajectory."""
 
 
 def check_request(request: Request) -> None:
@@ -213,11 +231,15 @@ def check_single_files(request: Request) -> None:
         path = getattr(options, option)
         if path is None:
             continue
-        where = os.path.abspath(path)
+        where, ending = os.path.abspath(path), os.path.splitext(path)[1].lower()
+        fitting = (".h5", ".hdf5") if option == "trajectory_file" else ()
+        if ending in FOREIGN and ending not in fitting:
+            expected = {"save_model": ".keras", "trajectory_file": ".csv or .h5"}.get(option, ".csv")
+            raise InputError(f"{option}: its ending is that of another kind of file.", path, f"a name with {expected}")
         if where in taken:
             raise InputError(f"{option} and {taken[where]} are one file.", path, "a name for each")
         taken[where] = option
-        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)):
+        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(where)) or not _can_name(where):
             raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
     if options.trajectory_file is None:
         return
@@ -228,6 +250,32 @@ def check_single_files(request: Request) -> None:
     if options.trajectory_format != "auto" and kind_of(options.trajectory_file) != options.trajectory_format:
         received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
         raise InputError("trajectory_file: its ending says another format.", received, "the same format")
+
+
+def _can_name(path: str) -> bool:
+    """Whether the system takes this name for a file."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return True
+
+
+def check_tensorboard(request: Request) -> None:
+    """A folder for event files that is a file, or lies below one."""
+    path = request.options.tensorboard
+    if path is not None:
+        where = Path(os.path.abspath(path))
+        above = next(each for each in (where, *where.parents) if os.path.lexists(each))
+        if not above.is_dir() or not _can_name(str(where)):
+            raise InputError("tensorboard cannot be written.", path, "a folder, new or of earlier event files")
+
+
+def check_exchange_batch_size(request: Request) -> None:
+    """Energies of swaps on more examples than there are."""
+    size, examples = request.options.exchange_batch_size, request.system.dataset.num_examples
+    if request.samples and size is not None and size > examples:
+        raise InputError("exchange_batch_size is larger than the data set.", size, f"2 to {examples}")
 
 
 def check_full_every(request: Request) -> None:
@@ -265,6 +313,8 @@ CHECKS = [
     check_batch_norm,
     check_validation,
     check_single_files,
+    check_tensorboard,
+    check_exchange_batch_size,
     check_full_every,
     check_directions,
     check_observables,

@@ -37,6 +37,10 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     yield from tati_sentences(options)
     if start is not None:
         yield start
+    if options.record_every > options.num_steps:
+        yield f"record_every {options.record_every} is above num_steps {options.num_steps}: no row will be recorded."
+    if "trajectory_every" in options.explicit and options.trajectory_every > options.num_steps:
+        yield f"trajectory_every {options.trajectory_every} is above num_steps: no position will be stored."
     if options.call not in (None, 1):
         yield f"Noise and mini-batches are those of call {options.call} of seed {options.seed}."
     if len(run.stages) > 1:

@@ -21,7 +21,7 @@ from tati_re.samplers import make_sampler, tuned
 from tati_re.samplers.choosing import wrapped
 from tati_re.samplers.importing import checked, made
 from tati_re.simulation.saved_model import read_directions
-from tati_re.simulation.system import System
+from tati_re.simulation.system import System, check_memory
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ def make_request(
 ) -> Request:
     """The request with the method that options and objects name, and the order of mini-batches that it takes."""
     if kind == "sample":
+        check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
         sampler, prior = sampler_of(options, objects, system), system.prior(options, objects)
         exact = sees_all(options, system)
         method = with_replicas(sampler, options, exact, prior)

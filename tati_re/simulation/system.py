@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tati_re.core.backend import keras, layers_of
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.packing import order_of
 from tati_re.models.build import build_network, load_model
@@ -75,6 +77,12 @@ OBJECTS = (
 """Options that may also be objects in Python."""
 
 
+_COPIES = ("num_walkers", "num_replicas", "evidence_nodes", "num_populations", "num_particles")
+"""Options whose product walkers are."""
+_NUMBERS = 40
+"""Measured, graph and XLA: 42 to 101 for networks of 7,510 to 16,304,010 parameters and 1 to 3,000 walkers."""
+
+
 def is_named(value: Any) -> bool:
     """Whether an option is a name, a path, a list of them or a table of names, which the manifest can hold."""
     if isinstance(value, dict) and value:
@@ -136,6 +144,7 @@ class System:
         Keras' training behavior of the layers on the examples of a step, `fitting` on all data too. `copies` are the
         walkers in all; None: those of the options."""
         objects, copies = objects or {}, copies or options.num_walkers
+        check_memory(options, self.flat.num_parameters, copies)
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         loss = make_loss(
@@ -232,6 +241,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     elif model is None and options.model is not None:
         model = load_model(options.model)
     if model is None:
+        units = [int(np.prod(dataset.inputs.shape[1:])), *options.hidden, outputs]
+        check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
         model = build_network(
             dataset.inputs.shape[1:],
             outputs,
@@ -251,7 +262,20 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     ready = fitted_shape(dataset, model)
     check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
     flat = with_noise(FlatModel(model, options.fix_parameters), options, ready.targets)
+    check_memory(options, flat.num_parameters, options.num_walkers)
     return System(ready if dataset is read else read, model, flat, ready, 1e6 * options.memory_limit)
+
+
+def check_memory(options: Options, num_parameters: int, copies: int) -> None:
+    """Refuses walkers, `copies` at all temperatures, that need more memory than is free: state, gradient, moments, the
+    random bits of two chunks and temporaries of a parameter took at least `_NUMBERS` numbers of its precision."""
+    one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
+    which = next((name for name in ("model", "hidden", "num_classes") if getattr(options, name)), "data")
+    check_free(which, getattr(options, which) or "as given", one, f"networks of {num_parameters:,} parameters")
+    given = options.values_of(name for name in _COPIES if name in options.explicit)
+    name = max(given, key=lambda name: given[name] or 0, default="num_walkers")
+    received = getattr(options, name)
+    check_free(name, received, copies * one, f"{copies:,} walkers of {num_parameters:,} parameters each")
 
 
 def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
