@@ -98,6 +98,10 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
 def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
+    if "parameters_step" in typed and "parameters" not in typed:
+        raise InputError(
+            "--parameters-step belongs to a file.", typed["parameters_step"], "--parameters FILE beside it"
+        )
     if "run" not in typed:
         raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
     from tati_re.runs.lock import writing

@@ -203,6 +203,10 @@ def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
 
 def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
+    if "parameters_step" in typed and "parameters" not in typed:
+        raise InputError(
+            "--parameters-step belongs to a file.", typed["parameters_step"], "--parameters FILE beside it"
+        )
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
     options_from_flags(flags)  # refused before anything is loaded

@@ -45,7 +45,7 @@ def _typed(argv: list[str]) -> dict[str, Any]:
         raise InputError("No run folder is given.", expected="tati-predict RUN")
     for name, kind in NUMBERS.items():
         if name in typed:
-            typed[name] = number_typed(name, typed[name], kind)
+            typed[name] = number_typed(name, typed[name], kind, 0)
     return typed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tati_re.cli.arguments import Parser, entry_point, number_typed
+from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
 from tati_re.core.errors import InputError
 from tati_re.options.flags import flag
 
@@ -40,7 +40,8 @@ def _body(argv: list[str]) -> None:
     }
     from tati_re.report import write_report
 
-    path = write_report(typed["runs"], typed.get("output"), typed.get("figures", ()), **chosen)
+    with flags_named((*NUMBERS, "figures")):
+        path = write_report(typed["runs"], typed.get("output"), typed.get("figures", ()), **chosen)
     if not typed.get("quiet"):
         print(f"written: {path}")
 
