@@ -95,7 +95,7 @@ class Campaign:
 
 
 def go_on(family: Family, place: Path, **choices) -> Ended:
-    return children.run(place, family.command, family.resume or family.start, **choices)
+    return children.run(place, *family.onward, **choices)
 
 
 def begin_anew(family: Family, place: Path) -> Ended:

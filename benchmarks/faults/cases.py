@@ -27,15 +27,15 @@ def kill(campaign: Campaign, case: str) -> Result:
     number, generator = int(case.split(":")[1]), campaign.generator(case)
     name = list(FAMILIES)[number // 2 % len(FAMILIES)]
     family, reference, place = FAMILIES[name], campaign.reference(name), campaign.place(case)
-    twice, words, done = generator.random() < 0.25, family.start, []
+    twice, command, done = generator.random() < 0.25, (family.command, family.start), []
     for _ in range(2 if twice else 1):
         if number % 2:
             at = int(generator.integers(1, reference.changes + 1))
-            ended = children.run(place, family.command, words, at=at)
+            ended = children.run(place, *command, at=at)
             done.append(f"at change {at} of {reference.changes}")
         else:
             instant = float(generator.uniform(0, reference.seconds))
-            child = Child(place, family.command, words)
+            child = Child(place, *command)
             status = child.wait(instant)
             if status is None:
                 child.signal(signal.SIGKILL)
@@ -43,7 +43,7 @@ def kill(campaign: Campaign, case: str) -> Result:
             done.append(f"after {instant:.2f} s")
         if ended.broke or ended.status not in (0, -signal.SIGKILL, 2):
             return Result(case, name, ", ".join(done), LOST, ended.last_line())
-        words = family.resume or family.start
+        command = family.onward
     return Result(case, name, "killed " + ", again ".join(done), *campaign.finish(name, place))
 
 
@@ -174,9 +174,9 @@ def writers(campaign: Campaign, case: str) -> Result:
     number, generator = int(case.split(":")[1]), campaign.generator(case)
     name = list(FAMILIES)[(number * 4 + number // 15) % len(FAMILIES)]
     family, reference, place = FAMILIES[name], campaign.reference(name), campaign.place(case)
-    words = family.resume or family.start
+    command, words = family.onward
     if family.overwrites and generator.random() < 0.3:
-        words = (*family.start, "--overwrite")
+        command, words = family.command, (*family.start, "--overwrite")
     if number % 2:
         at = int(generator.integers(1, reference.changes + 1))
         first = Child(place, family.command, family.start, at=at, action=STOP)
@@ -187,7 +187,7 @@ def writers(campaign: Campaign, case: str) -> Result:
         first = Child(place, family.command, family.start)
         status = first.wait(offset)
         done = f"{offset:.2f} s after the first"
-    second = children.run(place, family.command, words)
+    second = children.run(place, command, words)
     first.signal(signal.SIGCONT)
     began = first.ended(None if number % 2 and first.stopped else status)
     done += "; --overwrite" if words[-1] == "--overwrite" else ""

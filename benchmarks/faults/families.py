@@ -9,6 +9,7 @@ RUN = "run"
 BASE = "../base/run"
 """A run that landscapes and explorations are made of."""
 
+_ON = ("--resume", RUN, "--verbose", "0")
 COMMON = (
     *("--data", "../data.csv", "--num-walkers", "2", "--seed", "4", "--execution", "graph", "--threads", "1"),
     *("--step-size", "0.02", "--num-steps", "120", "--record-every", "7", "--trajectory-every", "5"),
@@ -26,12 +27,19 @@ _EVIDENCE = (
 
 class Family(NamedTuple):
     """A command that writes into the folder `run`: its name, the words that start it, those that go on with what a stop
-    left (the same words, if there are none), and whether `--overwrite` begins anew."""
+    left (the same words, if there are none) and the command for them where it is another one, and whether `--overwrite`
+    begins anew."""
 
     command: str
     start: tuple[str, ...]
     resume: tuple[str, ...] = ()
+    resumer: str = ""
     overwrites: bool = True
+
+    @property
+    def onward(self) -> tuple[str, tuple[str, ...]]:
+        """The command and the words that go on with what is there."""
+        return self.resumer or self.command, self.resume or self.start
 
     @property
     def samples(self) -> bool:
@@ -40,11 +48,11 @@ class Family(NamedTuple):
 
 
 def _sampling(*words: str, batches: tuple[str, ...] = BATCHES) -> Family:
-    return Family("sample", (*COMMON, *batches, *words), ("--resume", RUN, "--verbose", "0"))
+    return Family("sample", (*COMMON, *batches, *words), _ON)
 
 
 def _estimating(method: str) -> Family:
-    return Family("evidence", (*_EVIDENCE, "--method", method), ("--resume", RUN, "--verbose", "0"))
+    return Family("evidence", (*_EVIDENCE, "--method", method), _ON)
 
 
 def _without(flag: str, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -65,11 +73,7 @@ FAMILIES = {
     ),
     "simulated tempering": _sampling("--sampler", "simulated_tempering", "--exchange-every", "2", batches=()),
     "TACT-HMC": _sampling("--sampler", "TACT-HMC"),
-    "fit": Family(
-        "optimize",
-        (*_without("--step-size", COMMON), *BATCHES, "--optimizer", "adam"),
-        ("--resume", RUN, "--verbose", "0"),
-    ),
+    "fit": Family("optimize", (*_without("--step-size", COMMON), *BATCHES, "--optimizer", "adam"), _ON, "sample"),
     "evidence, stepping stone": _estimating("stepping_stone"),
     "evidence, smc": _estimating("smc"),
     "landscape": Family(

@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tati_re.core.backend import set_threads
 from tati_re.core.errors import InputError
+from tati_re.options.make import make_options
 from tati_re.options.trust import options_of_folder, refuse_code
 from tati_re.options.user_code import is_code
 from tati_re.prediction.of_run import model_of
@@ -30,10 +32,13 @@ def from_folder(
     run, who = RunFiles.open(folder), os.fspath(folder)
     objects = {name: value for name, value in given.items() if name in OBJECTS and not is_named(value)}
     changed = {name: value for name, value in given.items() if name not in objects}
+    kept = {name: value for name, value in manifest.given_options(run.manifest).items() if name not in _OF_START}
+    values = {**kept, "output": None, "max_time": None, **changed}
+    # Loading the model makes TensorFlow settle its threads.
+    set_threads(make_options(values).threads)
     objects = objects_of(run, objects, who, trust, [name for name in _OF_SYSTEM if name not in changed])
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
-    kept = {name: value for name, value in manifest.given_options(run.manifest).items() if name not in _OF_START}
-    values = {**kept, **built, "output": None, "max_time": None, **changed}
+    values = {**values, **built, **changed}
     sim = kind.from_options(options_of_folder(values, folder, who, trust, {*objects, *changed}), objects)
     if not _OF_DATA & {*objects, *changed}:
         manifest.check_data(run.manifest, sim.system.dataset, folder)
