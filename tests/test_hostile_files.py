@@ -7,6 +7,7 @@ import pandas
 import pytest
 
 from tati_re.core.cells import as_cell, from_cell
+from tati_re.core.errors import InputError
 from tati_re.plotting.figure import new_figure, save
 from tati_re.report.analyse import write_result
 from tati_re.report.modules import Result
@@ -15,6 +16,7 @@ from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.positions import _header
 from tati_re.runs.reading import read_csv
+from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import LEFTOVER, StorageError, replacing, write_whole
 
 COLUMNS = ["step", "walker", "loss"]
@@ -124,6 +126,17 @@ def test_temporary_names_differ_and_leave_nothing(tmp_path):
     (tmp_path / f"run.csv.{'0' * 16}.partial").touch()
     run_folder.remove_leftovers(tmp_path)
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_kill_inside_the_first_file_does_not_block_the_same_calculation(tmp_path):
+    (left := tmp_path / f"parts/one.npz.{'0' * 16}.partial").parent.mkdir()
+    left.touch()
+    with pytest.raises(InputError, match="not empty"):
+        open_folder(tmp_path, "evidence.toml", {"seed": "1"}, "evidence")
+    left.parent.rmdir()
+    (tmp_path / f"evidence.toml.{'0' * 16}.partial").touch()
+    assert open_folder(tmp_path, "evidence.toml", {"seed": "1"}, "evidence") is None
+    assert os.listdir(tmp_path) == ["evidence.toml"]
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])

@@ -17,6 +17,7 @@ import pytest
 from tati_re.core.errors import InputError
 from tati_re.runs import reading
 from tati_re.runs.csv_table import CsvTable
+from tati_re.runs.h5_killed import checksum
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.storage import StorageError
 
@@ -162,7 +163,7 @@ def test_reopen_refuses_files_that_do_not_fit(tmp_path, kind):
     assert np.array_equal(read(path).to_numpy(), rows_of(0, 5))
     content = path.read_bytes()
     path.write_bytes(content[:20])
-    with pytest.raises(InputError, match="other columns" if kind == "csv" else "damaged and cannot be opened"):
+    with pytest.raises(InputError, match="other columns" if kind == "csv" else "damaged and cannot be read"):
         reopen(kind, path, table.position())
 
 
@@ -235,6 +236,7 @@ def test_wrong_rows_are_refused(tmp_path):
 WRITER = """
 import sys
 import numpy as np
+from tati_re.runs.h5_killed import checksum
 from tati_re.runs.h5_table import H5Table
 columns = ["step", "walker"] + [f"p{i}" for i in range(500)]
 table = H5Table(sys.argv[1], columns, dtype="float32")
@@ -269,6 +271,30 @@ def test_h5_survives_kill(tmp_path, seed):
     with h5py.File(path) as file:
         assert file["rows"].shape == (position + 3, 500)
         assert file["index"][position:, 0].tolist() == [9, 9, 9]
+
+
+def test_a_changed_byte_of_a_killed_h5_file_is_no_hang_and_no_traceback(tmp_path):
+    """HDF5 by itself reads such a place again and again, without an end; numbers have no checksum in it."""
+    path = tmp_path / "t.h5"
+    table = H5Table(path, COLUMNS)
+    table.append(np.arange(40.0).reshape(10, 4))
+    table.close()
+    content = bytearray(path.read_bytes())
+    content[11] = 5  # open for one writer, as a kill leaves it
+    content[44:48] = checksum(content[:44])
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="already open for"), h5py.File(path):
+        pytest.fail("not as a kill leaves it")
+    assert reading.read_h5(path).to_numpy().ravel().tolist() == list(range(40))
+    refused = 0
+    for place in np.linspace(0, 3_000, 40, dtype=int):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+        try:
+            reading.read_h5(path)
+        except InputError as error:
+            assert "damaged" in str(error) or "not a table" in str(error)
+            refused += 1
+    assert 2 < refused < 40
 
 
 def test_reader_elsewhere_does_not_stop_a_run(tmp_path):

@@ -1,9 +1,9 @@
 """`python -m benchmarks.faults`: all cases in turn, a line of JSON each, and one table.
 
-    python -m benchmarks.faults --output faults.jsonl        # 320 cases; goes on behind those that are there
-    python -m benchmarks.faults --case kill:123              # one of them again
-    python -m benchmarks.faults --kinds kill writers --count 10
-    python -m benchmarks.faults --table faults.jsonl
+python -m benchmarks.faults --output faults.jsonl        # 320 cases; goes on behind those that are there
+python -m benchmarks.faults --case kill:123              # one of them again
+python -m benchmarks.faults --kinds kill writers --count 10
+python -m benchmarks.faults --table faults.jsonl
 """
 
 from __future__ import annotations

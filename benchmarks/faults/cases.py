@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.faults import children
 from benchmarks.faults.campaign import HARMLESS, LOST, REFUSED, WHOLE, Campaign, Result, go_on
-from benchmarks.faults.children import KILL, STOP, Child
+from benchmarks.faults.children import STOP, Child
 from benchmarks.faults.contents import contents, differences
 from benchmarks.faults.families import FAMILIES, RUN
 

@@ -64,7 +64,9 @@ FAMILIES = {
     "BAOAB, h5": _sampling("--trajectory-format", "h5"),
     "HMC": _sampling("--sampler", "HMC", "--num-leapfrog-steps", "2", batches=()),
     "SGHMC, h5": _sampling("--sampler", "SGHMC", "--gradient-noise", "estimate", "--trajectory-format", "h5"),
-    "ensemble quasi-Newton": _sampling("--covariance-blending", "1", "--covariance-after-steps", "10", "--num-walkers", "4"),
+    "ensemble quasi-Newton": _sampling(
+        "--covariance-blending", "1", "--covariance-after-steps", "10", "--num-walkers", "4"
+    ),
     "projections": _sampling("--directions", "../directions.npy"),
     "penalty ladder": _sampling(*LADDER, "--exchange-every", "3", "--swap-rule", "penalty"),
     "well-tempered": _sampling(
@@ -81,8 +83,10 @@ FAMILIES = {
     ),
     "explore": Family(
         "explore",
-        (BASE, "--leg-steps", "60", "--num-legs", "2", "--max-rounds", "2", "--num-candidates", "2", "--num-connected")
-        + ("2", "--no-figures", "--quiet", "--execution", "graph", "--output", RUN),
+        (
+            *(BASE, "--leg-steps", "60", "--num-legs", "2", "--max-rounds", "2", "--num-candidates", "2"),
+            *("--num-connected", "2", "--no-figures", "--quiet", "--execution", "graph", "--output", RUN),
+        ),
         overwrites=False,
     ),
 }  # fmt: skip

@@ -162,8 +162,10 @@ def _body(argv: list[str]) -> int | None:
     _check(models)
     first = next(iter(models.values()))
     from tati_re.runs.lock import entries, writing
+    from tati_re.runs.storage import remove_leftovers
 
     with output_folder(first.output, "evidence") as folder, writing(folder):
+        remove_leftovers(folder)
         taken = folder.exists() and (not folder.is_dir() or entries(folder))
         if taken and not first.overwrite and not resumed:
             raise InputError("--output is not empty.", folder, "a new folder, --resume, or --overwrite")

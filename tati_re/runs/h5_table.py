@@ -85,7 +85,7 @@ class H5Table(Rows):
             StorageError: The file cannot be written.
         """
         table = cls(path, columns, integer_columns, dtype, _position=position)
-        with reading.open_h5(table.path) as source:
+        with reading.open_h5(table.path, alone=True) as source:
             index_columns, other_columns = reading.h5_columns(source)
             stored = reading.h5_length(source)
             if index_columns != table._index_names or other_columns != table._row_names:
@@ -103,7 +103,7 @@ class H5Table(Rows):
                     expected=f"at least {position} rows",
                 )
             longer = max(len(source["rows"]), len(source["index"])) > position
-            if longer or source.swmr_mode:
+            if longer or reading.was_killed(source):
                 table._copy(source, position)
         return table
 

@@ -73,6 +73,20 @@ def writing(folder: str | os.PathLike[str] | None, new: bool = True) -> Iterator
                 place.rmdir()
 
 
+def is_held(folder: str | os.PathLike[str]) -> bool:
+    """Whether a process may be writing to a folder: its lock is held, or cannot be asked for."""
+    try:
+        import fcntl
+
+        with open(Path(folder) / LOCK, "rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except (ImportError, OSError):
+        return True
+    return False
+
+
 def one_writer(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Makes a function hold the lock of the folder in its keyword `output` while it runs."""
 

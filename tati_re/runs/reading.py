@@ -13,6 +13,8 @@ import numpy as np
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
+from tati_re.runs.h5_killed import KilledFile
+from tati_re.runs.lock import is_held
 
 if TYPE_CHECKING:
     import pandas
@@ -57,9 +59,9 @@ def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
 
 
 @contextmanager
-def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """An HDF5 table open for reading, also while it is written or after its writer was killed. `swmr_mode` of the
-    `h5py.File` is True when a writer has not closed it."""
+def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
+    """An HDF5 table open for reading, also while it is written, unless the reader is `alone`, or after its writer was
+    killed: `was_killed` says so."""
     import h5py
 
     if not Path(path).is_file():
@@ -68,21 +70,36 @@ def open_h5(path: str | os.PathLike[str]) -> Iterator[Any]:
         try:
             file = h5py.File(path, "r", locking=False)
         except OSError as error:
-            # Only a file whose writer is at work, or was killed, is opened as one that changes: HDF5 reads the damaged
-            # parts of such a file again and again, without an end.
+            # Only a file whose writer is at work is opened as one that changes: HDF5 reads the damaged parts of such a
+            # file again and again, without an end.
             if "already open for" not in str(error):
                 raise
-            file = h5py.File(path, "r", libver=("v110", "v110"), swmr=True, locking=False)
-        complete = all(name in file for name in ("index", "rows", "index_columns", "columns"))
-    except (OSError, RuntimeError) as error:
-        raise InputError(
-            f"The file {path} is damaged and cannot be opened ({error}).",
-            expected="the HDF5 file that the run wrote; the other files of the run stay readable",
-        ) from error
+            if not alone and is_held(Path(path).parent):
+                file = h5py.File(path, "r", libver=("v110", "v110"), swmr=True, locking=False)
+            else:
+                file = h5py.File(KilledFile(path), "r")
+        complete = all(name in file and file[name] for name in ("index", "rows", "index_columns", "columns"))
+    except (OSError, RuntimeError, KeyError) as error:
+        raise _damaged(path, error) from error
     with file:
         if not complete:
             raise InputError(f"The file {path} is not a table of a run.", expected="datasets index, rows and columns")
-        yield file
+        try:
+            yield file
+        except (OSError, RuntimeError) as error:
+            raise _damaged(path, error) from error
+
+
+def _damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
+    return InputError(
+        f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error}).",
+        expected="the HDF5 file that the run wrote; the other files of the run stay readable",
+    )
+
+
+def was_killed(file: Any) -> bool:
+    """Whether the writer of a file from `open_h5` was killed while it wrote."""
+    return file.driver == "fileobj"
 
 
 def h5_columns(file: Any) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tati_re.core.errors import InputError
 from tati_re.runs.lock import entries
-from tati_re.runs.storage import storing, write_whole
+from tati_re.runs.storage import remove_leftovers, storing, write_whole
 
 
 def first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
@@ -39,6 +39,7 @@ def open_folder(
         raise InputError("output is a file.", folder, f"a folder that is new, empty, or of the same {kind}")
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder)
     path = folder / filename
     if path.exists():
         with storing(path):

@@ -91,6 +91,13 @@ LEFTOVER = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(PARTIAL)}(\.\w+)?$")
 """How a file ends that a kill left of `replacing`."""
 
 
+def remove_leftovers(folder: str | os.PathLike[str]) -> None:
+    """Removes what kills left of `replacing` anywhere in a folder that has no other writer."""
+    for path in Path(folder).rglob(f"*{PARTIAL}*"):
+        if LEFTOVER.search(path.name):
+            path.unlink(missing_ok=True)
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], suffix: str = "") -> Iterator[BinaryIO]:
     """A new file beside `path`, which it replaces when the block ends; where the block fails it is removed, and `path`
