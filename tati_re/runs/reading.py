@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,35 +66,30 @@ def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
 
     if not Path(path).is_file():
         raise InputError(f"The file {path} is missing.")
-    try:
+    with ExitStack() as opened:
         try:
-            file = h5py.File(path, "r", locking=False)
-        except OSError as error:
-            # Only a file whose writer is at work is opened as one that changes: HDF5 reads the damaged parts of such a
-            # file again and again, without an end.
-            if "already open for" not in str(error):
-                raise
-            if not alone and is_held(Path(path).parent):
-                file = h5py.File(path, "r", libver=("v110", "v110"), swmr=True, locking=False)
-            else:
-                file = h5py.File(KilledFile(path), "r")
-        complete = all(name in file and file[name] for name in ("index", "rows", "index_columns", "columns"))
-    except (OSError, RuntimeError, KeyError) as error:
-        raise _damaged(path, error) from error
-    with file:
+            try:
+                file = opened.enter_context(h5py.File(path, "r", locking=False))
+            except OSError as error:
+                # Only a file whose writer is at work is opened as one that changes: HDF5 reads the damaged parts of
+                # such a file again and again, without an end.
+                if "already open for" not in str(error):
+                    raise
+                if not alone and is_held(Path(path).parent):
+                    file = h5py.File(path, "r", libver=("v110", "v110"), swmr=True, locking=False)
+                else:
+                    file = h5py.File(opened.enter_context(KilledFile(path)), "r")
+                opened.enter_context(file)
+            complete = all(name in file and file[name] for name in ("index", "rows", "index_columns", "columns"))
+            if complete:
+                yield file
+        except (OSError, RuntimeError, KeyError) as error:
+            raise InputError(
+                f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error}).",
+                expected="the HDF5 file that the run wrote; the other files of the run stay readable",
+            ) from error
         if not complete:
             raise InputError(f"The file {path} is not a table of a run.", expected="datasets index, rows and columns")
-        try:
-            yield file
-        except (OSError, RuntimeError) as error:
-            raise _damaged(path, error) from error
-
-
-def _damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
-    return InputError(
-        f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error}).",
-        expected="the HDF5 file that the run wrote; the other files of the run stay readable",
-    )
 
 
 def was_killed(file: Any) -> bool:
