@@ -277,6 +277,8 @@ REFUSED = {
         ["gaussian", "--num-dimensions", "1000000"],
         "--num-dimensions: matrices of",
     ),
+    "more points than fit, as TATi": ("dataset", ["--data_type", "1", "--dimension", "9" * 12], "--dimension: 999,999,"),
+    "no noise, as TATi": ("dataset", ["--data_type", "1", "--noise", "nan"], "--noise is out of range. Received: nan."),
     "a long integer": ("dataset", ["two_clusters", "--num-examples", "9" * 25], "--num-examples is out of range."),
     "no number": ("dataset", ["two_clusters", "--noise", "nan"], "--noise is out of range. Received: nan."),
     "a long cell": (
@@ -341,3 +343,11 @@ def test_a_page_holds_the_words_of_its_template_where_a_run_has_them():
     page = document("BODY & STYLE", "<p>TITLE STYLE BODY</p>")
     assert "<title>BODY &amp; STYLE</title>" in page
     assert page.count("<p>TITLE STYLE BODY</p>") == 1 and page.count("<style>") == 1
+
+
+@pytest.mark.parametrize(("content", "received"), [("", "an empty file"), ("seed = 1", "no schema_version beside seed")])
+def test_an_empty_manifest_is_called_so(here, capsys, content, received):
+    (here / "manifest.toml").write_text(content)
+    assert import_module("tati_re.cli.report").main(["."]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: The file manifest.toml is not the manifest of a run. Received: {received}. Expected: ")

@@ -6,6 +6,8 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser
 from tati_re.core.errors import InputError
+from tati_re.core.memory import check_free
+from tati_re.options.representable import what_instead
 
 WRITER = ("data_type", "dimension", "train_data_files", "test_data_files", "train_test_ratio")
 """Flags that only TATi's writer has; with one of them the command takes those of `TATiDatasetWriter`."""
@@ -56,8 +58,15 @@ def _parser() -> Parser:
 
 def _number(name: str, text: str | None, kind: Any = None) -> Any:
     kind, default = (kind, 0) if kind is not None else _NUMBERS[name]
+    if text is None:
+        return default
     try:
-        return default if text is None else kind(text)
+        value = kind(text)
     except ValueError:
         words = "an integer" if kind is int else "a number"
         raise InputError(f"--{name} has the wrong type.", text, words) from None
+    if instead := what_instead(value, "float32"):
+        raise InputError(f"--{name} is out of range.", text, f"a finite number, {instead}")
+    if name == "dimension":
+        check_free("--dimension", value, 100.0 * value, f"{value:,} points")
+    return value

@@ -48,6 +48,9 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"The file {path} cannot be read: {str(error).rstrip('.')}.") from error
     version = content.get("schema_version")
+    if version is None:
+        received = f"no schema_version beside {', '.join(list(content)[:3])}" if content else "an empty file"
+        raise InputError(f"The file {path} is not the manifest of a run.", received, "the file as the run wrote it")
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
         raise InputError(
             f"The file {path} was written by another version of the package.",
