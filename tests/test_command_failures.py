@@ -277,7 +277,7 @@ REFUSED = {
         ["gaussian", "--num-dimensions", "1000000"],
         "--num-dimensions: matrices of",
     ),
-    "more points than fit, as TATi": ("dataset", ["--data_type", "1", "--dimension", "9" * 12], "--dimension: 999,999,"),
+    "more points than fit, as TATi": ("dataset", ["--data_type", "1", "--dimension", "9" * 12], "--dimension: 999,"),
     "no noise, as TATi": ("dataset", ["--data_type", "1", "--noise", "nan"], "--noise is out of range. Received: nan."),
     "a long integer": ("dataset", ["two_clusters", "--num-examples", "9" * 25], "--num-examples is out of range."),
     "no number": ("dataset", ["two_clusters", "--noise", "nan"], "--noise is out of range. Received: nan."),
@@ -313,6 +313,7 @@ REFUSED = {
     "a step of nothing": ("inputspace", ["run", "--parameters-step", "3"], "--parameters-step belongs to a file."),
     "a step of no file": ("landscape", ["run", "--parameters-step", "3"], "--parameters-step belongs to a file."),
     "another seed": ("landscape", ["run", "--seed", "9" * 25], "--seed is out of range."),
+    "no heat": ("explore", ["run", "--heats", "1,nan"], "--heats is out of range. Received: nan."),
     "a far seed": ("explore", ["run", "--seed", "9" * 25], "--seed is out of range."),
 }
 
@@ -345,9 +346,9 @@ def test_a_page_holds_the_words_of_its_template_where_a_run_has_them():
     assert page.count("<p>TITLE STYLE BODY</p>") == 1 and page.count("<style>") == 1
 
 
-@pytest.mark.parametrize(("content", "received"), [("", "an empty file"), ("seed = 1", "no schema_version beside seed")])
+@pytest.mark.parametrize(("content", "received"), [("", "an empty file"), ("a = 1", "no schema_version beside a")])
 def test_an_empty_manifest_is_called_so(here, capsys, content, received):
     (here / "manifest.toml").write_text(content)
     assert import_module("tati_re.cli.report").main(["."]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"error: The file manifest.toml is not the manifest of a run. Received: {received}. Expected: ")
+    words = f"error: The file manifest.toml is not the manifest of a run. Received: {received}. Expected: "
+    assert capsys.readouterr().err.startswith(words)

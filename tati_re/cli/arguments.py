@@ -156,7 +156,7 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
         value = kind(text)
     except ValueError:
         expected = "an integer" if kind is int else "a number"
-        raise InputError(f"{flag(name)} has the wrong type.", shown(text), expected) from None
+        raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
     if instead := what_instead(value, "float32"):
         raise InputError(f"{flag(name)} is out of range.", shown(value), f"a finite number, {instead}")
     if least is not None and value < least:

@@ -69,10 +69,7 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
         if name in typed:
             found["num_steps" if name == "leg_steps" else name] = number_typed(name, typed[name])
     if "heats" in typed:
-        try:
-            found["heats"] = tuple(float(part) for part in typed["heats"].split(","))
-        except ValueError:
-            raise InputError("--heats has the wrong form.", typed["heats"], "numbers above 0, such as 1,4") from None
+        found["heats"] = tuple(number_typed("heats", part, float, 0) for part in typed["heats"].split(","))
     if "max_time" in typed:
         found["max_time"] = number_typed("max_time", typed["max_time"], float)
     if "directions" in typed:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from tati_re._version import __version__
 from tati_re.core.errors import InputError
@@ -59,7 +60,7 @@ def _in_words(error: Exception, arguments: Sequence[str]) -> tuple[int, str, boo
     """Exit status, sentence, and whether a log is worth its place."""
     words = " ".join(str(error).split())
     words = (words if len(words) <= 300 else words[:297] + "...").rstrip(".")
-    tensorflow = sys.modules.get("tensorflow")
+    tensorflow: Any = sys.modules.get("tensorflow")  # which may not be there yet
     foreign = tensorflow is not None and isinstance(error, tensorflow.errors.OpError)
     if isinstance(error, MemoryError) or (foreign and isinstance(error, tensorflow.errors.ResourceExhaustedError)):
         what = f"There is not enough memory{': ' * bool(words)}{words}."
@@ -103,7 +104,7 @@ def _logged(error: Exception, prog: str, arguments: Sequence[str]) -> Path | Non
     text = "\n".join([" ".join([prog, *arguments]), ", ".join(versions), "", said])
     named = [MADE.get(), *(Path(value.rpartition("=")[2]) for value in arguments)]
     runs = [folder for folder in named if folder is not None and os.path.isfile(folder / MANIFEST)]
-    for folder in [*runs, tempfile.gettempdir(), "."]:
+    for folder in (*map(str, runs), tempfile.gettempdir(), "."):
         with contextlib.suppress(OSError):
             number, path = tempfile.mkstemp(".log", "tati_re-error-", folder, text=True)
             with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:

@@ -93,7 +93,8 @@ def _checked(
     values: Mapping[str, Any], spell: Callable[[str], str] = str, strict: bool = True, text: bool = False
 ) -> Options:
     plain = {name: _plain(value) if name in OPTIONS else None for name, value in values.items()}
-    _check_representable(plain, spell)  # what errors of pydantic cannot hold either
+    # What errors of pydantic cannot hold either; an empty text may stand where a number belongs.
+    _check_representable({name: value for name, value in plain.items() if value != ""}, spell)
     try:
         options = Options.model_validate(plain, strict=strict)
     except ValidationError as error:

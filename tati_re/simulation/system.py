@@ -270,12 +270,12 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
     """Refuses walkers, `copies` at all temperatures, that need more memory than is free: state, gradient, moments, the
     random bits of two chunks and temporaries of a parameter took at least `_NUMBERS` numbers of its precision."""
     one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
-    which = next((name for name in ("model", "hidden", "num_classes") if getattr(options, name)), "data")
-    check_free(which, getattr(options, which) or "as given", one, f"networks of {num_parameters:,} parameters")
-    given = options.values_of(name for name in _COPIES if name in options.explicit)
-    name = max(given, key=lambda name: given[name] or 0, default="num_walkers")
-    received = getattr(options, name)
-    check_free(name, received, copies * one, f"{copies:,} walkers of {num_parameters:,} parameters each")
+    sizes = options.values_of(("data", "num_classes", "hidden", "model"))
+    name = [name for name, value in sizes.items() if value or name == "data"][-1]
+    check_free(name, sizes[name] or "as given", one, f"networks of {num_parameters:,} parameters")
+    numbers = options.values_of(name for name in _COPIES if name in options.explicit) or {"num_walkers": 1}
+    name = max(numbers, key=lambda name: numbers[name] or 0)
+    check_free(name, numbers[name], copies * one, f"{copies:,} walkers of {num_parameters:,} parameters each")
 
 
 def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
