@@ -34,5 +34,7 @@ def lanczos(
         if length <= 1e-10 * np.abs(diagonal).max():
             break
         beside.append(length)
+    if not np.isfinite([*diagonal, *beside]).all():
+        return np.array([np.nan]), np.ones((1, 1)), basis[:1]
     values, vectors = eigh_tridiagonal(np.array(diagonal), np.array(beside[: len(diagonal) - 1]))
     return values, vectors, basis[: len(diagonal)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
 from tati_re.data.labels import are_labels, as_storage_type, kind_of
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
@@ -69,7 +70,7 @@ class Dataset:
         for part in ("", "test_"):
             for name in (part + "inputs", part + "targets"):
                 if own[name] is not None:
-                    own[name] = _numbers(name, own[name])
+                    own[name] = as_array(own[name], name, numbers=True)
             inputs, weights = own[part + "inputs"], own[part + "weights"]
             _check_part(part, inputs, own[part + "targets"])
             if weights is not None:
@@ -132,7 +133,7 @@ class Dataset:
             InputError: As the class, and labels that are not the classes they should be.
         """
         given = (inputs, targets, test_inputs, test_targets)
-        arrays: list[Any] = [None if a is None else np.asarray(a) for a in given]
+        arrays: list[Any] = [None if a is None else as_array(a, "data") for a in given]
         for i in (0, 2):
             if arrays[i] is not None and arrays[i].ndim == 1:
                 arrays[i] = arrays[i][:, None]
@@ -246,13 +247,6 @@ class Dataset:
         if self.preparation is not None:
             digest.update(self.preparation.fingerprint())
         return digest.hexdigest()
-
-
-def _numbers(name: str, values: object) -> np.ndarray:
-    values = np.asarray(values)
-    if values.dtype.kind not in "buif":
-        raise InputError(f"{name} are not numbers.", f"an array of type {values.dtype}", "integers or floats")
-    return values
 
 
 def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None) -> None:

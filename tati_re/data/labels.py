@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tati_re.core.errors import InputError
@@ -48,6 +50,28 @@ def are_labels(targets: np.ndarray, test_targets: np.ndarray | None, num_classes
     if targets.ndim != 2 or num_classes or not all(np.isin(part, (0, 1)).all() for part in parts):
         return False
     return num_classes == 0 or any((part.sum(axis=1) != 1).any() for part in parts)
+
+
+def doubts(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: int | None) -> Iterator[str]:
+    """Says where labels of one column may not be what their kind, of so many classes or of a regression, takes them
+    for."""
+    labels = targets if test_targets is None else np.concatenate([targets, test_targets])
+    if labels.ndim > 1 or len(labels) == 1 or not (labels == np.floor(labels)).all():
+        return
+    values = np.unique(labels)
+    if len(values) == 1:
+        yield f"All labels are {values[0]:g}: there is nothing to tell apart."
+    elif num_classes is not None and len(values) < num_classes:
+        yield (
+            f"Labels up to {values[-1]:g} are {num_classes} classes, of which {len(values)} occur: numbers from 0 to "
+            f"{len(values) - 1} make a smaller model, num_classes = 0 a regression."
+        )
+    elif num_classes is None and 2 * len(values) <= len(labels):
+        shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+        yield (
+            f"Labels {shown} are taken for the values of a regression: integers from 0 are classes, and num_classes = "
+            "0 says that a regression is meant."
+        )
 
 
 def as_storage_type(targets: np.ndarray, kind: str) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.given import as_array
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Name (empty where it has none) and shape of one example of each input, in their order."""
@@ -37,7 +38,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
     if not values:
         raise InputError("data has no inputs.", "an empty mapping", "arrays by the names of the model's inputs")
-    arrays = [np.asarray(value) for value in values]
+    arrays = [as_array(value, f"data: input {name}".rstrip()) for name, value in zip(names, values, strict=True)]
     for name, array in zip(names, arrays, strict=True):
         called = f" {name}" if name else ""
         if array.dtype.kind not in "buif" or not array.ndim:
@@ -58,7 +59,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
 def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
     """Inputs in the form of a data set's: several are packed in the order of its layout."""
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
-        return np.asarray(inputs)
+        return as_array(inputs, "inputs", numbers=True)
     if isinstance(inputs, Mapping):
         for name, _ in layout:
             if name not in inputs:

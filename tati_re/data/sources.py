@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.given import as_array
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
@@ -205,7 +206,4 @@ def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:
 
 
 def _array(values: object) -> np.ndarray:
-    try:
-        return np.asarray(values)
-    except ValueError:
-        raise InputError("data has rows of unequal lengths.", type(values).__name__, "arrays of numbers") from None
+    return as_array(values, "data")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.given import said
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
 
@@ -41,6 +42,8 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
                 store.append(np.asarray(part)[None] if single else np.asarray(part))
     except ValueError:
         raise InputError("data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM) from None
+    except Exception as error:
+        raise InputError(f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM) from error
     if stores[0].empty:
         raise InputError("data: the tf.data.Dataset has no examples.", expected=FORM)
     inputs, targets, *weights = (store.finished() for store in stores)

@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
 
 
 def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> np.ndarray:
     """Weights as float64 `(count,)`."""
-    values = np.asarray(weights)
-    if values.dtype.kind not in "buif":
-        raise InputError(f"{what} are no numbers.", f"an array of type {values.dtype}", "numbers, one an example")
-    values = values.astype(np.float64)
+    values = as_array(weights, what, np.float64)
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.shape != (count,):
         raise InputError(f"{what} do not fit the examples.", f"shape {values.shape}", f"({count},), one an example")

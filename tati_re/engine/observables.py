@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.given import users_code
 from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
 
@@ -51,7 +52,12 @@ class Observables:
     ) -> None:
         self.method, self.full_every = method, full_every
         self.metric_name = metric_name
-        self.extra = dict(extra or {})
+        extra = {} if extra is None else extra
+        if not isinstance(extra, Mapping) or not all(
+            isinstance(n, str) and n and callable(f) for n, f in extra.items()
+        ):
+            raise InputError("observables is no table of functions.", repr(extra)[:80], '{"name": function}')
+        self.extra = dict(extra)
         self.groups = dict(groups or {})
         conditional = [metric_name] if metric_name else []
         if method.metropolis:
@@ -135,17 +141,14 @@ class Observables:
 
     @staticmethod
     def _own(name: str, function: Callable, position) -> tf.Tensor:
-        try:
+        expected = "arithmetic, keras.ops or TensorFlow functions of the parameters (walkers, parameters)"
+        with users_code(f"observables: {name!r}", expected):
             value = tf.convert_to_tensor(function(position))
-        except (NotImplementedError, TypeError, AttributeError, ValueError) as error:
-            raise InputError(
-                f"observables: {name!r} cannot be computed inside the compiled steps ({type(error).__name__}).",
-                expected="arithmetic, keras.ops or TensorFlow functions of the parameters (walkers, parameters)",
-            ) from None
-        if value.shape != position.shape[:1]:
+        real = value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool
+        if not real or value.shape.rank is None or value.shape != position.shape[:1]:
             raise InputError(
                 f"observables: {name!r} must give one number a walker.",
-                received=f"shape {tuple(value.shape)}",
+                received=f"shape {value.shape}" if real else value.dtype.name,
                 expected=f"({position.shape[0]},)",
             )
         return value

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tati_re.core.backend import keras, layers_of, origin_of, quiet, tf
 from tati_re.core.errors import InputError
+from tati_re.core.given import users_code
 from tati_re.models.inputs import called, layout_of, tensors_of
 
 # Checked one by one: outputs and gradients in tf.vectorized_map, without fallback, with weights and inputs per walker.
@@ -46,29 +49,47 @@ def refuse_unsupported(model: Any) -> None:
             raise InputError("Activity regularizers cannot be sampled.", f"one on layer {layer.name}", "none")
         if getattr(layer, "stateful", False):
             raise InputError("A layer keeps its state between batches.", f"layer {layer.name}", "stateful=False")
-    if any(not type(layer).__module__.startswith("keras.") for layer in [model, *layers_of(model)]):
-        _refuse_added_losses(model)
+    if any(_is_own(layer) for layer in [model, *layers_of(model)]):
+        _refuse_calls(model)
     types = sorted({v.dtype for v in variables})
     if types not in (["float32"], ["float64"]):
         raise InputError("The parameters of the model are not of one type.", ", ".join(types), "float32 or float64")
 
 
-def _refuse_added_losses(model: Any) -> None:
-    """Refuses layers that call `add_loss`; a user's layer shows it only when run, so the model is traced once."""
-    found = []
+def _is_own(layer: Any) -> bool:
+    """Whether a layer runs code of users."""
+    return not type(layer).__module__.startswith("keras.") or isinstance(layer, keras.layers.Lambda)
+
+
+def _refuse_calls(model: Any) -> None:
+    """Refuses layers that call `add_loss`, NumPy, or random numbers without a state in the model; a user's layer shows
+    it only when run, so the model is traced once, and called twice on a few numbers."""
+    found, foreign = [], set[int]()
 
     def run(x: Any) -> Any:
         with keras.StatelessScope(collect_losses=True) as scope:
             outputs = called(model, x)
         found.extend(scope.losses)
+        foreign.update(set(scope.state_mapping) - {id(variable) for variable in model.variables})
         return outputs
 
-    spec = tf.TensorSpec(input_shape_of(model), input_dtype_of(model) or model.trainable_variables[0].dtype)
-    outputs = tf.function(run, autograph=False).get_concrete_function(spec).structured_outputs
+    shape, dtype = input_shape_of(model), input_dtype_of(model) or model.trainable_variables[0].dtype
+    with users_code("model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"):
+        traced = tf.function(run, autograph=False).get_concrete_function(tf.TensorSpec(shape, dtype))
+    outputs = traced.structured_outputs
     if not tf.is_tensor(outputs):
         raise InputError("The model has several outputs.", type(outputs).__name__, "one tensor")
     if found:
         raise InputError("Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
+    x = tf.cast(tf.ones([2, *(length or 8 for length in shape[1:])]) * (0.0 if "int" in dtype else 1.0), dtype)
+    with users_code("model: its call", "one that gives the same outputs for the same inputs"):
+        first, again = (np.asarray(run(x)) for _ in range(2))
+    if foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True):
+        raise InputError(
+            "model: its call draws random numbers that no layer keeps the state of, so that U is no function.",
+            received=model.name,
+            expected="keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer",
+        )
 
 
 def vectorizable(model: Any) -> bool:

@@ -7,6 +7,7 @@ optimizer touches one new file and one line of `OPTIMIZERS`.
 
 from __future__ import annotations
 
+from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.method import Optimizer
 from tati_re.optimizers.annealing import Annealing
@@ -51,6 +52,8 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
         raise InputError(
             f"optimizer: unknown name.{nearest(name, names)}", received=repr(name), expected=", ".join(names)
         )
+    if not isinstance(name, (str, keras.optimizers.Optimizer)):
+        raise InputError("optimizer is not one.", type(name).__name__, "a name such as adam, or a Keras optimizer")
     if options.momentum:
         _check_momentum(short or name, options.momentum)
     if short is not None:

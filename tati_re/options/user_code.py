@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.given import said
 from tati_re.options.table import OPTIONS
 
 
@@ -53,7 +54,12 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
     """
     name = getattr(factory, "__name__", type(factory).__name__)
     others, arguments = others or {}, {}
-    for parameter in inspect.signature(factory).parameters.values():
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except ValueError:
+        what = f"{option}: {name} is built into Python, and does not say which arguments it takes."
+        raise InputError(what, expected="a class or function of yours") from None
+    for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         required, known = parameter.default is parameter.empty, _is_option(parameter.name)
@@ -72,17 +78,11 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{option}: {name} cannot be made ({_said(error)}).") from error
+        raise InputError(f"{option}: {name} cannot be made ({said(error)}).") from error
 
 
 def _is_option(name: str) -> bool:
     return name in OPTIONS or name == "kT"
-
-
-def _said(error: Exception) -> str:
-    """An exception in one line: its type and message."""
-    text = " ".join(str(error).split()).rstrip(".")
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 @contextmanager
@@ -132,4 +132,4 @@ def _file(option: str, path: Path, form: str) -> ModuleType:
 
 
 def _failed(option: str, where: object, error: Exception) -> InputError:
-    return InputError(f"{option}: {where} cannot be imported ({_said(error)}).")
+    return InputError(f"{option}: {where} cannot be imported ({said(error)}).")

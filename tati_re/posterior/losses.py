@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.given import users_code
 
 CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
 REGRESSION = ("gaussian", "mean_squared_error", "mean_absolute_error")
@@ -65,9 +66,29 @@ class Loss:
         elif self.name == "mean_absolute_error":
             values = tf.reduce_mean(tf.abs(targets - outputs), axis=-1)
         else:
-            values = self._function(targets, outputs)
+            values = self._called(targets, outputs)
         extra = list(range(1, len(values.shape)))
         return tf.reduce_mean(values, axis=extra) if extra else values
+
+    def _called(self, targets: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+        """The values of a function of users or Keras: one an example, or one a position of outputs with several."""
+        what = f"loss: {self.name}"
+        with users_code(what, "a function of (labels, outputs) made of keras.ops or TensorFlow"):
+            values = tf.convert_to_tensor(self._function(targets, outputs))
+        one, each = outputs.shape[:1], outputs.shape[:-1]
+        if (
+            not values.dtype.is_floating
+            or values.shape.rank is None
+            or not any(values.shape.is_compatible_with(shape) for shape in (one, [*one, 1], each))
+        ):
+            received = f"{values.dtype.name} of shape {values.shape}"
+            raise InputError(f"{what} must give one number an example.", received, f"floats of shape {one}")
+        return values
+
+    def check(self, targets: tf.TensorSpec, outputs: tf.TensorSpec) -> None:
+        """Traces a function of users once, so that a bad one is refused before any work starts."""
+        if self._function is not None:
+            tf.function(self.per_example, autograph=False).get_concrete_function(targets, outputs)
 
     def _log_probabilities(self, outputs: tf.Tensor) -> tf.Tensor:
         if self.from_logits:

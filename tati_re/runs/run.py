@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.given import said
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.trajectory_rows import rows_of_step, stored_steps
 
@@ -56,7 +57,13 @@ class RunFiles:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        try:
+            self.folder = Path(folder)
+            self.folder.exists()
+            if "\0" in str(self.folder):
+                raise ValueError("embedded null character")
+        except (TypeError, ValueError, OSError) as error:
+            raise InputError(f"No run can be there ({said(error)}).", repr(folder)[:80], "a run folder") from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
 
     @classmethod

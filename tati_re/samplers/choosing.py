@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.options.families import FAMILIES, family, options_of_family
 from tati_re.options.table import options_of
@@ -70,7 +71,7 @@ def unused_options(options, sampler) -> list[str]:
 
 
 def _checked(mass, shapes) -> np.ndarray:
-    mass = np.asarray(mass, np.float64)
+    mass = as_array(mass, "mass", np.float64)
     wanted = (sum(math.prod(shape) for shape in shapes),)
     if mass.shape != wanted:
         raise InputError("mass: wrong shape.", received=mass.shape, expected=f"{wanted}, one a parameter")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.given import users_code
 
 Factor = Callable[[np.ndarray], np.ndarray]
 
@@ -63,7 +64,7 @@ def read_table(path: str, name: str) -> list[tuple[int, float]]:
         raise InputError(f"{name}: {path} is not a table.", expected="columns step and value, a number each") from None
 
 
-def keras_schedule(schedule, unit: float) -> Factor:
+def keras_schedule(schedule, unit: float, name: str = "step_schedule") -> Factor:
     """A Keras learning rate schedule as a factor: its value at step t - 1 (Keras counts from 0), divided by `unit`."""
     from tati_re.core.backend import tf
 
@@ -71,7 +72,16 @@ def keras_schedule(schedule, unit: float) -> Factor:
     def values(steps):
         return tf.map_fn(lambda step: tf.cast(schedule(step), tf.float64), steps, fn_output_signature=tf.float64)
 
-    return lambda steps: values(tf.constant(steps - 1, tf.int64)).numpy() / unit
+    def factor(steps: np.ndarray) -> np.ndarray:
+        with users_code(f"{name}: the schedule", "a number above 0 of each step, made of keras.ops or TensorFlow"):
+            found = values(tf.constant(steps - 1, tf.int64)).numpy()
+        if not (np.isfinite(found) & (found >= 0)).all():
+            received = f"{found[~(np.isfinite(found) & (found >= 0))][0]:g}"
+            raise InputError(f"{name}: the schedule gives a bad value.", received, "finite numbers from 0 on")
+        return found / unit
+
+    factor(np.arange(1, 2))
+    return factor
 
 
 def step_factor(options, given=None) -> Factor | None:
@@ -124,5 +134,5 @@ def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> 
             )
         given = read_table(said, name)
     if callable(given):
-        return keras_schedule(given, unit)
+        return keras_schedule(given, unit, name)
     return table(given, unit, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
 from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
 from tati_re.options.stages import ALL, planned
@@ -146,7 +148,7 @@ def check_starts(request: Request) -> None:
             received=f"replica_start {options.replica_start}",
             expected="one of the two",
         )
-    starts = np.asarray(starts)
+    starts = as_array(starts, "starts")
     rungs, walkers = request.method.copies, options.num_walkers
     wanted = (rungs, walkers, request.system.flat.num_parameters)
     if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
@@ -301,7 +303,35 @@ def check_observables(request: Request) -> None:
     observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
 
 
+def check_callbacks(request: Request) -> None:
+    """Callbacks that are not functions of two arguments."""
+    given, form = request.objects.get("callbacks"), "a list of functions of (folder, step)"
+    if given is None:
+        return
+    if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
+        raise InputError("callbacks are no list of functions.", repr(given)[:80], form)
+    for one in given:
+        try:
+            inspect.signature(one).bind("folder", 0)
+        except TypeError as error:
+            raise InputError("callbacks: one cannot be called.", f"{one!r} ({error})"[:160], form) from None
+        except ValueError:
+            continue  # Of some built-in functions there is no signature.
+
+
+def check_tensorboard(request: Request) -> None:
+    """A TensorFlow that needs the package of TensorBoard to write its events."""
+    if request.options.tensorboard is not None:
+        try:
+            _ = tf.summary.create_file_writer, tf.summary.experimental.write_raw_pb
+        except (AttributeError, ImportError):
+            expected = "pip install 'tati_re[tensorboard]'"
+            raise InputError("tensorboard: the package tensorboard is not installed.", expected=expected) from None
+
+
 CHECKS = [
+    check_callbacks,
+    check_tensorboard,
     check_walls,
     check_control_variate,
     check_stages,

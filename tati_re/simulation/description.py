@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tati_re._version import __version__
 from tati_re.core.backend import threads
+from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
 from tati_re.options.table import OPTIMIZE, options_of
@@ -34,6 +36,11 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     )
     yield f"{run.meaning}."
     yield from potential.notices()
+    dataset = request.system.dataset
+    if options.num_classes is None:
+        yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes)
+    if options.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
+        yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."
     yield from tati_sentences(options)
     if start is not None:
         yield start

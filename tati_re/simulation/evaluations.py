@@ -156,7 +156,7 @@ class Evaluations:
         return float(value) if np.ndim(value) == 0 else value
 
     def _checked_walker(self, walker_index: int) -> int:
-        if not 0 <= walker_index < self.options.num_walkers:
+        if not isinstance(walker_index, int | np.integer) or not 0 <= walker_index < self.options.num_walkers:
             raise InputError(
                 "walker_index: no such walker.", received=walker_index, expected=f"0 to {self.options.num_walkers - 1}"
             )

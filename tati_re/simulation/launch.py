@@ -118,7 +118,7 @@ class Launch:
             trajectory_format=self._format,
             parameter_names=self._names,
             expected=_expected(request),
-            callbacks=(self._copies, self._tensorboard, *request.objects.get("callbacks", ())),
+            callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
         )
         averages = _prediction_averages(request)
         return Driver(self.folder, self.loops.loops, plan, self.progress, averages, request.limits)

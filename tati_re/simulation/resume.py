@@ -30,7 +30,7 @@ def resume_run(
     folder: str, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
 ) -> Run:
     """Does the work of `Simulation.resume`."""
-    with writing(folder, new=False) as writer:
+    with writing(RunFiles(folder).folder, new=False) as writer:
         return _resumed(folder, num_steps, trust, objects, limits, writer)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
 from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
             raise InputError(
                 f"directions: {path} cannot be read: {reason}.", expected="a .npy, .npz or .csv file of row vectors"
             ) from None
-    rows = np.atleast_2d(np.asarray(source, np.float64))
-    if rows.ndim != 2 or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
+    rows = np.atleast_2d(as_array(source, "directions", np.float64))
+    if rows.ndim != 2 or not len(rows) or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
         raise InputError(
             "directions: not row vectors of the parameters.",
             received=f"shape {rows.shape}",

@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import set_threads, tf
 from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
 from tati_re.engine.noise import Draw, draw_bits, standard_normal
@@ -248,7 +249,11 @@ class Simulation(Evaluations):
         if parameters is None and walker_index is None and self.num_walkers() > 1:
             return np.stack([self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())])
         walker_index = self._checked_walker(walker_index or 0)
-        parameters = self.walkers.position[walker_index] if parameters is None else np.asarray(parameters)
+        parameters = (
+            self.walkers.position[walker_index]
+            if parameters is None
+            else as_array(parameters, "parameters", numbers=True)
+        )
         if parameters.shape != self.walkers.position.shape[1:]:
             raise InputError(
                 "parameters: wrong shape.", received=parameters.shape, expected=self.walkers.position.shape[1:]

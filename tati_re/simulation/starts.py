@@ -9,6 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Rung
 from tati_re.models.fan_in import fan_in_plus_one
@@ -39,13 +40,15 @@ class Walkers:
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
         """An array in the shape of the positions, or of one of them."""
-        value = np.asarray(value)
+        value = as_array(value, name)
         if value.shape not in (self.position.shape, self.position.shape[1:]):
             raise InputError(
                 f"{name}: wrong shape.",
                 received=value.shape,
                 expected=f"{self.position.shape[1:]} for all walkers, or {self.position.shape}",
             )
+        if value.dtype.kind not in "fiu" or not np.isfinite(value).all():
+            raise InputError(f"{name}: not all are finite numbers.", expected="finite numbers")
         return value
 
 

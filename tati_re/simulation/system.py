@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import keras, layers_of
+from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
@@ -24,7 +24,7 @@ from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
-from tati_re.posterior.device_data import is_signs
+from tati_re.posterior.device_data import device_targets, is_signs
 from tati_re.posterior.examples import device_bytes
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
 from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
@@ -165,6 +165,11 @@ class System:
             loss.words += f", a Bernoulli likelihood for each of {targets[0]} labels, their logarithms added"
         check_noise(options, loss, self.flat)
         batches = self.batches(options, options.batch_size, copies=copies)
+        label, dtype = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)), self.flat.dtype
+        loss.check(
+            tf.TensorSpec([batches.batch_size, *label.shape[1:]], label.dtype),
+            tf.TensorSpec([batches.batch_size, *outputs], dtype),
+        )
         prior = self.prior(options, objects)
         return ModelPotential(
             self.flat,

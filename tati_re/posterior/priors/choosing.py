@@ -161,7 +161,7 @@ def check_prior(prior: Prior, num_parameters: int) -> None:
     Raises:
         InputError: It lacks what a prior answers, or has another number of parameters.
     """
-    if not isinstance(prior, Prior):
+    if not isinstance(prior, Prior) or isinstance(prior, type):
         raise InputError(
             "prior: it does not answer all that is asked of one.",
             received=type(prior).__name__,

@@ -1,0 +1,66 @@
+"""What users hand over in Python: arrays, and functions of their own, with one sentence for each that is not right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+
+
+def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -> np.ndarray:
+    """An array of what was given as `name`; with a `dtype` or `numbers` it must be integers, floats or booleans.
+
+    Raises:
+        InputError: Entries are masked, rows have unequal lengths, or it cannot be made an array of such a type.
+    """
+    if masked := _masked(values):
+        raise InputError(
+            f"{name}: a masked array has no numbers where it is masked.",
+            f"{masked} masked entries",
+            "an array without a mask, such as the rows where nothing is masked, or filled(...)",
+        )
+    try:
+        array = np.asarray(values)
+    except Exception as error:
+        # Arrays of other libraries raise what they like, such as those that live on a GPU.
+        if isinstance(error, ValueError) and "inhomogeneous" in str(error):
+            raise InputError(f"{name} has rows of unequal lengths.", type(values).__name__, "an array") from None
+        received = f"{type(values).__name__} ({said(error)})"
+        raise InputError(f"{name} cannot be made a NumPy array.", received, "an array of numbers") from error
+    if (numbers or dtype is not None) and array.dtype.kind not in "buif":
+        raise InputError(f"{name} are not numbers.", f"an array of type {array.dtype}", "integers or floats")
+    return array if dtype is None else array.astype(dtype)
+
+
+def _masked(values: Any) -> int:
+    """Masked entries of an array, or of the arrays in a list."""
+    if isinstance(values, np.ma.MaskedArray):
+        return int(np.ma.count_masked(values))
+    if isinstance(values, (list, tuple)) and values and not isinstance(values[0], (int, float)):
+        return sum(map(_masked, values))
+    return 0
+
+
+@contextmanager
+def users_code(what: str, expected: str) -> Iterator[None]:
+    """Makes one sentence of whatever code of users raises; `what` is the option and the name of the code."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{what} cannot be computed inside the compiled steps ({said(error)}).", expected=expected
+        ) from error
+
+
+def said(error: BaseException) -> str:
+    """An exception in one line: its type and message, without colors and what comes after 300 characters."""
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()).rstrip(".")
+    text = text if len(text) <= 300 else text[:297] + "..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
