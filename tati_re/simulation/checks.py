@@ -264,13 +264,34 @@ def _can_name(path: str) -> bool:
 
 
 def check_tensorboard(request: Request) -> None:
-    """A folder for event files that is a file, or lies below one."""
+    """A folder for event files that is a file or lies below one, and a TensorFlow that needs a package for them."""
     path = request.options.tensorboard
     if path is not None:
         where = Path(os.path.abspath(path))
         above = next(each for each in (where, *where.parents) if os.path.lexists(each))
         if not above.is_dir() or not _can_name(str(where)):
             raise InputError("tensorboard cannot be written.", path, "a folder, new or of earlier event files")
+    try:
+        _ = path is None or (tf.summary.create_file_writer, tf.summary.experimental.write_raw_pb)
+    except (AttributeError, ImportError):
+        what, instead = "tensorboard: the package tensorboard is not installed.", "pip install 'tati_re[tensorboard]'"
+        raise InputError(what, expected=instead) from None
+
+
+def check_callbacks(request: Request) -> None:
+    """Callbacks that are not functions of two arguments."""
+    given, form = request.objects.get("callbacks"), "a list of functions of (folder, step)"
+    if given is None:
+        return
+    if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
+        raise InputError("callbacks are no list of functions.", repr(given)[:80], form)
+    for one in given:
+        try:
+            inspect.signature(one).bind("folder", 0)
+        except TypeError as error:
+            raise InputError("callbacks: one cannot be called.", f"{one!r} ({error})"[:160], form) from None
+        except ValueError:
+            continue  # Of some built-in functions there is no signature.
 
 
 def check_exchange_batch_size(request: Request) -> None:
@@ -303,35 +324,8 @@ def check_observables(request: Request) -> None:
     observables.check(tf.TensorSpec((request.copies, potential.num_parameters), potential.dtype))
 
 
-def check_callbacks(request: Request) -> None:
-    """Callbacks that are not functions of two arguments."""
-    given, form = request.objects.get("callbacks"), "a list of functions of (folder, step)"
-    if given is None:
-        return
-    if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
-        raise InputError("callbacks are no list of functions.", repr(given)[:80], form)
-    for one in given:
-        try:
-            inspect.signature(one).bind("folder", 0)
-        except TypeError as error:
-            raise InputError("callbacks: one cannot be called.", f"{one!r} ({error})"[:160], form) from None
-        except ValueError:
-            continue  # Of some built-in functions there is no signature.
-
-
-def check_tensorboard(request: Request) -> None:
-    """A TensorFlow that needs the package of TensorBoard to write its events."""
-    if request.options.tensorboard is not None:
-        try:
-            _ = tf.summary.create_file_writer, tf.summary.experimental.write_raw_pb
-        except (AttributeError, ImportError):
-            expected = "pip install 'tati_re[tensorboard]'"
-            raise InputError("tensorboard: the package tensorboard is not installed.", expected=expected) from None
-
-
 CHECKS = [
     check_callbacks,
-    check_tensorboard,
     check_walls,
     check_control_variate,
     check_stages,
