@@ -65,6 +65,8 @@ class Method:
         swap_bias: A sentence that names the bias of the swaps, where there is one. Default: none.
         against_noise: What it does about the noise of mini-batches, a clause, where that is no linear answer from which
             a heating follows. Default: none.
+        renewals: Steps of the burn-in after which `renewed` is asked, for what is no work of a compiled step (matrix
+            decompositions). Default: none.
     """
 
     name: str = ""
@@ -90,6 +92,7 @@ class Method:
     bias: Any = None
     swap_bias: str | None = None
     against_noise: str | None = None
+    renewals: Any = ()
 
     def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
         """The state at given positions, `(walkers, parameters)`."""
@@ -139,6 +142,11 @@ class Method:
     def tables(self, state) -> dict[str, dict[str, Any]]:
         """Small tables of the current state, "ladder" and "bias", columns by name; rewritten at each checkpoint."""
         return {}
+
+    def renewed(self, state) -> Any:
+        """The state after one of the steps `renewals`, from plain numbers: asked between two compiled chunks. Default:
+        the state."""
+        return state
 
 
 class Optimizer(Method):
@@ -199,6 +207,9 @@ class Wrapper(Method):
 
     def tables(self, state) -> dict[str, dict[str, Any]]:
         return self.inner.tables(state)
+
+    def renewed(self, state) -> Any:
+        return self.inner.renewed(state)
 
 
 class _Adapted(Method):

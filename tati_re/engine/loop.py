@@ -267,10 +267,14 @@ class Loop:
         return tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32)
 
     def run(self, carry: Carry, first_move: int, count: int) -> Chunk:
-        """Makes up to `chunk_steps` moves.
+        """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before.
 
         The first is number `first_move`, from 1; `count` is at most `chunk_steps` and what is left of `num_steps`.
         """
+        ends = [end for end in self.method.renewals if end <= self.timeline.num_burnin_steps]
+        if first_move - 1 in ends:
+            carry = carry._replace(state=self.method.renewed(carry.state))
+        count = min([count, *(end + 1 - first_move for end in ends if end >= first_move)])
         indices, sizes = self.batches(first_move, self._capacity)
         due = Moves(*map(tf.constant, self.timeline.due(first_move, self._capacity, count)))
         following = first_move + count

@@ -80,6 +80,12 @@ class ReplicaExchange(Wrapper):
                 received=inner.name,
                 expected="no covariance_blending",
             )
+        if self.renewals:
+            raise InputError(
+                "num_replicas: the directions of a mass are measured at one temperature.",
+                received=f"mass = {inner.get_config()['mass']}",
+                expected="mass = fisher, which has a diagonal for each rung",
+            )
         self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every

@@ -45,6 +45,10 @@ Positive = Annotated[Temperature | dict[str, Temperature], BY_PATTERN]
 NotNegative = Annotated[Weight | dict[str, Weight], BY_PATTERN]
 Wall = Annotated[float | dict[str, float] | None, BY_PATTERN]
 EvidenceMethod = Literal["thermodynamic_integration", "frenkel_ladd", "stepping_stone", "mbar", "smc"]
+Mass = (
+    Literal["unit", "fan_in", "fisher", "variance", "gradient_rms"]
+    | Annotated[str, Field(pattern=r"^fisher:[1-9][0-9]{0,3}$")]
+)
 PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
 PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]
 
@@ -243,8 +247,10 @@ class Options(BaseModel):
         "constant", "constant, annealing (during the burn-in), or a CSV file with the columns step and value"
     )
     temperature_start: float | None = _sampler(None, "annealing: initial temperature", gt=0)
-    mass: Literal["unit", "fan_in", "gradient_rms"] = _sampler(
-        "unit", "mass of each parameter: 1, fan-in + 1 of its layer, or rms of its gradient, from the burn-in"
+    mass: Mass = _sampler(
+        "unit",
+        "mass of each parameter: 1, fan-in + 1 of its layer, or measured in the burn-in: sqrt(Var g / Var position) "
+        "(fisher; fisher:32 with 32 directions beside the diagonal), T / Var position, or rms of the gradient g",
     )
     tempering_plateau: float = _sampler(
         0.1, "TACT-HMC: fraction of the range of the tempering variable at the target temperature", gt=0, lt=1

@@ -29,7 +29,7 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
         sampler = Massive(sampler, _masses(options.mass, names, shapes) if mass is None else _checked(mass, shapes))
         if sampler.measured and options.num_burnin_steps < 200:
             raise InputError(
-                "mass: gradient_rms is measured during the burn-in.",
+                f"mass: {sampler.mass} is measured during the burn-in.",
                 received=f"num_burnin_steps = {options.num_burnin_steps}",
                 expected="200 or more",
             )

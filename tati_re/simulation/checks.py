@@ -99,8 +99,9 @@ def check_walls(request: Request) -> None:
     method = request.method
     reflects = not method.metropolis or request.options.walls == "reflect"
     if request.samples and method.mixes_parameters and reflects and request.prior.walled:
+        what = "covariance_blending" if request.options.covariance_blending else "a mass with directions"
         raise InputError(
-            "covariance_blending: walls reflect parameter by parameter, which a full matrix does not keep.",
+            f"{what}: walls reflect parameter by parameter, which a full matrix does not keep.",
             received=f"prior {request.prior}",
             expected="a prior without hard walls, or sampler HMC with walls reject",
         )

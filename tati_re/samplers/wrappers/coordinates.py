@@ -54,6 +54,29 @@ class Coordinates(Protocol):
         """B of `count` walkers from walker `first` on."""
 
 
+class Diagonal:
+    """Coordinates x = θ / s, entry by entry."""
+
+    def __init__(self, scale) -> None:
+        self.scale = scale
+
+    def forward(self, vectors):
+        return self.scale * vectors
+
+    transposed = forward
+
+    def untransposed(self, vectors):
+        return vectors / self.scale
+
+    backward = untransposed
+
+    def spread(self, variances):
+        return self.scale * (self.scale * variances)
+
+    def part(self, first, count: int) -> Diagonal:
+        return Diagonal(rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale)
+
+
 class InCoordinates(Delegating):
     """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U."""
 

@@ -9,35 +9,15 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.method import Wrapper
-from tati_re.core.ops import cond, constant, mean, replaced_if, rows, sqrt
+from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
+from tati_re.core.protocol import fields_of
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import Diagonal, extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.fisher import DiagonalWindows, LowRankWindows
 
 DECAY = 0.99
 """How much of the running mean of the squared gradient a step of the burn-in keeps."""
-
-
-class Diagonal:
-    """Coordinates x = θ / s, entry by entry."""
-
-    def __init__(self, scale) -> None:
-        self.scale = scale
-
-    def forward(self, vectors):
-        return self.scale * vectors
-
-    transposed = forward
-
-    def untransposed(self, vectors):
-        return vectors / self.scale
-
-    backward = untransposed
-
-    def spread(self, variances):
-        return self.scale * (self.scale * variances)
-
-    def part(self, first, count: int) -> Diagonal:
-        return Diagonal(rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale)
+MEASURED = "'fisher', 'fisher:' and a number of directions, 'variance' or 'gradient_rms'"
 
 
 class Massive(Wrapper):
@@ -51,18 +31,32 @@ class Massive(Wrapper):
         kick     p <- p - t ∇U / sqrt(m),     p ~ N(0, T)
     The momenta p that are shown belong to x (the usual ones are sqrt(m) p), so that kinetic energies stay P T/2.
 
-    "gradient_rms" estimates m = rms(∇U) / mean rms from a running mean of the squared gradients of each walker (decay
-    0.99) during the burn-in and is frozen afterwards; the number of burn-in steps has to be above 0.
+    Measured masses follow the burn-in, whose number of steps has to be above 0, and are frozen afterwards:
+        "fisher"        m = sqrt(Var g / Var θ) of positions and gradients g = ∇U, exact on a Gaussian of independent
+                        parameters after two draws, whatever the draws
+        "fisher:32"     with 32 directions beside the diagonal (any number above 0): exact on every Gaussian of at most
+                        so many parameters, and on 1 + that rank; needs one temperature and no walls that reflect
+        "variance"      m = T / Var θ, which needs draws of the law itself
+        "gradient_rms"  m = rms(g) / mean rms, of each walker by itself
+    The first three take windows of the burn-in (after 40, 60, 90, ... steps, the last one counts) and all walkers of a
+    rung, each about its own mean. They are used in units of the largest mass: step size and friction keep their meaning
+    for the stiffest direction, and all others become as fast, at most 10,000 times faster. A draw that is not finite is
+    left out: run.csv has the number of such draws (`mass_skipped`) and how much faster than at equal masses the softest
+    direction is (`mass_spread`).
+    Var g contains the variance of mini-batch noise, which makes noisy parameters heavier; parameters that become faster
+    feel the noise of mini-batches more, as any faster sampler does.
     Around an ensemble the walkers learn from each other in x: B B' = I + η cov(x of the others).
-    Cost: that of the sampler inside. Source: masses by fan-in: Baldock and Marzari (2019); frozen root mean square
-    preconditioner: Wenzel et al., ICML 2020, appendix D.
+    Cost: that of the sampler inside, and two products with the directions for a position or gradient. Source: masses by
+    fan-in: Baldock and Marzari (2019); frozen root mean square preconditioner: Wenzel et al., ICML 2020, appendix D;
+    Fisher divergence: Seyboldt et al., arXiv 2603.18845.
 
     Args:
         inner: A sampler with momenta. Default: BAOAB.
-        mass: Numbers above 0, `(parameters,)`, or "gradient_rms". Default: "gradient_rms".
+        mass: Numbers above 0, `(parameters,)`, "fisher", "fisher:32", "variance" or "gradient_rms". Default:
+            "gradient_rms".
 
     Raises:
-        InputError: The sampler has no momenta, or a mass is not above 0.
+        InputError: The sampler has no momenta, or a mass is not above 0 or not known.
 
     Examples:
         >>> Massive(Splitting("BAOAB"), [1.0, 4.0]).name
@@ -74,49 +68,84 @@ class Massive(Wrapper):
         if not self.inner.has_momentum:
             raise InputError("mass: the sampler has no momenta.", received=self.inner.name, expected="such as BAOAB")
         self.measured = isinstance(mass, str)
-        if self.measured and mass != "gradient_rms":
-            raise InputError("mass: not known.", received=repr(mass), expected="numbers above 0, or 'gradient_rms'")
-        values = np.ones(1) if self.measured else np.asarray(mass, np.float64)
+        self.rule = rule_of(mass) if isinstance(mass, str) else None
+        values = np.ones(1) if isinstance(mass, str) else np.asarray(mass, np.float64)
         if not (np.isfinite(values) & (values > 0)).all():
             raise InputError("mass: it must be above 0.", received=values.min(), expected="numbers above 0")
         self.mass: Any = mass if self.measured else values
-        if self.measured and self.inner.mixes_parameters:
+        if self.rule is None:
+            return
+        if self.inner.mixes_parameters:
             raise InputError(
-                "mass: gradient_rms is measured for each walker by itself, and an ensemble needs one for all.",
+                f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own.",
                 received=self.inner.name,
                 expected="fan_in, or numbers",
             )
-        if self.measured:
-            self.against_noise = self.inner.against_noise or "its masses are measured during the burn-in."
-            self.adapts, self.of_rung = True, ("square", "mass", *self.inner.of_rung)
+        self.against_noise = self.inner.against_noise or "its masses are measured during the burn-in."
+        self.adapts, self.of_rung = True, (*self.rule.of_rung, *self.inner.of_rung)
+        self.shown, self.renewals = (*self.inner.shown, *self.rule.shown), self.rule.renewals
+        self.mixes_parameters = self.rule.mixes_parameters
 
     def init(self, position, evaluate, noise):
-        """As the sampler inside; an adaptive mass starts at 1."""
+        """As the sampler inside; a measured mass starts at 1."""
         state = self.inner.init(position, evaluate, noise)
-        if not self.measured:
-            return state
-        return extend(state, square=0.0 * state.gradient, mass=0.0 * state.gradient + 1.0)
+        return state if self.rule is None else extend(state, **self.rule.start(state))
 
     def step(self, state, evaluate, noise):
-        if not self.measured:
+        if self.rule is None:
             scale = constant(1.0 / np.sqrt(self.mass), state.position)
             return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))[:2]
-        square, mass = replaced_if(
-            evaluate.clock.adapting,
-            lambda square, mass: self._adapted(square, mass, state.gradient, evaluate),
-            (state.square, state.mass),
-        )
-        new, info, _ = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, Diagonal(1.0 / sqrt(mass)))
-        return type(state)(**new._asdict(), square=square, mass=mass), info
+        memory = tuple(fields_of(state, self.rule.fields).values())
+        memory = self.rule.adapted(memory, state, evaluate)
+        coordinates = self.rule.coordinates(memory)
+        new, info, _ = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, coordinates)
+        return type(state)(**new._asdict(), **dict(zip(self.rule.fields, memory, strict=True))), info
 
-    @staticmethod
-    def _adapted(square, mass, gradient, evaluate):
-        square = DECAY * square + (1 - DECAY) * gradient**2
-        rms = sqrt(square)
-        # Unit mass until the running mean, which starts at zero, has seen a hundred gradients.
-        seen = evaluate.clock.step >= 100
-        return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
+    def renewed(self, state):
+        return state if self.rule is None else self.rule.renewed(state)
 
     def get_config(self) -> dict:
         mass = self.mass if self.measured else f"{len(self.mass)} numbers" if self.mass.ndim else float(self.mass)
         return {**self.inner.get_config(), "mass": mass}
+
+
+class RunningRms:
+    """m = rms(∇U) / mean rms of each walker, from a running mean of the squared gradients."""
+
+    fields = of_rung = ("square", "mass")
+    shown: tuple[str, ...] = ()
+    mixes_parameters = False
+    renewals: tuple[int, ...] = ()
+
+    def start(self, state) -> dict[str, Any]:
+        return {"square": 0.0 * state.gradient, "mass": 0.0 * state.gradient + 1.0}
+
+    def adapted(self, memory: tuple, state, evaluate) -> tuple:
+        def new(square, mass):
+            square = DECAY * square + (1 - DECAY) * state.gradient**2
+            rms = sqrt(square)
+            # Unit mass until the running mean, which starts at zero, has seen a hundred gradients.
+            seen = evaluate.clock.step >= 100
+            return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
+
+        return replaced_if(evaluate.clock.adapting, new, memory)
+
+    def renewed(self, state):
+        return state
+
+    def coordinates(self, memory: tuple) -> Diagonal:
+        return Diagonal(1.0 / sqrt(memory[1]))
+
+
+def rule_of(mass: str) -> Any:
+    """The rule of a measured mass, by its name.
+
+    Raises:
+        InputError: There is no such rule.
+    """
+    name, colon, rank = mass.partition(":")
+    if name == "fisher" and colon and rank.isascii() and rank.isdigit() and int(rank):
+        return LowRankWindows(int(rank))
+    if mass not in ("gradient_rms", "fisher", "variance"):
+        raise InputError("mass: not known.", received=repr(mass), expected=f"numbers above 0, {MEASURED}")
+    return RunningRms() if mass == "gradient_rms" else DiagonalWindows(mass == "fisher")

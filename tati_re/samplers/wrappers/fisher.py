@@ -1,0 +1,328 @@
+"""Masses from the positions and gradients of the burn-in, which make the target as round as they can.
+
+Of a Gaussian exp(-θ'Hθ/2T) the covariance of positions is T H⁻¹ and that of gradients T H, so that the inverse mass
+that is wanted, H⁻¹, maps gradients to positions, whatever the draws: two draws tell a diagonal one, d + 1 a full one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.core.ops import (
+    as_float64,
+    as_int32,
+    as_type,
+    column,
+    constant,
+    is_finite,
+    largest,
+    maximum,
+    replaced_if,
+    sqrt,
+    sum_of_products,
+    sum_over,
+    transpose,
+    where,
+    with_rows,
+)
+from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal
+from tati_re.samplers.wrappers.sharing import same_rung
+
+ENDS = np.unique(np.rint(40.0 * 1.5 ** np.arange(60)).astype(np.int64))
+"""Steps of the burn-in after which a mass is measured anew, each from the steps since the one before: the last of these
+windows is between a fifth and a third of the burn-in."""
+LONGEST = 1e4
+"""How much faster than the stiffest parameter another one may become."""
+_LEAST = 1e-3
+"""In equilibrium Var θ Var g is T² or more; what is flat for good has a mass of this part of T/Var θ."""
+_INSIDE = 2.0
+_RIDGE = 1e-5
+_ALIKE = {"float32": 1e-4, "float64": 1e-9}
+
+
+class DiagonalWindows:
+    """Masses from variances over a window, of the steps of each walker about its own mean, over the walkers of a rung.
+
+    Rule, entry by entry: m = sqrt(Var g / Var θ) ("fisher") or m = T / Var θ ("variance"). Accumulated in float64 by
+    Welford's rule; draws with a number that is not finite are left out and counted.
+    """
+
+    shown = ("mass_spread", "mass_skipped")
+    sums = ("position_mean", "position_square", "gradient_mean", "gradient_square", "drawn")
+    of_rung = (*sums, "mass", "mass_unit", "mass_spread")
+    fields = (*of_rung, "mass_skipped")
+    mixes_parameters = False
+    renewals: tuple[int, ...] = ()
+
+    def __init__(self, by_gradients: bool) -> None:
+        self.by_gradients = by_gradients
+
+    def start(self, state) -> dict[str, Any]:
+        zeros, numbers = as_float64(0.0 * state.position), 0.0 * state.potential
+        made = dict.fromkeys(self.fields, zeros) | dict.fromkeys(("drawn", "mass_skipped"), numbers)
+        return made | dict.fromkeys(("mass_unit", "mass_spread"), numbers + 1.0) | {"mass": 0.0 * state.position + 1.0}
+
+    def adapted(self, memory: tuple, state, evaluate) -> tuple:
+        clock = evaluate.clock
+        memory = replaced_if(clock.adapting, lambda *memory: self._counted(memory, state), memory)
+        due = clock.adapting & _is_among(clock.step, ENDS)
+        return replaced_if(due, lambda *memory: self._measured(memory, state), memory)
+
+    def _counted(self, memory: tuple, state) -> tuple:
+        sums, drawn, *mass, skipped = [*memory[:4]], *memory[4:]
+        good = _finite(state)
+        drawn = drawn + as_float64(good)
+        number = maximum(drawn, 1.0 + 0.0 * drawn)[:, None]
+        for k, values in ((0, state.position), (2, state.gradient)):
+            # The first draw of a window is its mean: nothing is lost where deviations are small beside it.
+            change = where(good[:, None], as_float64(values) - sums[k], 0.0 * sums[k])
+            sums[k], sums[k + 1] = sums[k] + change / number, sums[k + 1] + change * change * (1.0 - 1.0 / number)
+        return (*sums, drawn, *mass, skipped + as_float64(~good))
+
+    def _measured(self, memory: tuple, state) -> tuple:
+        _, position, _, gradient, drawn, mass, *_, skipped = memory
+        same, zeros = same_rung(state.rung), 0.0 * position
+        tiny = 1e-300 + zeros
+        freedom = (same @ maximum(drawn - 1.0, 0.0 * drawn)[:, None]) + zeros
+        position, gradient = ((same @ square) / maximum(freedom, tiny) for square in (position, gradient))
+        least = state.rung.temperature[:, None] / maximum(position, tiny)
+        stiffness = maximum(sqrt(gradient / maximum(position, tiny)), _LEAST * least)
+        found = stiffness if self.by_gradients else least
+        known = (freedom > 0.0) & (position > 0.0) & is_finite(as_type(found, mass)) & is_finite(stiffness)
+        mass = as_type(where(known, found, as_float64(mass)), mass)
+        stiffness = where(known, stiffness, as_float64(mass))
+        # In the new coordinates nothing is stiffer than the stiffest parameter is.
+        unit = largest(stiffness, 1) / largest(stiffness / as_float64(mass), 1)
+        spread = as_float64(largest(_scale(mass, unit), 1))
+        return (zeros, zeros, zeros, zeros, 0.0 * drawn, mass, unit, spread, skipped)
+
+    def renewed(self, state):
+        return state
+
+    def coordinates(self, memory: tuple) -> Coordinates:
+        return Diagonal(_scale(*memory[5:7]))
+
+
+class LowRankWindows:
+    """An inverse mass D (I + Q' (Λ - I) Q) D from draws kept over a window, measured between steps by `low_rank_mass`.
+
+    Kept are 4 draws a direction and 8 more, together over the walkers, at equal distances in each window; all walkers
+    have one mass. The state has `kept_positions` and `kept_gradients`, `(draws, walkers, parameters)`; the steps of the
+    window so far, those between two draws, and the number of the window, `window`; and D, Q and the roots of Λ.
+    """
+
+    shown = ("mass_spread", "mass_skipped")
+    of_rung: tuple[str, ...] = ()
+    matrices = ("mass_scale", "mass_directions", "mass_roots")
+    fields = ("kept_positions", "kept_gradients", "window", *matrices, *shown)
+    mixes_parameters = True
+    renewals = tuple(map(int, ENDS))
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def start(self, state) -> dict[str, Any]:
+        walkers, parameters = state.position.shape
+        rank, numbers = min(self.rank, parameters), 0.0 * state.potential
+        kept = constant(np.zeros((-(-(4 * rank + 8) // walkers), walkers, parameters)), state.position)
+        ones = [constant(np.ones(count), kept) for count in (parameters, rank)]
+        window = constant(self._window(0, kept.shape[0]), numbers)
+        directions = constant(np.zeros((rank, parameters)), kept)
+        values = (kept, kept, window, ones[0], directions, ones[1], numbers + 1.0, numbers)
+        return dict(zip(self.fields, values, strict=True))
+
+    @staticmethod
+    def _window(number: int, draws: int) -> np.ndarray:
+        length = np.diff(ENDS, prepend=0)[number]
+        return np.array([0.0, -(-length // draws), number])
+
+    def adapted(self, memory: tuple, state, evaluate) -> tuple:
+        positions, gradients, window = memory[:3]
+        place, every = window[0], window[1]
+        kept = replaced_if(
+            evaluate.clock.adapting & (place % every == 0.0),
+            lambda *kept: tuple(
+                with_rows(values, as_int32(place / every), new[None])
+                for values, new in zip(kept, (state.position, state.gradient), strict=True)
+            ),
+            (positions, gradients),
+        )
+        passed = as_float64(evaluate.clock.adapting) * constant(np.array([1.0, 0.0, 0.0]), window)
+        return (*kept, window + passed, *memory[3:])
+
+    def renewed(self, state):
+        """The state at the end of a window of the burn-in, with the mass of its draws."""
+        place, every, number = np.asarray(state.window)
+        count = int(-(-place // every))
+        positions, gradients = (np.asarray(values)[:count] for values in (state.kept_positions, state.kept_gradients))
+        good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
+        skipped = np.asarray(state.mass_skipped) + (~good).sum(0)
+        changed = {"window": self._window(int(number) + 1, len(state.kept_positions)), "mass_skipped": skipped}
+        found = low_rank_mass(positions, gradients, self.rank)
+        if found is not None:
+            scale, spread = found.in_use()
+            rank = state.mass_directions.shape[0]
+            directions, roots = np.zeros((rank, len(scale))), np.ones(rank)
+            directions[: len(found.directions)], roots[: len(found.directions)] = found.directions, found.roots
+            changed |= dict(zip(self.matrices, (scale, directions, roots), strict=True))
+            changed["mass_spread"] = spread + 0.0 * skipped
+        return state._replace(**{name: constant(value, getattr(state, name)) for name, value in changed.items()})
+
+    def coordinates(self, memory: tuple) -> Coordinates:
+        return Stretched(*memory[3:6])
+
+
+class Stretched:
+    """Coordinates θ = D L x with L = I + Q' (S - I) Q: rows Q, `(k, parameters)`, are stretched by S."""
+
+    def __init__(self, scale, directions, roots) -> None:
+        self.scale, self.directions, self.roots = scale, directions, roots
+
+    def forward(self, vectors):
+        return self.scale * self._stretched(vectors, self.roots)
+
+    def transposed(self, vectors):
+        return self._stretched(self.scale * vectors, self.roots)
+
+    def backward(self, vectors):
+        return self._stretched(vectors / self.scale, 1.0 / self.roots)
+
+    def untransposed(self, vectors):
+        return self._stretched(vectors, 1.0 / self.roots) / self.scale
+
+    def _stretched(self, vectors, by):
+        return vectors + ((vectors @ transpose(self.directions)) * (by - 1.0)) @ self.directions
+
+    def spread(self, variances):
+        raise InputError(
+            "mass: directions mix the entries of the gradient, whose variances do not tell those of the mixture.",
+            expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC",
+        )
+
+    def part(self, first, count: int) -> Stretched:
+        return self
+
+
+class LowRankMass(NamedTuple):
+    """The inverse mass L L' with L = D (I + Q' (S - I) Q).
+
+    Attributes:
+        scale: The diagonal of D, `(parameters,)`.
+        directions: Orthonormal rows Q, `(k, parameters)`.
+        roots: The diagonal of S, `(k,)`.
+    """
+
+    scale: np.ndarray
+    directions: np.ndarray
+    roots: np.ndarray
+
+    def inverse_mass(self) -> np.ndarray:
+        """The whole matrix, `(parameters, parameters)`."""
+        root = self.scale[:, None] * Stretched(1.0, self.directions, self.roots).forward(np.eye(len(self.scale)))
+        return root @ root.T
+
+    def in_use(self) -> tuple[np.ndarray, float]:
+        """D in units of the largest mass, and how much faster than its direction the softest becomes."""
+        along = Stretched(*self)
+        heaviest = _largest_eigenvalue(lambda v: along.untransposed(along.backward(v)), len(self.scale))
+        softest = _largest_eigenvalue(lambda v: along.forward(along.transposed(v)), len(self.scale))
+        return self.scale * np.sqrt(heaviest), float(np.sqrt(heaviest * softest))
+
+    def divergence(self, positions: np.ndarray, gradients: np.ndarray) -> float:
+        """Sum of the squares of L'g - L⁻¹θ, of deviations `(draws, parameters)`: 0 where the mass is exact."""
+        along = Stretched(*self)
+        return float(np.sum((along.transposed(gradients) - along.backward(positions)) ** 2))
+
+
+def low_rank_mass(positions: np.ndarray, gradients: np.ndarray, rank: int) -> LowRankMass | None:
+    """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank` directions.
+
+    Rule: with D² = sqrt(Var θ / Var g), or D = 1, the draws x = θ/D and slopes y = D g are projected on the space that
+    they span together; there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues
+    outside of [1/2, 2] are kept, those that are furthest from 1 first. Where fewer directions than draws tell x from y,
+    they are the space, and where the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and
+    all eigenvalues are kept. Of the two D the one with the smaller divergence counts. Source: Seyboldt et al., arXiv
+    2603.18845.
+
+    Args:
+        positions, gradients: `(draws, walkers, parameters)`, each walker about its own mean; draws with a number that
+            is not finite are left out.
+        rank: The most directions.
+
+    Returns:
+        The mass; `None` where fewer than three draws are left.
+    """
+    alike = _ALIKE[positions.dtype.name]
+    good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
+    x, y = (_deviations(np.asarray(values, np.float64), good) for values in (positions, gradients))
+    freedom = len(x) - int(good.any(0).sum())
+    squares = (x**2).sum(0), (y**2).sum(0)
+    if freedom < 2 or not min(values.max() for values in squares) > 0:
+        return None
+    least = [values.max() * 1e-30 for values in squares]
+    diagonal = (np.maximum(squares[0], least[0]) / np.maximum(squares[1], least[1])) ** 0.25
+    diagonal = np.clip(diagonal, diagonal.min(), diagonal.min() * LONGEST)
+    found = [_of_scale(x, y, scale, rank, freedom, alike) for scale in (diagonal, np.ones_like(diagonal))]
+    return min(found, key=lambda mass: mass.divergence(x, y))
+
+
+def _of_scale(x, y, scale, rank: int, freedom: int, alike: float) -> LowRankMass:
+    x, y = x / scale, y * scale
+    size = float(np.linalg.norm(x, 2) + np.linalg.norm(y, 2))
+    basis, known = _span(x - y, alike * size), True
+    if len(basis) >= freedom:
+        basis = _span(np.concatenate([x, y]), alike * size)
+        known = len(basis) <= freedom
+    if not len(basis):
+        return LowRankMass(scale, basis, np.ones(0))
+    # Where nothing is assumed, so little that it counts for flat directions only.
+    ridge = (1e-12 * size if known else np.sqrt(_RIDGE)) * np.eye(len(basis))
+    x, y = (np.concatenate([values @ basis.T, ridge]) for values in (x, y))
+    # (cov y) = R'R; S = R⁻¹ (R cov x R')^½ R'⁻¹, the root by the singular values of R x', which keeps all digits.
+    upper = np.linalg.qr(y, mode="r")
+    left, values, _ = np.linalg.svd(upper @ x.T, full_matrices=False)
+    half = np.linalg.solve(upper, left * np.sqrt(values))
+    vectors, roots, _ = np.linalg.svd(half, full_matrices=False)
+    order = np.argsort(-np.abs(np.log(np.maximum(roots, 1e-300))), kind="stable")[:rank]
+    order = order if known else order[np.abs(np.log(roots[order] ** 2)) > np.log(_INSIDE)]
+    return LowRankMass(scale, vectors.T[order] @ basis, np.clip(roots[order], 1 / LONGEST, LONGEST))
+
+
+def _deviations(values: np.ndarray, good: np.ndarray) -> np.ndarray:
+    """Rows of the good draws, each about the mean of its walker."""
+    each = [values[good[:, w], w] for w in range(values.shape[1])]
+    return np.concatenate([rows - rows.mean(0) for rows in each if len(rows)] or [values[:0, 0]])
+
+
+def _span(rows: np.ndarray, least: float) -> np.ndarray:
+    """Orthonormal rows that span these, up to what is shorter than `least`."""
+    _, lengths, vectors = np.linalg.svd(rows, full_matrices=False)
+    return vectors[lengths > least]
+
+
+def _largest_eigenvalue(apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    vector = np.random.default_rng(0).standard_normal((1, size))
+    for _ in range(100):
+        vector = apply(vector / np.linalg.norm(vector))
+    return float(np.linalg.norm(vector))
+
+
+def _scale(mass, unit):
+    """1 / sqrt(m) in the unit of mass."""
+    unit = column(unit, mass)
+    return sqrt(unit / maximum(mass, unit / LONGEST**2))
+
+
+def _finite(state):
+    """Walkers whose position and gradient are finite, `(walkers,)`."""
+    ones = 0.0 * state.position + 1.0
+    return is_finite(sum_of_products(state.position, ones) + sum_of_products(state.gradient, ones))
+
+
+def _is_among(step, ends: np.ndarray):
+    same = as_float64(constant(ends, step) == step)
+    return sum_over(same, 0)[0] > 0.0
