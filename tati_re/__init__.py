@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tati_re.report.analyse import analyse as analyse
     from tati_re.report.page import write_report as write_report
     from tati_re.runs.compare import compare as compare
+    from tati_re.runs.verify import verify as verify
     from tati_re.simulation.run import Run as Run
     from tati_re.simulation.run import load as load
     from tati_re.simulation.simulation import Simulation as Simulation

@@ -16,9 +16,9 @@ _MOST_LINES = 20
 def _parser() -> Parser:
     parser = Parser(
         prog="tati-compare",
-        usage="tati-compare A B [options]",
+        usage="tati-compare A B [options] | tati-compare --verify RUN [RUN ...]",
         description="Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The "
-        "exit status is 0 where they agree, 1 where they do not, 2 for bad input.",
+        "exit status is 0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input.",
     )
     parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
     text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"
@@ -33,6 +33,8 @@ def _parser() -> Parser:
     parser.add_argument(
         "--ignore-sign", "--column_ignore_sign", dest="ignore_sign", nargs="+", metavar="NAME", help=text
     )
+    text = "check the files of one or more run folders instead, one line a file: whether each is what the run wrote"
+    parser.add_argument("--verify", action="store_true", help=text)
     parser.add_argument("--quiet", action="store_true", help="print nothing; the exit status says it")
     return parser
 
@@ -54,10 +56,29 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
     return Tolerance(value, kind)
 
 
+def _verify(folders: list[str], quiet: bool) -> int:
+    """Returns the exit status: 0 where all files are whole, else 1."""
+    from tati_re.runs.verify import verify
+
+    found = [(folder, file) for folder in folders for file in verify(folder)]
+    bad = [file for _, file in found if not file.whole]
+    if not quiet:
+        for folder, file in found:
+            where = f"{folder}: " if len(folders) > 1 else ""
+            print(f"{where}{'ok ' if file.whole else 'BAD'} {file.name}: {file.sentence}")
+        print(f"{len(bad)} of {len(found)} files are not what the run wrote." if bad else "All files are whole.")
+    return int(bool(bad))
+
+
 def _body(argv: list[str]) -> int:
     """Returns the exit status: 0 if both agree, else 1."""
     typed = _parser().parse(argv)
     paths = typed.get("paths", [])
+    if typed.get("verify"):
+        if not paths or typed.keys() - {"paths", "verify", "quiet"}:
+            received = " ".join(argv)
+            raise InputError("--verify takes run folders alone.", received, "tati-compare --verify RUN [RUN ...]")
+        return _verify(paths, typed.get("quiet", False))
     if len(paths) != 2:
         raise InputError("tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
     words = typed.get("column_tolerance", [])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.recording import RunningMoments
 from tati_re.engine.run_tables import RunTables
 from tati_re.engine.running_averages import RunningAverages
-from tati_re.runs import checkpoint, files
+from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.csv_table import csv_text
+from tati_re.runs.digests import lasting, of_whole
 from tati_re.runs.storage import write_whole
 
 _GIGABYTE = 1e9
@@ -79,6 +81,8 @@ class Driver:
         self.predictions, self.limits = predictions, limits
         self.loop = self.loops[0]
         self._move = 0
+        self._whole: dict[str, str] = {}
+        self._manifest: dict[str, str] = {}
         self.seconds = 0.0
         self._averages = RunningAverages(self.loop, plan.expected)
         names = plan.parameter_names
@@ -108,7 +112,8 @@ class Driver:
         self._averages.restore(arrays)
         if self.predictions is not None:
             self.predictions.restore(arrays)
-        self._tables.reopen(meta["files"])
+        self._manifest = meta.get("manifest", {})
+        self._tables.reopen(meta["files"], meta.get("digests", {}))
         return carry
 
     def run(self, carry: Carry) -> tuple[Carry, Outcome]:
@@ -179,11 +184,25 @@ class Driver:
 
     def _save(self, carry: Carry) -> None:
         self._tables.flush()
-        # Tables of a few rows that tell how things stand: written anew each time.
-        for name, table in self.loop.method.tables(carry.state).items():
-            write_whole(self.folder / files.of_method(name), csv_text(table))
+        # Tables of a few rows that tell how things stand are written anew each time, after the checkpoint: what a kill
+        # between the two leaves is known by the checkpoint before.
+        tables = self.loop.method.tables(carry.state)
+        texts = {files.of_method(name): csv_text(table) for name, table in tables.items()}
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": self._tables.positions()}
+        meta |= {"digests": self._tables.digests()} | self._known(texts)
         checkpoint.save(self.folder, self._arrays(carry), meta)
+        for name, text in texts.items():
+            write_whole(self.folder / name, text)
+
+    def _known(self, texts: Mapping[str, bytes]) -> dict[str, Any]:
+        """What else a checkpoint knows of the run's files; the manifest is written after the first one."""
+        directions = self.folder / files.DIRECTIONS
+        if directions.exists() and files.DIRECTIONS not in self._whole:
+            self._whole[files.DIRECTIONS] = of_whole(directions.read_bytes())
+        if self._move and not self._manifest and (self.folder / files.MANIFEST).exists():
+            self._manifest = lasting(manifest.read(self.folder))
+        whole = self._whole | {name: of_whole(text) for name, text in texts.items()}
+        return {"whole": whole} | ({"manifest": self._manifest} if self._manifest else {})
 
     def _arrays(self, carry: Carry) -> dict[str, np.ndarray]:
         arrays = {f"moments/{name}": np.asarray(value) for name, value in carry.moments._asdict().items()}

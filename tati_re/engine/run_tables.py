@@ -47,16 +47,20 @@ class RunTables:
             kind = H5Table if _is_h5(name) else CsvTable
             self._tables[name] = kind(self._folder / name, columns, **self._options(name))
 
-    def reopen(self, positions: Mapping[str, int]) -> None:
-        """Opens the tables of a run to go on at the positions that its checkpoint says."""
+    def reopen(self, positions: Mapping[str, int], digests: Mapping[str, str]) -> None:
+        """Opens the tables of a run to go on at the positions that its checkpoint says, if they are what it knows."""
         for name, columns in self._columns.items():
             kind = H5Table if _is_h5(name) else CsvTable
-            where = int(positions[name])
-            self._tables[name] = kind.reopen(self._folder / name, columns, where, **self._options(name))
+            options = self._options(name) | {"digest": digests.get(name)}
+            self._tables[name] = kind.reopen(self._folder / name, columns, int(positions[name]), **options)
 
     def positions(self) -> dict[str, int]:
         """How much of each table is on the disk, for a checkpoint."""
         return {name: int(table.position()) for name, table in self._tables.items()}
+
+    def digests(self) -> dict[str, str]:
+        """The digest of so much of each table."""
+        return {name: table.digest.text() for name, table in self._tables.items()}
 
     def add_chunk(self, loop: Loop, chunk: Chunk, first_move: int) -> None:
         """Moves the rows of a chunk, whose first move this is, into the tables."""

@@ -7,14 +7,15 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.runs.files import CHECKPOINTS, CURRENT, PARTIAL, PREVIOUS
+from tati_re.runs.digests import Known
+from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
 from tati_re.runs.storage import replace, replacing, storing, sync_file
 
 ASIDE = CURRENT + PARTIAL
@@ -26,7 +27,7 @@ DIGEST_LENGTH = 64
 """The comment that ends the zip file: the sha256, in hexadecimal digits, of all bytes before it."""
 
 
-class _DamagedCheckpoint(Exception):
+class DamagedCheckpoint(Exception):
     """A missing or damaged checkpoint file; the message completes "is ..."."""
 
 
@@ -70,8 +71,8 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[st
     problems = []
     for name in (CURRENT, ASIDE, PREVIOUS):
         try:
-            arrays, meta = _read(where / name)
-        except _DamagedCheckpoint as problem:
+            arrays, meta = read(where / name)
+        except DamagedCheckpoint as problem:
             problems.append(f"{name} is {problem}")
             continue
         return arrays, meta, _note(name, problems, meta)
@@ -82,6 +83,36 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[st
         )
     problems = [text for text in problems if not text.startswith(ASIDE)]
     raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
+
+
+def metas(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The `meta` of each checkpoint that is readable, the newest first, without the arrays."""
+    return filter(None, (_meta(Path(folder) / CHECKPOINTS / name) for name in (CURRENT, ASIDE, PREVIOUS)))
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    """The `meta` of a checkpoint file; empty where it is missing or damaged."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            return json.loads(archive[META].tobytes())
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError):
+        return {}
+
+
+def known(folder: str | os.PathLike[str], table: str) -> Known | None:
+    """What the newest checkpoint knows of a table that grows; None where nothing."""
+    meta = next(metas(folder), {})
+    size = meta.get("files", {}).get(table)
+    return None if size is None else Known(size, meta.get("digests", {}).get(table), meta["step"])
+
+
+def known_whole(folder: str | os.PathLike[str], name: str) -> set[str]:
+    """The digests that a file written at once may have; empty where nothing is known: after a damaged checkpoint the
+    tables of a method are later ones."""
+    current = Path(folder) / CHECKPOINTS / CURRENT
+    if name in OF_METHODS.values() and current.exists() and not _meta(current):
+        return set()
+    return {meta["whole"][name] for meta in metas(folder) if name in meta.get("whole", {})}
 
 
 def _note(name: str, problems: list[str], meta: Mapping[str, Any]) -> str | None:
@@ -122,18 +153,19 @@ def _digest(file: BinaryIO) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the `meta` of a checkpoint file; a `DamagedCheckpoint` where it is not whole."""
     try:
         with open(path, "rb") as file:
             # The digest comes first, so that no parser meets damaged bytes; one open file, so that renames do no harm.
             digest = _digest(file)
             if file.read(DIGEST_LENGTH) != digest:
-                raise _DamagedCheckpoint("damaged (its sha256 does not fit)")
+                raise DamagedCheckpoint("damaged (its sha256 does not fit)")
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
-        raise _DamagedCheckpoint("missing") from None
+        raise DamagedCheckpoint("missing") from None
     except OSError as error:
-        raise _DamagedCheckpoint(f"not readable ({error.strerror})") from error
+        raise DamagedCheckpoint(f"not readable ({error.strerror})") from error
     return arrays, json.load(io.BytesIO(arrays.pop(META).tobytes()))

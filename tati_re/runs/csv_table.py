@@ -14,6 +14,8 @@ import numpy as np
 
 from tati_re.core.cells import as_cell
 from tati_re.core.errors import InputError
+from tati_re.runs.checked import csv_digest
+from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, open_new, storing, sync_file
 
@@ -45,6 +47,7 @@ class CsvTable(Rows):
         float32_columns: Sequence[str] = (),
         *,
         _position: int | None = None,
+        _digest: Digest | None = None,
     ) -> None:
         super().__init__(path, columns, integer_columns)
         single = np.isin(self.columns, list(float32_columns))
@@ -59,7 +62,7 @@ class CsvTable(Rows):
             with storing(self.path):
                 sync_file(self.path.parent)
         else:
-            self.on_disk = _position
+            self.on_disk, self.digest = _position, _digest or self.digest
             self._write(b"")
 
     @classmethod
@@ -70,8 +73,10 @@ class CsvTable(Rows):
         position: int,
         integer_columns: Sequence[str] = INTEGERS,
         float32_columns: Sequence[str] = (),
+        digest: str | None = None,
     ) -> CsvTable:
-        """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there."""
+        """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there; refuses one
+        of another `digest` up to there, where a checkpoint knows it."""
         path, headers = Path(path), (_header(columns), _header(columns, str))
         if not path.is_file():
             raise InputError(f"The file {path} of the run to resume is missing.")
@@ -92,7 +97,8 @@ class CsvTable(Rows):
                 received=f"{size} bytes",
                 expected=f"at least {position} bytes, and the end of a row there",
             )
-        return cls(path, columns, integer_columns, float32_columns, _position=position)
+        known = csv_digest(path, Known(position, digest))
+        return cls(path, columns, integer_columns, float32_columns, _position=position, _digest=known)
 
     def flush(self) -> None:
         if self.pending:
@@ -101,6 +107,7 @@ class CsvTable(Rows):
 
     def _write(self, text: bytes) -> None:
         """Writes at the position, truncates the file there, and returns when all is on disk."""
+        self._check_left()
         with storing(self.path), open_existing(self.path) as file:
             file.seek(self.on_disk)
             view = memoryview(text)
@@ -111,10 +118,13 @@ class CsvTable(Rows):
                 os.fsync(file.fileno())
             except BaseException:
                 # Where even this fails the next write starts at the position all the same; readers skip half a line.
+                self._left = None
                 with contextlib.suppress(OSError):
                     file.truncate(self.on_disk)
                 raise
         self.on_disk += len(text)
+        self._left = self.on_disk
+        self.digest.update(text)
 
     def _text(self, rows: np.ndarray) -> bytes:
         step = max(1, BLOCK_VALUES // len(self.columns))

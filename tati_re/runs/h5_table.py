@@ -12,6 +12,8 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.runs import reading
+from tati_re.runs.checked import RowCheck, h5_bytes
+from tati_re.runs.digests import Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, replacing, storing, sync_file, write_whole
 
@@ -72,8 +74,10 @@ class H5Table(Rows):
         position: int,
         integer_columns: Sequence[str] = INTEGERS,
         dtype: str = "float64",
+        digest: str | None = None,
     ) -> H5Table:
-        """Opens an existing file to continue at row `position`, dropping later rows.
+        """Opens an existing file to continue at row `position`, dropping later rows; refuses one of another `digest` up
+        to there, where a checkpoint knows it.
 
         A file with later rows, or whose writer was killed inside a flush, is copied aside up to `position` and
         renamed, so that another kill loses nothing.
@@ -102,6 +106,7 @@ class H5Table(Rows):
                     received=f"{stored} rows",
                     expected=f"at least {position} rows",
                 )
+            table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(source, position)
             longer = max(len(source["rows"]), len(source["index"])) > position
             if longer or reading.was_killed(source):
                 table._copy(source, position)
@@ -111,9 +116,13 @@ class H5Table(Rows):
         if self.pending:
             new = np.concatenate(self.pending)
             rows, index = new[:, ~self.is_integer].astype(self.dtype), new[:, self.is_integer].astype(np.int64)
+            self._check_left()
+            self._left = None
             self._write(self.path, self.on_disk, rows, index)
+            self._left = self.path.stat().st_size
             self.on_disk += len(new)
             self.pending.clear()
+            self.digest.update(h5_bytes(index, rows))
 
     def _copy(self, source: Any, num_rows: int) -> None:
         """Replaces the file by a copy of the first `num_rows` rows of the open file `source`, itself."""

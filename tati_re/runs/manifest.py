@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.runs import checkpoint
+from tati_re.runs.digests import lasting
 from tati_re.runs.files import MANIFEST
 from tati_re.runs.storage import write_whole
 
@@ -38,7 +40,8 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the content of `manifest.toml`. It is nested dictionaries; a key that was None is absent.
 
     Raises:
-        InputError: The file is missing, is no TOML, or was written by a later version of the package.
+        InputError: The file is missing, is no TOML, was written by a later version of the package, or says something
+            else than when the run took its checkpoint.
     """
     path = Path(folder) / MANIFEST
     try:
@@ -56,6 +59,14 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
             f"The file {path} was written by another version of the package.",
             received=f"schema_version = {version}",
             expected=f"schema_version = {SCHEMA_VERSION}",
+        )
+    known = next((meta["manifest"] for meta in checkpoint.metas(folder) if "manifest" in meta), {})
+    found = lasting(content) if known else {}
+    if name := next((name for name in (*known, *found) if known.get(name) != found.get(name)), None):
+        raise InputError(
+            f"The file {path} was changed after its checkpoint: {name.removeprefix('options.')}.",
+            received=found.get(name, "nothing"),
+            expected=known.get(name, "nothing"),
         )
     return content
 

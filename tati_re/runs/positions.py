@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
-from tati_re.runs import files, reading
+from tati_re.runs import checked, checkpoint, files, reading
+from tati_re.runs.digests import Known
 from tati_re.runs.selection import as_run, burnin_of, check_thin
 
 if TYPE_CHECKING:
@@ -97,7 +96,10 @@ class Positions:
         else:
             self._read = self._csv
             with self._path.open("rb") as file:
-                index, columns = [], _header(file.readline())
+                index, columns = [], checked.header_of(file.readline())
+        if lost := {*files.INDEX, *files.BEFORE_PARAMETERS} - {*index, *columns}:
+            raise InputError(f"{self._path} has no column {min(lost)}.", expected="the file as the run wrote it")
+        self._known = checkpoint.known(self.run.folder, self._path.name)
         self._index, self._columns = index, columns
         labels = {*files.INDEX, *files.BEFORE_PARAMETERS, *files.LABELS}
         places = [number for number, name in enumerate(columns) if name not in labels]
@@ -185,23 +187,33 @@ class Positions:
         with reading.open_h5(self._path) as file:
             length = reading.h5_length(file)
             size = max(1, self._block_bytes // (8 * len(self._columns)))
+            check = checked.RowCheck(self._path, file, self._first_time())
             for start in range(0, length, size):
                 stop = min(start + size, length)
                 index, rows = file["index"][start:stop], file["rows"][start:stop]
+                check.add(index, rows)
                 rows = rows if self.keep_type else rows.astype(np.float64, copy=False)
                 yield self._block(index, self._index, rows)
+            check.end()
 
     def _csv(self) -> Iterator[tuple[Block, np.ndarray | None]]:
-        import pandas
-
         with self._path.open("rb") as file:
-            file.readline()
+            check, number = checked.LineCheck(self._path, self._first_time()), 2
+            check.add(file.readline())
             size = max(1, self._block_bytes // (8 * len(self._columns)))
             # A last line without its end is still being written.
             while lines := [line for line in islice(file, size) if line.endswith(b"\n")]:
-                text = io.BytesIO(b"".join(lines))
-                values = pandas.read_csv(text, header=None, dtype=np.float64, **reading.exact_numbers()).to_numpy()
+                text = b"".join(lines)
+                check.add(text)
+                values = checked.parsed(self._path, text, self._columns, number).to_numpy(np.float64)
+                number += len(lines)
                 yield self._block(values, self._columns, values)
+            check.end()
+
+    def _first_time(self) -> Known | None:
+        """What the checkpoint knows of the file; only one pass looks at it."""
+        known, self._known = self._known, None
+        return known
 
     def _block(self, index: np.ndarray, names: list[str], rows: np.ndarray) -> tuple[Block, np.ndarray | None]:
         def integers(name: str) -> np.ndarray:
@@ -241,9 +253,3 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
         for block in positions.all_blocks()
         for step, walker, vector in zip(block.step, block.walker, block.values, strict=True)
     )
-
-
-def _header(line: bytes) -> list[str]:
-    import csv
-
-    return [from_cell(name) for name in next(csv.reader([line.decode().rstrip("\r\n")]))]

@@ -20,19 +20,28 @@ if TYPE_CHECKING:
     import pandas
 
 
+_NOT_YET_WRITTEN = 1 << 30
+"""Bytes that an HDF5 file may claim before they are written: those of a flush."""
+
+
 def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
     """Returns a CSV table with every number exactly as written, without an incomplete last line."""
     import pandas
 
-    content = Path(path).read_bytes()
-    complete = content[: content.rfind(b"\n") + 1]
-    if not complete:
-        raise InputError(f"The file {path} has no header line; the run was stopped before it wrote one.")
-    frame = pandas.read_csv(io.BytesIO(complete), **exact_numbers()).rename(columns=from_cell)
+    frame = pandas.read_csv(io.BytesIO(complete_lines(path)), **exact_numbers()).rename(columns=from_cell)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biuf":
             frame.isetitem(place, frame.iloc[:, place].map(from_cell))
     return frame
+
+
+def complete_lines(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a CSV table up to the end of its last complete line."""
+    content = Path(path).read_bytes()
+    complete = content[: content.rfind(b"\n") + 1]
+    if not complete:
+        raise InputError(f"The file {path} has no header line; the run was stopped before it wrote one.")
+    return complete
 
 
 def exact_numbers() -> dict[str, Any]:
@@ -82,8 +91,11 @@ def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
                 opened.enter_context(file)
             complete = all(name in file and file[name] for name in ("index", "rows", "index_columns", "columns"))
             if complete:
+                claimed, size = sum(file[name].nbytes for name in ("index", "rows")), os.path.getsize(path)
+                if claimed > size + _NOT_YET_WRITTEN:
+                    raise OSError(f"it claims {claimed:,} bytes of numbers and has {size:,}")
                 yield file
-        except (OSError, RuntimeError, KeyError) as error:
+        except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
             raise InputError(
                 f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error}).",
                 expected="the HDF5 file that the run wrote; the other files of the run stay readable",

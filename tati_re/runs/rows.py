@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.runs.digests import Digest
+from tati_re.runs.storage import storing
 
 INTEGERS = (
     "step",
@@ -37,6 +39,8 @@ class Rows:
         self.is_integer = np.isin(self.columns, list(integer_columns))
         self.pending: list[np.ndarray] = []
         self.on_disk = 0
+        self.digest = Digest()
+        self._left: int | None = None
 
     def append(self, rows: np.ndarray) -> None:
         """Adds rows; they wait in memory until `flush`. They are numbers `(n, columns)`, copied as float64; NaN
@@ -60,6 +64,18 @@ class Rows:
     def close(self) -> None:
         """Flushes; the file is closed between flushes anyway."""
         self.flush()
+
+    def _check_left(self) -> None:
+        """Refuses to write where the file is not as long, in bytes, as the last write left it."""
+        with storing(self.path):
+            size = self.path.stat().st_size
+        if self._left is not None and size != self._left:
+            raise InputError(
+                f"The file {self.path} was changed while its run wrote it, by another process perhaps; nothing more is "
+                "written there.",
+                received=f"{size:,} bytes",
+                expected=f"{self._left:,} bytes, as the run left it",
+            )
 
     def position(self) -> int:
         """Returns the size on disk: bytes of a CSV file, rows of an HDF5 file."""

@@ -15,6 +15,7 @@ import numpy as np
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.given import said
 from tati_re.runs import checkpoint, files, manifest, reading
+from tati_re.runs.checked import read_table, read_whole, whole_array
 from tati_re.runs.trajectory_rows import rows_of_step, stored_steps
 
 if TYPE_CHECKING:
@@ -135,6 +136,11 @@ class RunFiles:
         return self._table(files.trajectory_of(self.folder).name)
 
     @property
+    def directions(self) -> np.ndarray:
+        """The directions `(directions, parameters)` on which a run projects its positions, from `directions.npy`."""
+        return whole_array(self.folder / files.DIRECTIONS, checkpoint.known_whole(self.folder, files.DIRECTIONS))
+
+    @property
     def moments(self) -> Moments:
         """Mean and variance of the parameters up to the last checkpoint."""
         name = f"{files.CHECKPOINTS}/{files.CURRENT}"
@@ -170,10 +176,12 @@ class RunFiles:
             raise InputError(f"The run {self.folder} has no {name}.")
         return self._cached(name, self._read_table)
 
-    @staticmethod
-    def _read_table(path: Path) -> pandas.DataFrame:
+    def _read_table(self, path: Path) -> pandas.DataFrame:
         """Rows by step and walker: groups of walkers that take turns write theirs turn by turn."""
-        frame = reading.read_h5(path) if path.suffix == ".h5" else reading.read_csv(path)
+        # The checkpoint first: what it knows is already in the tables, also of a run that goes on.
+        if path.name in (*files.OF_METHODS.values(), files.NOISE):
+            return read_whole(path, lambda: checkpoint.known_whole(self.folder, path.name))
+        frame = read_table(path, checkpoint.known(self.folder, path.name))
         if "walker" in frame and not frame["step"].is_monotonic_increasing:
             frame = frame.sort_values(["step", "walker"], kind="stable", ignore_index=True)
         return frame

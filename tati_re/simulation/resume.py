@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
-
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import InputError
 from tati_re.engine.environment import versions
@@ -68,7 +66,7 @@ def _resumed(
     check_model(system, said, "resume")
     manifest.check_data(said, system.dataset, "resume")
     if run_files.has(files.DIRECTIONS):
-        objects = {**objects, "directions": np.load(run_files.folder / files.DIRECTIONS, allow_pickle=False)}
+        objects = {**objects, "directions": run_files.directions}
     request = make_request(said["kind"], options, objects, system, limits)
     if request.samples and (is_foreign(options.sampler) or "sampler" in objects):
         _check_own_sampler(request.method.get_config(), said["method"])

@@ -1,0 +1,251 @@
+"""Tables of a run, read as what the run wrote: rows of numbers, and those that its checkpoint knows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.core.cells import from_cell
+from tati_re.core.errors import InputError
+from tati_re.runs.digests import Digest, Known, of_whole
+from tati_re.runs.files import INDEX
+from tati_re.runs.reading import complete_lines, exact_numbers, h5_length, open_h5, read_h5
+
+if TYPE_CHECKING:
+    import pandas
+
+_NUMBER = rb"(?:-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf)|nan)?"
+_CELL, _LINE = re.compile(_NUMBER), re.compile(_NUMBER + rb"(?:," + _NUMBER + rb")*\n")
+_WORDS = ("test",)
+"""Columns that hold words."""
+
+_PART_BYTES = 1 << 24
+"""Bytes of a table that are read at a time for its digest."""
+
+
+_NOT_OF_RUN = "they are not what the run wrote; the file was changed after its checkpoint."
+_EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole folder"
+
+
+def read_table(path: Path, known: Known | None = None) -> pandas.DataFrame:
+    """A table of a run, as `read_csv` and `read_h5`; refuses, with its line, what is no number or no row of the table,
+    and what is another content than a checkpoint knows. Warns of a table that is shorter than then."""
+    if path.suffix == ".h5":
+        with open_h5(path) as file:
+            check = RowCheck(path, file, known)
+            check.all_of(file, h5_length(file) if known else 0)
+        check.end()
+        return read_h5(path)
+    lines, lines_check = complete_lines(path), LineCheck(path, known)
+    lines_check.add(lines)
+    lines_check.end()
+    return parsed(path, lines)
+
+
+def read_whole(path: Path, known: Callable[[], set[str]]) -> pandas.DataFrame:
+    """A CSV table that is replaced at each checkpoint; refuses, with its line, what is no row of numbers, and what has
+    none of the digests that the checkpoints know. A run that goes on may replace it between the two."""
+    for pause in (0.0, 0.02, 0.05):
+        time.sleep(pause)
+        content = path.read_bytes()
+        digests = known()
+        if not digests or of_whole(content) in digests:
+            break
+    frame = parsed(path, content)
+    if not content.endswith(b"\n") or (digests and of_whole(content) not in digests):
+        lines = content.count(b"\n")
+        where = f"line {lines + 1}: it is cut off." if not content.endswith(b"\n") else f"{lines} lines:"
+        raise InputError(f"{path}, {where} This is not what the run wrote at its checkpoint.", expected=_EXPECTED)
+    return frame
+
+
+def whole_array(path: Path, known: set[str]) -> np.ndarray:
+    """The array of an NPY file of a run; refuses one that has none of the digests that the checkpoints know."""
+    content = path.read_bytes()
+    if known and of_whole(content) not in known:
+        raise InputError(f"{path}: the file was changed after the run began.", f"{len(content):,} bytes", _EXPECTED)
+    try:
+        return np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, OSError, SyntaxError, MemoryError) as error:
+        raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.", expected=_EXPECTED) from None
+
+
+def parsed(path: Path, lines: bytes, columns: Sequence[str] | None = None, first_line: int = 1) -> pandas.DataFrame:
+    """Complete lines of a CSV table of numbers, the first of which is the header where no `columns` are given; refuses
+    what is no row of numbers, by its line."""
+    import pandas
+
+    how = exact_numbers() if columns is None else exact_numbers() | {"header": None, "names": list(columns)}
+    frame, reason = None, "it cannot be read"
+    try:
+        frame = pandas.read_csv(io.BytesIO(lines), **how)
+    except (ValueError, OverflowError) as error:
+        reason = str(error).strip().split("\n")[0]
+    if frame is None or not _is_whole(frame, lines, columns is None):
+        raise InputError(f"{path}, {_first_fault(lines, columns, first_line) or reason}", expected=_EXPECTED)
+    return frame.rename(columns=from_cell)
+
+
+def _is_whole(frame: pandas.DataFrame, lines: bytes, header: bool) -> bool:
+    """Whether every line became a row, and every cell a number."""
+    start = lines.index(b"\n") + 1 if header else 0
+    rows = lines.count(b"\n", start)
+    kinds = {name: dtype.kind for name, dtype in frame.dtypes.items() if name not in _WORDS}
+    return (
+        len(frame) == rows
+        and type(frame.index).__name__ == "RangeIndex"
+        and lines.count(b",", start) == rows * (len(frame.columns) - 1)
+        and b"\0" not in lines
+        and (not rows or all(kind in "iuf" for kind in kinds.values()))
+        and (not rows or all(kinds.get(name, "i") in "iu" for name in INDEX))
+    )
+
+
+def _first_fault(lines: bytes, columns: Sequence[str] | None, first_line: int) -> str | None:
+    """Which line is the first that is no row of numbers, and why; None where there is none."""
+    names = columns
+    for number, line in enumerate(io.BytesIO(lines), first_line):
+        if b"\0" in line:
+            return f"line {number}: it holds NUL bytes."
+        if names is None:
+            names = header_of(line)
+            continue
+        if line.count(b",") != len(names) - 1:
+            return f"line {number}: it has {line.count(b',') + 1} cells, the table {len(names)} columns."
+        if _LINE.fullmatch(line) and _integers(names, line):
+            continue
+        for name, cell in zip(names, line.rstrip(b"\n").split(b","), strict=True):
+            if name not in _WORDS and not (_CELL.fullmatch(cell) and (name not in INDEX or cell.isdigit())):
+                text = cell[:40].decode(errors="replace")
+                return f"line {number}: {text!r} in the column {name} is no {'step' if name in INDEX else 'number'}."
+    return None
+
+
+def _integers(names: Sequence[str], line: bytes) -> bool:
+    return all(cell.isdigit() for name, cell in zip(names, line.split(b",", 2)[:2], strict=False) if name in INDEX)
+
+
+def header_of(line: bytes) -> list[str]:
+    """The names in a header line."""
+    return [from_cell(name) for name in next(csv.reader([line.decode(errors="replace").rstrip("\r\n")]), [])]
+
+
+def changed(path: Path, first: int, last: int) -> InputError:
+    """The error of a CSV file that is not what its checkpoint knows, from the first of these bytes on or later."""
+    with path.open("rb") as file:
+        before = file.read(first)
+        within = file.read(last - first)
+    line = before.count(b"\n") + 1
+    names = header_of((before or within).split(b"\n")[0])
+    whole = within[: within.rfind(b"\n") + 1]
+    if line > 1:
+        cut = within.find(b"\n") + 1 if not before.endswith(b"\n") else 0
+        fault = _first_fault(whole[cut:], names, line + (cut > 0))
+    else:
+        fault = _first_fault(whole, None, 1)
+    where = fault or f"lines {line:,} to {line + within.count(bytes([10])):,}: {_NOT_OF_RUN}"
+    return InputError(f"{path}, {where}", expected=_EXPECTED)
+
+
+class LineCheck:
+    """Compares a CSV table with what a checkpoint knows of it, while it is read from its beginning."""
+
+    def __init__(self, path: Path, known: Known | None) -> None:
+        self._path, self._known, self.digest = path, known or Known(0), Digest((known or Known(0)).size)
+
+    def add(self, lines: bytes) -> None:
+        """Goes on with these bytes; refuses another content."""
+        self.digest.update(lines)
+        if change := self.digest.first_change(self._known.digest):
+            raise changed(self._path, *change)
+
+    def end(self) -> None:
+        """Warns of a table that is shorter than its checkpoint knows."""
+        if self.digest.size < self._known.size:
+            _warn_of_loss(self._path, self.digest.size, self._known, "bytes")
+
+
+class RowCheck:
+    """As `LineCheck`, of the rows of an open HDF5 table. Digests are of the numbers of each row, index first."""
+
+    def __init__(self, path: Path, file: Any, known: Known | None) -> None:
+        self._path, self._known, self._rows = path, known or Known(0), 0
+        self._width = 8 * file["index"].shape[1] + file["rows"].dtype.itemsize * file["rows"].shape[1]
+        self.digest = Digest(self._known.size * self._width)
+
+    def add(self, index: np.ndarray, rows: np.ndarray) -> None:
+        """Goes on with these rows, in the types of the file; refuses others than the checkpoint knows."""
+        left = self._known.size - self._rows
+        self._rows += len(index)
+        if left > 0:
+            self.digest.update(h5_bytes(index[:left], rows[:left]))
+        if change := self.digest.first_change(self._known.digest):
+            where = f"rows {change[0] // self._width + 1:,} to {-(-change[1] // self._width):,}: {_NOT_OF_RUN}"
+            raise InputError(f"{self._path}, {where}", expected=_EXPECTED)
+
+    def all_of(self, file: Any, length: int) -> Digest:
+        """Reads so many rows of the file, and returns their digest, to go on with."""
+        step = max(1, _PART_BYTES // self._width)
+        for first in range(0, length, step):
+            last = min(first + step, length)
+            self.add(file["index"][first:last], file["rows"][first:last])
+        return self.digest.going_on()
+
+    def end(self) -> None:
+        """Warns of a table that is shorter than its checkpoint knows."""
+        if self._rows < self._known.size:
+            _warn_of_loss(self._path, self._rows, self._known, "rows")
+
+
+def check_table(path: Path, known: Known | None) -> int:
+    """Reads a table of any size as `read_table` does, without keeping it; returns its number of rows."""
+    if path.suffix == ".h5":
+        with open_h5(path) as file:
+            rows = RowCheck(path, file, known)
+            rows.all_of(file, length := h5_length(file))
+        rows.end()
+        return length
+    check, count = LineCheck(path, known), 0
+    with path.open("rb") as file:
+        header = file.readline()
+        check.add(header)
+        while lines := [line for line in file.readlines(_PART_BYTES) if line.endswith(b"\n")]:
+            text = b"".join(lines)
+            check.add(text)
+            parsed(path, text, header_of(header), count + 2)
+            count += len(lines)
+    check.end()
+    return count
+
+
+class ShorterTable(UserWarning):
+    """A table that is shorter than its checkpoint knows."""
+
+
+def _warn_of_loss(path: Path, size: int, known: Known, unit: str) -> None:
+    text = f"{path} is shorter than its checkpoint of step {known.step:,}: {size:,} {unit} of {known.size:,}."
+    warnings.warn(f"{text} What is left is read; a resume refuses it.", ShorterTable, stacklevel=3)
+
+
+def csv_digest(path: Path, known: Known) -> Digest:
+    """The digest of a CSV file up to the length of the checkpoint, to go on with; refuses another content."""
+    check = LineCheck(path, known)
+    with path.open("rb") as file:
+        while check.digest.size < known.size and (part := file.read(_PART_BYTES)):
+            check.digest.update(part)
+    check.add(b"")
+    return check.digest.going_on()
+
+
+def h5_bytes(index: np.ndarray, rows: np.ndarray) -> bytes:
+    """What the digest of an HDF5 table is of, little-endian."""
+    parts = [np.ascontiguousarray(part, part.dtype.newbyteorder("<")).view(np.uint8) for part in (index, rows)]
+    return np.concatenate([part.reshape(len(index), -1) for part in parts], axis=1).tobytes()

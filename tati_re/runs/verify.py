@@ -1,0 +1,89 @@
+"""Whether the files of a run folder are what the run wrote."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tati_re.core.errors import InputError
+from tati_re.runs import checkpoint, files, manifest
+from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
+
+
+class FileState(NamedTuple):
+    """A file of a run folder, by its path there; whether it is whole, as far as can be known; and how, in words."""
+
+    name: str
+    whole: bool
+    sentence: str
+
+
+def verify(folder: str | os.PathLike[str]) -> list[FileState]:
+    """Checks each file of a run folder: tables, directions and manifest by what the checkpoint knows of them,
+    checkpoints by their sha256, models and arrays by the sums in their archives, other tables by rows and numbers.
+
+    Args:
+        folder: The folder of a run, also of one that goes on, was stopped or killed.
+
+    Returns:
+        What was found, file by file, the missing ones too.
+
+    Raises:
+        InputError: No such folder, or that of no run.
+
+    Examples:
+        >>> all(file.whole for file in tati_re.verify("runs/a"))
+        True
+    """
+    folder = Path(folder)
+    if not (folder / files.MANIFEST).is_file():
+        manifest.read(folder)
+    expected = {f"{files.CHECKPOINTS}/{files.CURRENT}"}
+    for number, meta in enumerate(checkpoint.metas(folder)):
+        # Files that are written at once come after their first checkpoint.
+        expected.update(meta.get("whole" if number else "files", {}))
+    names = [file.name for file in files.FILES if (folder / file.name).exists() or file.name in expected]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShorterTable)
+        return [_state(folder, name) for name in names]
+
+
+def _state(folder: Path, name: str) -> FileState:
+    try:
+        return FileState(name, True, _checked(folder, name))
+    except FileNotFoundError:
+        return FileState(name, False, "It is missing.")
+    except (InputError, ShorterTable, checkpoint.DamagedCheckpoint, OSError, zipfile.BadZipFile) as error:
+        damaged = "It is " if isinstance(error, checkpoint.DamagedCheckpoint) else ""
+        return FileState(name, False, f"{damaged}{error}".replace(f"{folder}{os.sep}", ""))
+
+
+def _checked(folder: Path, name: str) -> str:
+    """What is right about a file; an error says what is not."""
+    path = folder / name
+    if name == files.MANIFEST:
+        manifest.read(folder)
+        return "It says what the checkpoint knows."
+    if path.parent.name == files.CHECKPOINTS:
+        return f"It is that of step {checkpoint.read(path)[1]['step']:,}; its sha256 fits."
+    if name == files.DIRECTIONS:
+        rows = whole_array(path, digests := checkpoint.known_whole(folder, name))
+        return f"{len(rows)} directions" + (", as at the start." if digests else "; no digest is known.")
+    if name in (*files.OF_METHODS.values(), files.NOISE):
+        frame = read_whole(path, lambda: checkpoint.known_whole(folder, name))
+        digests = checkpoint.known_whole(folder, name)
+        return f"{len(frame):,} rows" + (", those of a checkpoint." if digests else "; no digest is known.")
+    if path.suffix in (".keras", ".npz"):
+        with zipfile.ZipFile(path) as archive:
+            bad = archive.testzip()
+        if bad is not None:
+            raise InputError(f"{path}: {bad} in it is damaged.")
+        return "Its sums fit."
+    known = checkpoint.known(folder, name)
+    if path.parent != folder or path.suffix not in (".csv", ".h5"):
+        return f"{path.stat().st_size:,} bytes; nothing is known of its content."
+    rows = f"{check_table(path, known):,} rows of numbers"
+    return f"{rows}, the same as at step {known.step:,}." if known and known.digest else f"{rows}; no digest is known."
