@@ -166,11 +166,15 @@ def test_every_flipped_byte_of_a_table_is_refused_by_a_resume(made, tmp_path):
 
 def test_a_changed_number_of_an_h5_table_is_refused_with_its_rows(made, tmp_path):
     h5py = pytest.importorskip("h5py")
-    path = Path(shutil.copy(made["h5"] / "trajectory.h5", tmp_path))
+    folder = Path(shutil.copytree(made["h5"], tmp_path / "run"))
+    path = folder / "trajectory.h5"
     with h5py.File(path, "r+") as file:
         file["rows"][33, 1] += 1e-9
     known = checkpoint.known(made["h5"], "trajectory.h5")
     columns = files.trajectory_columns(NAMES, [])
+    assert "rows 1 to" in refused(folder, "trajectory.h5")
+    with pytest.raises(InputError, match="rows 1 to"):
+        RunFiles.open(folder).trajectory.sum()
     with pytest.raises(InputError, match=r"trajectory\.h5, rows 1 to [\d,]+: they are not what the run wrote"):
         H5Table.reopen(path, columns, known.size, digest=known.digest)
 
@@ -309,7 +313,8 @@ DAMAGE = {
     "a flipped bit": lambda content, noise: flipped(content, noise),
     "a line twice": lambda content, noise: content[:40] + content,
 }
-SPARE = {("trajectory.h5", "a flipped bit"), ("trajectory.h5", "one byte less"), ("manifest.toml", "one byte less")}
+SPARE = {("trajectory.h5", name) for name in ("a flipped bit", "one byte less", "NULs")}
+SPARE |= {("manifest.toml", "one byte less")}
 """Bytes of an HDF5 file that may hold nothing, and an end of line that TOML does not need."""
 
 
