@@ -12,9 +12,9 @@ from tati_re.plotting.figure import new_figure, save
 from tati_re.report.analyse import write_result
 from tati_re.report.modules import Result
 from tati_re.runs import checkpoint, files, manifest, run_folder
+from tati_re.runs.checked import header_of
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.h5_table import H5Table
-from tati_re.runs.positions import _header
 from tati_re.runs.reading import read_csv
 from tati_re.runs.specification import open_folder
 from tati_re.runs.storage import LEFTOVER, StorageError, replacing, write_whole
@@ -177,7 +177,7 @@ def test_tables_come_back_as_they_were(tmp_path):
     (tmp_path / "b.csv").write_bytes(frame_text(frame))
     pandas.testing.assert_frame_equal(read_csv(tmp_path / "b.csv"), frame, check_dtype=False)
     assert b"'=1+1\",-1.5,\"'-x" in frame_text(frame)
-    assert _header(b"step,walker,'=a,b\n") == ["step", "walker", "=a", "b"]
+    assert header_of(b"step,walker,'=a,b\n") == ["step", "walker", "=a", "b"]
 
 
 def test_a_table_from_before_keeps_its_header(tmp_path):

@@ -206,6 +206,22 @@ def test_rows_past_the_checkpoint_are_cut_off(copy, whole):
     assert tables(copy) == whole
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["run.csv", *(pytest.param(f"{n}.csv", marks=pytest.mark.slow) for n in ("averages", "trajectory", "timing"))],
+)
+def test_a_changed_byte_is_refused_and_nothing_is_written(copy, name):
+    path = copy / name
+    content = bytearray(path.read_bytes())
+    digit = next(k for k in range(len(content) // 3, len(content)) if content[k : k + 1].isdigit())
+    content[digit] ^= 1
+    path.write_bytes(content)
+    before = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+    with pytest.raises(InputError, match=rf"{name}, lines 1 to \d+: they are not what the run wrote"):
+        Simulation.resume(str(copy), data=DATA)
+    assert {file: file.read_bytes() for file in before} == before
+
+
 def test_a_simulation_comes_back_from_the_folder_of_a_run(copy):
     """With the run's model and options, its walkers where the last checkpoint has them; arrays are given again."""
     sim = Simulation.from_folder(copy, data=DATA, parameters=copy)
