@@ -11,6 +11,7 @@ from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.cli.dataset_of_tati import is_of_tati, write_as_tati
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.memory import check_free
+from tati_re.core.unpacking import load_arrays
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
@@ -75,7 +76,7 @@ def _matrix(text: str) -> Any:
 
     path = Path(text)
     try:
-        return np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=2)
+        return load_arrays(path) if path.suffix == ".npy" else np.loadtxt(path, delimiter=",", ndmin=2)
     except OSError as error:
         raise InputError(f"--covariance: {path} cannot be read.", error.strerror or "no such file") from None
     except ValueError:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.unpacking import load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import member_of_npz
 from tati_re.data.packing import packed
@@ -31,7 +32,7 @@ def read_npz(
     inputs. Arrays larger than `limit` bytes are kept on the disk; None: all in memory.
     """
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with path.open("rb") as opened, load_arrays(opened, limit) as file:
             return _chosen(path, file, keys, weights, limit)
     except InputError:
         raise

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import check_size
 from tati_re.data.contents import Contents
 from tati_re.data.tables import Choice
 
@@ -20,7 +22,18 @@ def read_parquet_names(path: Path) -> list[str]:
 def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
     """Inputs `(N, columns)`, float32 where all of them are, else float64; targets `(N, labels)` in their own type."""
     used = (*choice.inputs, *choice.labels, *((choice.weights,) if choice.weights else ()))
-    table = _opened(path).read(columns=list(used))
+    opened = _opened(path)
+    try:
+        # A column of one number in all rows is a few bytes, however many rows a header claims.
+        check_size(opened.metadata.num_rows * 8 * len(used), path.stat().st_size, choice.limit)
+        for name in used:
+            _check_kind(path, name, opened.schema_arrow.field(name).type)
+        table = opened.read(columns=list(used))
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise InputError(f"{path} cannot be read as a parquet file: {reason}.") from None
     if table.num_rows == 0:
         raise InputError(f"{path.name} has no examples.", path, "at least one row")
     columns = {name: _column(path, name, table.column(name)) for name in used}
@@ -50,7 +63,11 @@ def _column(path: Path, name: str, column) -> np.ndarray:
     if column.null_count:
         row = next(i for i, value in enumerate(column) if not value.is_valid)
         raise InputError(f"{place} has an empty cell.", f"row {row}, counted from 0", "numbers")
-    values = column.to_numpy()
-    if values.dtype.kind not in "buif":
-        raise InputError(f"{place} does not hold numbers.", column.type, "integers or floats")
-    return values
+    return column.to_numpy()
+
+
+def _check_kind(path: Path, name: str, kind: Any) -> None:
+    import pyarrow.types as types
+
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise InputError(f"{path.name}, column '{name}' does not hold numbers.", kind, "integers or floats")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,7 @@ def _from_tables(paths: Sequence[Path], reading: ReadOptions) -> tuple[Contents,
             what = f"{path.name} has another header than {paths[0].name}."
             raise InputError(what, ", ".join(_table_names(path)), ", ".join(names))
     choice = choose_columns(names, reading.label_columns, reading.input_columns, paths[0].name, reading.weights)
+    choice = replace(choice, limit=reading.limit)
     parts = [TABLES[_suffix(path)][1](path, names, choice) for path in paths]
     return joined(parts), choice.derived
 

@@ -22,12 +22,14 @@ WHITE_SPACE = (".txt", ".dat", ".data")
 @dataclass(frozen=True)
 class Choice:
     """The roles of a table's columns, by name: those read as inputs, as labels and as sample weights.
-    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are."""
+    `derived` are the inputs of the network, made from `inputs`; None where they are taken as they are. A compressed
+    table may unpack to `limit` bytes; None: to as many as any file."""
 
     inputs: tuple[str, ...]
     labels: tuple[str, ...]
     derived: Columns | None = None
     weights: str | None = None
+    limit: float | None = None
 
 
 def choose_columns(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.unpacking import check_size
 from tati_re.data.archives import check_keys
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
@@ -30,6 +34,7 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     """
     keys = list(KEYS if keys is None else keys)
     check_keys(keys, (2,))
+    _check_sizes(path, limit)
     from tati_re.core.backend import tf
 
     records = tf.data.TFRecordDataset(str(path), compression_type="GZIP" if path.suffix.lower() == ".gz" else "")
@@ -62,6 +67,25 @@ def read_tfrecord(path: Path, keys: Sequence[str] | None = None, limit: float | 
     inputs, targets = (store.finished() for store in stores)
     scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
     return Contents(_shaped(path, inputs, features), targets.astype(_plain(targets)), (), path.name, input_scale=scale)
+
+
+def _check_sizes(path: Path, limit: float | None) -> None:
+    """Refuses lengths of records that are not in the file, for which TensorFlow would ask memory, and a compressed file
+    that unpacks to too much; whatever else is wrong is left to TensorFlow."""
+    size, packed, total = path.stat().st_size, path.suffix.lower() == ".gz", 0
+    with contextlib.suppress(OSError, EOFError, zlib.error), (gzip.open if packed else open)(path, "rb") as file:
+        while len(head := file.read(12)) == 12:
+            length = int.from_bytes(head[:8], "little")
+            total += length + 16
+            try:
+                if packed:
+                    check_size(total, size, limit)
+                elif total > size:
+                    raise ValueError(f"its records claim {total:,} bytes, and it has {size:,}")
+            except ValueError as error:
+                expected = "a larger memory_limit, if the file is right" if packed else None
+                raise InputError(f"{path} cannot be read as a TFRecord file: {error}.", expected=expected) from None
+            file.seek(length + 4, 1)
 
 
 def _kind(feature: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import load_arrays
 from tati_re.engine.environment import versions
 from tati_re.runs.specification import first_difference, open_folder
 from tati_re.runs.storage import write_whole
@@ -37,7 +38,7 @@ class PartFiles:
         if path is None or not path.exists():
             return None
         try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            with load_arrays(io.BytesIO(path.read_bytes())) as file:
                 values = dict(file)
             seconds, counts = float(values.pop("seconds")), values.pop("chains")
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):

@@ -15,6 +15,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import fields_of
+from tati_re.core.unpacking import load_arrays
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
 from tati_re.landscape.surface import Surface
@@ -109,7 +110,7 @@ def write(path: Path, done: JobResult) -> None:
 
 
 def read(path: Path) -> JobResult:
-    with np.load(path, allow_pickle=False) as file:
+    with load_arrays(path) as file:
         found = []
         for position, kind, numbers in zip(file["points"], file["kinds"], file["numbers"], strict=True):
             values = dict(zip(_NUMBERS, numbers.tolist(), strict=True))

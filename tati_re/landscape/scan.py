@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import load_arrays
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, parse_axis, project
 from tati_re.runs.lock import one_writer
@@ -180,8 +182,11 @@ def load(folder: str | os.PathLike[str]) -> Landscape:
     table = tables.finished(folder / "landscape.csv")
     if table is None:
         raise InputError(f"The landscape in {folder} is not finished.", expected="the same command or call again")
-    with np.load(folder / ARRAYS, allow_pickle=False) as file:
-        centre, directions = file["centre"], file["directions"]
+    try:
+        with load_arrays(folder / ARRAYS) as file:
+            centre, directions = file["centre"], file["directions"]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{folder / ARRAYS} cannot be read: {error}.") from None
     trajectory = tables.finished(folder / "trajectory.csv")
     lowest = float(min(frame["loss"].min() for frame in (table, trajectory) if frame is not None))
     return Landscape(table, trajectory, lowest, centre, directions, tuple(said["names"]))

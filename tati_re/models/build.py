@@ -12,6 +12,7 @@ import numpy as np
 
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.unpacking import check_members
 
 
 def build_network(
@@ -78,6 +79,8 @@ def load_model(path: str | Path) -> Any:
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):
         raise InputError("model is not a .keras file.", path, "a file written by model.save('name.keras')")
     try:
+        with zipfile.ZipFile(path) as archive:
+            check_members(archive.infolist(), path.stat().st_size)
         _refuse_foreign(_member(path, "config.json"))
         return keras.saving.load_model(path, compile=False, safe_mode=True)
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
 from tati_re.data.sources import TABLES, ReadOptions, read_source
@@ -34,7 +35,7 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
         return _from_table(path, run)
     if path.suffix == ".npz" and path.is_file():
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with load_arrays(path) as file:
                 if len(file.files) == 1:
                     return file[file.files[0]], None
         except (OSError, ValueError) as error:
@@ -64,7 +65,7 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
 
 def _array(path: Path) -> np.ndarray:
     try:
-        return np.load(path, allow_pickle=False)
+        return load_arrays(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as an array of numbers.", str(error).split("\n")[0]) from None
 

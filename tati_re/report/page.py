@@ -266,11 +266,18 @@ def _others(run: RunFiles) -> html.Section | None:
     """Figures of other commands in the folder that the page does not have yet."""
     own = ("traces.png", "autocorrelation.png", "temperatures.png")
     folders = [run.folder, *(run.folder / name for name in _FOUND)]
-    paths = [path for folder in folders for path in sorted(folder.glob("*.png")) if path.name not in own]
+    paths = [
+        path for folder in folders for path in sorted(folder.glob("*.png")) if path.name not in own and _is_here(path)
+    ]
     if not paths:
         return None
     drawn = [_found(path, str(path.relative_to(run.folder))) for path in paths[:_MOST_FOUND]]
     return html.Section("Predictions, landscape and further analysis", "more", [html.figures(drawn)])
+
+
+def _is_here(path: Path) -> bool:
+    """Whether a file of a run folder is no link to elsewhere, whose content is not for the readers of a page."""
+    return path.is_file() and not path.is_symlink() and (not path.parent.is_symlink() or path.parent.name not in _FOUND)
 
 
 def _found(path: Path, place: str) -> str:

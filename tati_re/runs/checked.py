@@ -15,6 +15,7 @@ import numpy as np
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import load_arrays
 from tati_re.runs.digests import Digest, Known, of_whole
 from tati_re.runs.files import INDEX
 from tati_re.runs.reading import complete_lines, exact_numbers, h5_length, open_h5, read_h5
@@ -73,7 +74,7 @@ def whole_array(path: Path, known: set[str]) -> np.ndarray:
     if known and of_whole(content) not in known:
         raise InputError(f"{path}: the file was changed after the run began.", f"{len(content):,} bytes", _EXPECTED)
     try:
-        return np.load(io.BytesIO(content), allow_pickle=False)
+        return np.asarray(load_arrays(io.BytesIO(content)))
     except (ValueError, EOFError, OSError, SyntaxError, MemoryError) as error:
         raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.", expected=_EXPECTED) from None
 

@@ -14,9 +14,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import load_arrays
 from tati_re.runs.digests import Known
 from tati_re.runs.files import CHECKPOINTS, CURRENT, OF_METHODS, PARTIAL, PREVIOUS
-from tati_re.runs.storage import replace, replacing, storing, sync_file
+from tati_re.runs.storage import open_new, replace, storing, sync_file
 
 ASIDE = CURRENT + PARTIAL
 
@@ -54,8 +55,12 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], meta:
         if aside.exists() and not (where / CURRENT).exists():
             # A kill between the two renames below left this one as the newest: it must not be overwritten.
             replace(aside, where / CURRENT)
-        with replacing(aside) as file:
+        # Of a fixed name, by which `load` finds it after a kill.
+        with open_new(aside) as file:
             _write(file, content)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_file(where)
         if (where / CURRENT).exists():
             replace(where / CURRENT, where / PREVIOUS)
         replace(aside, where / CURRENT)
@@ -93,7 +98,7 @@ def metas(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 def _meta(path: Path) -> dict[str, Any]:
     """The `meta` of a checkpoint file; empty where it is missing or damaged."""
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open(path, "rb") as file, load_arrays(file) as archive:
             return json.loads(archive[META].tobytes())
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError):
         return {}
@@ -162,10 +167,12 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             if file.read(DIGEST_LENGTH) != digest:
                 raise DamagedCheckpoint("damaged (its sha256 does not fit)")
             file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
+            with load_arrays(file) as archive:
                 arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise DamagedCheckpoint("missing") from None
     except OSError as error:
         raise DamagedCheckpoint(f"not readable ({error.strerror})") from error
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise DamagedCheckpoint(f"not a checkpoint ({error})") from error
     return arrays, json.load(io.BytesIO(arrays.pop(META).tobytes()))

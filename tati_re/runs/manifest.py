@@ -45,6 +45,8 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(folder) / MANIFEST
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"The file {path} cannot be read: it is no regular file.")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"The folder {os.fspath(folder)} is not the folder of a run: it has no {MANIFEST}.") from None

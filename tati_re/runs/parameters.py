@@ -7,11 +7,12 @@ import os
 import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.unpacking import load_arrays
 from tati_re.models.names import described_names, parameter_names
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.expected import KINDS, ExpectedParameters
@@ -89,7 +90,7 @@ def _rows(path: Path, step: int | None, wanted: ExpectedParameters) -> FileParam
 
 
 def _arrays(path: Path, _: int | None, wanted: ExpectedParameters) -> FileParameters:
-    loaded: Any = np.load(path, allow_pickle=False)
+    loaded = load_arrays(path)
     if isinstance(loaded, np.ndarray):
         return FileParameters(wanted.checked(path, np.atleast_2d(loaded)), str(path))
     with loaded as archive:

@@ -89,7 +89,7 @@ def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
                 else:
                     file = h5py.File(opened.enter_context(KilledFile(path)), "r")
                 opened.enter_context(file)
-            complete = all(name in file and file[name] for name in ("index", "rows", "index_columns", "columns"))
+            complete = all(_is_inside(file, name) for name in ("index", "rows", "index_columns", "columns"))
             if complete:
                 claimed, size = sum(file[name].nbytes for name in ("index", "rows")), os.path.getsize(path)
                 if claimed > size + _NOT_YET_WRITTEN:
@@ -107,6 +107,16 @@ def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
 def was_killed(file: Any) -> bool:
     """Whether the writer of a file from `open_h5` was killed while it wrote."""
     return file.driver == "fileobj"
+
+
+def _is_inside(file: Any, name: str) -> bool:
+    """Whether a dataset and its numbers are in the file itself: HDF5 also knows links to datasets in other files."""
+    import h5py
+
+    if name not in file or not isinstance(file.get(name, getlink=True), h5py.HardLink):
+        return False
+    data = file[name]
+    return isinstance(data, h5py.Dataset) and not data.is_virtual and data.external is None
 
 
 def h5_columns(file: Any) -> tuple[list[str], list[str]]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
+from tati_re.core.unpacking import load_arrays
 from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
 def _read_rows(path: Path) -> np.ndarray:
     """The numbers of a .npy file, of the first array of a .npz file, or of a CSV file with or without a header line."""
     if path.suffix != ".csv":
-        loaded = np.load(path, allow_pickle=False)
+        loaded = load_arrays(path)
         return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
     lines = [line.split(",") for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
     try:
