@@ -29,7 +29,7 @@ class Recorder:
         self.calls.append((name, *args))
         if self.failure is not None:
             raise self.failure
-        return types.SimpleNamespace(summary=lambda: "the summary", folder="runs/somewhere")
+        return types.SimpleNamespace(summary=lambda: "the summary", folder="runs/somewhere", exit_status=0)
 
     def from_options(self, options):
         return types.SimpleNamespace(
@@ -95,7 +95,7 @@ def refused(capsys, main, *argv) -> str:
         (
             ["--resume", "runs/a", "--step-size", "1"],
             "--step-size cannot be changed by --resume. "
-            "Expected: only --num-steps, --max-time, --verbose or --quiet with --resume.",
+            "Expected: only --num-steps, --max-time, --requeue-signal, --trust, --verbose or --quiet with --resume.",
         ),
     ],
 )
@@ -177,6 +177,15 @@ def test_failures_of_the_run_are_one_line_in_the_words_typed(simulation, capsys,
     simulation.failure = failure
     assert refused(capsys, sample.main, "--data", "digits", *argv) == sentence
     assert not (tmp_path / "runs").exists(), "the empty run folder of a refused run stays behind"
+
+
+def test_a_run_that_is_not_finished_has_a_status_of_its_own(simulation, capsys, monkeypatch):
+    for status, said in ((75, "the summary\nrun folder: runs/somewhere\n"), (130, "")):
+        ended = types.SimpleNamespace(summary=lambda: "the summary", folder="runs/somewhere", exit_status=status)
+        monkeypatch.setattr(simulation, "_run", lambda *_, ended=ended: ended)
+        for command in (["--data", "digits"], ["--resume", "runs/a"]):
+            assert sample.main(command) == status and capsys.readouterr().out == said
+        assert optimize.main(["--data", "digits", "--quiet"]) == status
 
 
 def test_an_interrupt_ends_with_status_130(simulation, capsys):

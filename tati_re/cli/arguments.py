@@ -17,8 +17,9 @@ from tati_re.cli.completion import PrintCompletion
 from tati_re.cli.failures import MADE, failed
 from tati_re.core.errors import InputError, SamplingError, nearest
 from tati_re.core.exit_status import INTERRUPTED
+from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
 from tati_re.options.flags import flag
-from tati_re.options.make import OPTIONS, add_arguments
+from tati_re.options.make import OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import shown, what_instead
 from tati_re.options.tati_names import ALIASES
 
@@ -169,6 +170,11 @@ def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, 
     return number_typed(name, typed[name], least=least) if name in typed else default
 
 
+def requeue_signal_of(typed: Mapping[str, Any]) -> str | None:
+    """The checked value of `--requeue-signal`."""
+    return options_from_flags({name: typed[name] for name in typed if name == "requeue_signal"}).requeue_signal
+
+
 @contextlib.contextmanager
 def flags_named(names: Collection[str], renamed: Mapping[str, str] | None = None) -> Iterator[None]:
     """Replaces a leading Python name in errors by its flag, for flags that are not in the table of options; `renamed`
@@ -204,6 +210,13 @@ def show(run: Any) -> None:
         print(f"run folder: {run.folder}")
 
 
+def ended(run: Any, verbose: int) -> int:
+    """Prints the summary of a run that was not interrupted, unless quiet; returns the exit status."""
+    if run.exit_status != INTERRUPTED and verbose > 0:
+        show(run)
+    return run.exit_status
+
+
 def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[..., int]:
     """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status."""
 
@@ -216,7 +229,7 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
         argv: The arguments. Default: those of the process.
 
     Returns:
-        The exit status: 0, 2 for bad input, 70 for an error of the package, 130 when interrupted.
+        The exit status, see `tati_re.core.exit_status`.
     """
     return main
 
@@ -230,17 +243,19 @@ def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[s
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal has no letter for
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        try:
-            return body(arguments) or 0
-        finally:
-            print(end="", flush=True)
+        with commanded():
+            try:
+                return body(arguments) or 0
+            finally:
+                print(end="", flush=True)
     except (InputError, SamplingError) as error:
         typed = {text[2:].split("=")[0].replace("-", "_") for text in arguments if text.startswith("--")}
         if isinstance(error, SamplingError):  # "loss is not finite" is about the quantity, not about --loss
             typed = {name for name in typed if "_" in name}
         return failed(error, prog, arguments, as_typed(" ".join(str(error).split()), typed))
-    except KeyboardInterrupt:
-        print("interrupted before the run could write a checkpoint", file=sys.stderr)
-        return INTERRUPTED
+    except STOPS as stop:
+        if isinstance(stop, KeyboardInterrupt) or str(stop):
+            print(str(stop) or BARE, file=sys.stderr)
+        return stop.code if isinstance(stop, Terminated) else INTERRUPTED
     except Exception as error:
         return failed(error, prog, arguments)

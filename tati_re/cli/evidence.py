@@ -10,7 +10,7 @@ from typing import Any
 from tati_re.cli.arguments import entry_point, make_parser, output_folder
 from tati_re.cli.run import with_config
 from tati_re.core.errors import InputError
-from tati_re.core.exit_status import INTERRUPTED
+from tati_re.core.interruption import saying, stopping
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
 from tati_re.options.trust import TRUST, options_of_folder
@@ -144,6 +144,13 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     return "\n".join([*lines, f"tables and figure: {folder}"])
 
 
+def _stopped(folder: Path) -> str:
+    if not (folder / KEPT / MODELS).exists():
+        return f"Interrupted before {folder} was begun."
+    parts = len([*(folder / KEPT).rglob("*.npz")])
+    return f"Interrupted: {parts} finished parts are kept in {folder}; tati-evidence --resume {folder} goes on."
+
+
 def _body(argv: list[str]) -> int | None:
     description = "Estimate log Z of a model, or compare models (--compare a.toml b.toml)."
     parser = make_parser("tati-evidence", description, EVIDENCE, LEFT_OUT)
@@ -169,13 +176,8 @@ def _body(argv: list[str]) -> int | None:
         taken = folder.exists() and (not folder.is_dir() or entries(folder))
         if taken and not first.overwrite and not resumed:
             raise InputError("--output is not empty.", folder, "a new folder, --resume, or --overwrite")
-        try:
+        with stopping(first.requeue_signal), saying(lambda: _stopped(folder)):
             said = _report(models, folder, resumed)
-        except KeyboardInterrupt:
-            if not (folder / KEPT / MODELS).exists():
-                raise
-            print(f"interrupted; tati-evidence --resume {folder} goes on", file=sys.stderr)
-            return INTERRUPTED
     if first.verbose > 0:
         print(said)
     return None

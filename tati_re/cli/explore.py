@@ -7,13 +7,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, number_typed, output_folder
+from tati_re.cli.arguments import (
+    Parser,
+    entry_point,
+    flags_named,
+    integer_of,
+    number_typed,
+    output_folder,
+    requeue_signal_of,
+)
 from tati_re.core.errors import InputError
+from tati_re.core.exit_status import FINISHED, OUT_OF_TIME
+from tati_re.core.interruption import saying, stopping
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
 
 GROUPS = ("data", "model", "posterior", "sampler")
-MORE = ("seed", "threads", "execution")
+MORE = ("seed", "threads", "execution", "requeue_signal")
 INTEGERS = {
     "leg_steps": (2000, "steps of a leg; default 2,000"),
     "num_legs": (4, "legs of a round; default 4"),
@@ -32,7 +42,10 @@ OTHERS: dict[str, tuple[Any, str]] = {
     "centre": ("WORD", "where it starts in RUN: mean, last, best, or a stored step"),
     "parameters": ("FILE", "where it starts: a file of parameters"),
     "parameters_step": ("N", "its row with this step"),
-    "max_time": ("SECONDS", "it stops after so many, with what it has; called again it goes on; default no limit"),
+    "max_time": (
+        "SECONDS",
+        "it stops after so many, with what it has, exit status 75; called again it goes on; default no limit",
+    ),
     "output": ("DIR", "folder; the same command goes on with what is there; default the next of runs/explore-1, ..."),
     "no_figures": (None, "tables only"),
     "quiet": (None, "print nothing but errors"),
@@ -77,7 +90,7 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _explore(typed: dict[str, Any], folder: Path) -> None:
+def _explore(typed: dict[str, Any], folder: Path) -> int:
     quiet, choices = "quiet" in typed, _choices(typed)
     own = {*INTEGERS, *OTHERS, "run"}
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in own}
@@ -138,6 +151,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> None:
         if len(found.barriers):
             print(found.barriers.head(20).to_string(index=False, float_format=lambda value: f"{value:.5g}"))
         print(f"{found.reason}; written to {folder}: {', '.join(written)}")
+    return OUT_OF_TIME if found.out_of_time else FINISHED
 
 
 def described(system: Any) -> str:
@@ -145,15 +159,21 @@ def described(system: Any) -> str:
     return f"{sim.num_parameters()} parameters on {sim.dataset.name}, temperature {system.temperature:g}"
 
 
-def _body(argv: list[str]) -> None:
+def _body(argv: list[str]) -> int:
     typed = _parser().parse(argv)
     if "run" not in typed and "data" not in typed:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
     with (
         flags_named({*INTEGERS, *OTHERS, "num_steps"}, {"num_steps": "leg_steps"}),
         output_folder(typed.get("output"), "explore") as folder,
+        stopping(requeue_signal_of(typed)),
+        saying(lambda: f"Interrupted: {_legs(folder)} legs are kept in {folder}, where the same command goes on."),
     ):
-        _explore(typed, folder)
+        return _explore(typed, folder)
+
+
+def _legs(folder: Path) -> int:
+    return len([*folder.glob("jobs/*.npz")])
 
 
 main = entry_point("tati-explore", _body)

@@ -6,14 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder
+from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder, requeue_signal_of
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.interruption import stopping
 from tati_re.options.flags import add_field, flag
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
 from tati_re.options.trust import TRUST
 
 GROUPS = ("data", "model", "posterior")
-MORE = ("seed", "threads")
+MORE = ("seed", "threads", "requeue_signal")
 HESSIAN = ("extremes", "trace", "density", "full")
 OWN: dict[str, tuple[Any, str]] = {
     "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; before --centre"),
@@ -210,7 +211,11 @@ def _body(argv: list[str]) -> None:
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
     options_from_flags(flags)  # refused before anything is loaded
-    with flags_named(OWN), output_folder(typed.get("output"), "landscape") as folder:
+    with (
+        flags_named(OWN),
+        output_folder(typed.get("output"), "landscape") as folder,
+        stopping(requeue_signal_of(typed)),
+    ):
         _look(typed, flags, folder)
 
 

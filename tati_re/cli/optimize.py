@@ -7,6 +7,7 @@ from typing import Any
 
 from tati_re.cli.arguments import entry_point, make_parser
 from tati_re.cli.run import start
+from tati_re.core.exit_status import INTERRUPTED
 from tati_re.options.make import OPTIMIZE, Options
 
 
@@ -15,7 +16,7 @@ def _fit(options: Options) -> Any:
 
     sim = Simulation.from_options(options)
     run = sim.fit()
-    if options.verbose > 0:
+    if options.verbose > 0 and run.exit_status != INTERRUPTED:
         print(_step_sizes(sim))
     return run
 
@@ -30,10 +31,10 @@ def _step_sizes(sim: Any) -> str:
         return "The Hessian of U cannot be computed for this model, so that no step sizes are advised."
 
 
-def _body(argv: list[str]) -> None:
+def _body(argv: list[str]) -> int:
     description = "Train a network with a Keras optimizer or plain gradient descent."
     parser = make_parser("tati-optimize", description, OPTIMIZE, leave_out=("resume",))
-    start(parser, argv, "optimize", OPTIMIZE, _fit)
+    return start(parser, argv, "optimize", OPTIMIZE, _fit)
 
 
 main = entry_point("tati-optimize", _body)

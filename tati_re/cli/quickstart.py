@@ -62,7 +62,7 @@ def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> Non
 
     began = time.monotonic()
     sim = Simulation(**SYSTEM, seed=seed, verbose=verbose)
-    optimum = sim.fit(num_steps=NUM_FIT_STEPS, **FIT)
+    optimum = sim.fit(num_steps=NUM_FIT_STEPS, **FIT).passing_on()
     num_burnin_steps = num_steps // 5
     run = sim.sample(
         num_steps=num_steps,
@@ -71,7 +71,7 @@ def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> Non
         trajectory_every=max(1, (num_steps - num_burnin_steps) // STORED_DRAWS),
         output=str(folder),
         **SAMPLE,
-    )
+    ).passing_on()
     if verbose:
         print("Predicting with the stored positions ...\n", flush=True)
     predictions = report_predictions([run], folder / files.PREDICTIONS, {"optimum": optimum.folder})

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tati_re.cli.arguments import Parser, output_folder, show
+from tati_re.cli.arguments import Parser, ended, output_folder
 from tati_re.core.errors import InputError
+from tati_re.core.exit_status import FINISHED
+from tati_re.core.interruption import stopping
 from tati_re.options.make import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
 from tati_re.options.presets import note_of
 
@@ -22,10 +24,10 @@ def with_config(typed: dict[str, Any]) -> Options:
     return options_from_flags(flags, config)
 
 
-def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> None:
+def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> int:
     """Runs a command that makes a new run folder; an empty one that was made for bad input is removed again. `name`
     begins the folder's name under `runs` where `--output` is not given, `groups` are those of the options that
-    `--print-config` writes, and `action` starts the run and returns it."""
+    `--print-config` writes, and `action` starts the run and returns it. Returns the exit status."""
     typed = parser.parse(argv)
     options = with_config(typed)
     if typed.get("print_config"):
@@ -33,10 +35,9 @@ def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], act
         if note := note_of(named.get("sampler")):
             print(f"# {note}")
         print(to_toml(options, groups), end="")
-        return
+        return FINISHED
     if options.data is None:
         raise InputError("--data is missing.", expected=OPTIONS["data"].description)
-    with output_folder(options.output, name) as folder:
+    with output_folder(options.output, name) as folder, stopping(options.requeue_signal):
         run = action(options if options.output is not None else make_options(options, output=str(folder)))
-    if options.verbose > 0:
-        show(run)
+    return ended(run, options.verbose)

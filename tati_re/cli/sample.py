@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tati_re.cli.arguments import entry_point, make_parser, show
+from tati_re.cli.arguments import ended, entry_point, make_parser
 from tati_re.cli.run import start, with_config
 from tati_re.core.errors import InputError
 from tati_re.options.flags import flag
 from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, TRUST, WRITTEN
 
-BESIDE_RESUME = ("resume", "num_steps", "max_time", "verbose", "quiet", "trust", *CODE, *WRITTEN)
+BESIDE_RESUME = ("resume", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust", *CODE, *WRITTEN)
 
 
 def _sample(options: Options) -> Any:
@@ -21,10 +21,10 @@ def _sample(options: Options) -> Any:
     return Simulation.from_options(options).sample()
 
 
-def _resume(typed: dict[str, Any]) -> None:
+def _resume(typed: dict[str, Any]) -> int:
     for name in typed:
         if name not in BESIDE_RESUME:
-            allowed = "only --num-steps, --max-time, --trust, --verbose or --quiet with --resume"
+            allowed = "only --num-steps, --max-time, --requeue-signal, --trust, --verbose or --quiet with --resume"
             raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     trust = typed.pop("trust", False)
     options = with_config(typed)
@@ -36,23 +36,21 @@ def _resume(typed: dict[str, Any]) -> None:
         trust=trust,
         max_time=options.max_time,
         verbose=options.verbose,
-        **options.values_of(name for name in (*CODE, *WRITTEN) if name in typed),
+        **options.values_of(name for name in (*CODE, *WRITTEN, "requeue_signal") if name in typed),
     )
-    if options.verbose > 0:
-        show(run)
+    return ended(run, options.verbose)
 
 
-def _body(argv: list[str]) -> None:
+def _body(argv: list[str]) -> int:
     description = "Sample the posterior of a network, or go on with an earlier run (--resume)."
     parser = make_parser("tati-sample", description, SAMPLE)
     parser.add_argument("--trust", action="store_true", help=f"--resume: {TRUST}")
     typed = parser.parse(argv)
     if str(typed.get("resume", "none")).lower() != "none":
-        _resume(typed)
-    elif "trust" in typed:
+        return _resume(typed)
+    if "trust" in typed:
         raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
-    else:
-        start(parser, argv, "sample", SAMPLE, _sample)
+    return start(parser, argv, "sample", SAMPLE, _sample)
 
 
 main = entry_point("tati-sample", _body)

@@ -13,9 +13,10 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import SamplingError
+from tati_re.core.exit_status import FINISHED, OUT_OF_TIME, of_signal
+from tati_re.core.interruption import interruptible
 from tati_re.core.potential import Recorder
 from tati_re.engine.divergence import sentence, total_energy
-from tati_re.engine.interruption import interruptible
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
@@ -46,6 +47,7 @@ class Plan:
         num_steps: The last step.
         checkpoint_seconds: Time between flushes with a checkpoint.
         max_time: Seconds after which the run ends with a checkpoint, or None.
+        requeue_signal: Name of a signal that ends it like Ctrl-C, or None.
         trajectory_format: "csv" or "h5".
         parameter_names: Columns of the trajectory.
         expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
@@ -55,6 +57,7 @@ class Plan:
     num_steps: int
     checkpoint_seconds: float
     max_time: float | None
+    requeue_signal: str | None
     trajectory_format: str
     parameter_names: Sequence[str]
     expected: tuple[float, float]
@@ -80,10 +83,11 @@ class Driver:
         self.folder, self.loops, self.plan, self.progress = Path(folder), list(loops), plan, progress
         self.predictions, self.limits = predictions, limits
         self.loop = self.loops[0]
-        self._move = 0
+        self._move = self._saved = 0
         self._whole: dict[str, str] = {}
         self._manifest: dict[str, str] = {}
         self.seconds = 0.0
+        self.signal = 0
         self._averages = RunningAverages(self.loop, plan.expected)
         names = plan.parameter_names
         self._tables = RunTables(self.folder, self.loop, plan.trajectory_format, names, self._averages)
@@ -107,6 +111,7 @@ class Driver:
         if note:
             self.progress.message(note)
         self._move, self.seconds = int(meta["move"]), float(meta["seconds"])
+        self._saved = self.step
         self.loop = self._loop_at(self.step)
         carry = self._restored(arrays, position, auxiliary)
         self._averages.restore(arrays)
@@ -125,7 +130,7 @@ class Driver:
         last = line.moves(plan.num_steps)
         self.progress.start(plan.num_steps, self.step, self.loop.method.name, self.loop.walkers)
         try:
-            with interruptible() as interrupted:
+            with interruptible(self.truth, plan.requeue_signal) as interrupted:
                 while self._move < last:
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
                         carry, self.loop, most = loop.take_over(carry), loop, self.limits.first_steps
@@ -156,10 +161,21 @@ class Driver:
                 if self._move >= last:
                     outcome = Outcome.FINISHED
                 self._flush(carry)
+                self.signal = interrupted()
         finally:
             self.progress.stop()
             self._tables.close()
         return carry, outcome
+
+    def exit_status(self, outcome: Outcome) -> int:
+        """What a command ends with: that of a signal also where the last step was done when it came."""
+        if self.signal:
+            return of_signal(self.signal)
+        return OUT_OF_TIME if outcome is Outcome.OUT_OF_TIME else FINISHED
+
+    def truth(self) -> str:
+        """Where a run stands that is left at once."""
+        return f"The last checkpoint is of step {self._saved:,}; resume with tati-sample --resume {self.folder}."
 
     def _loop_at(self, step: int) -> Loop:
         return next((loop for loop in reversed(self.loops) if loop.first_step < step), self.loops[0])
@@ -191,6 +207,7 @@ class Driver:
         meta = {"step": self.step, "move": self._move, "seconds": self.seconds, "files": self._tables.positions()}
         meta |= {"digests": self._tables.digests()} | self._known(texts)
         checkpoint.save(self.folder, self._arrays(carry), meta)
+        self._saved = self.step
         for name, text in texts.items():
             write_whole(self.folder / name, text)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.interruption import stopping
 from tati_re.core.method import Wrapper
 from tati_re.engine.progress import make_progress
 from tati_re.evidence import estimators
@@ -43,7 +44,7 @@ _TARGET_ACCEPTANCE = 0.8
 _FEW_STEPS = 10_000
 """Up to so many steps XLA takes longer to compile than it saves: a regression with three weights, 72 copies, takes 3.9
 seconds of a processor for 1,000 steps in a graph and 6.8 under XLA, and 0.8 and 0.4 for 1,000 more."""
-_NO_MATTER = {"method", "output", "overwrite", "verbose", "threads", "execution", *_UNUSED}
+_NO_MATTER = {"method", "output", "requeue_signal", "overwrite", "verbose", "threads", "execution", *_UNUSED}
 """Options that change nothing in the parts that are kept."""
 
 
@@ -78,7 +79,8 @@ class Estimation:
 
     def estimates(self) -> Evidences:
         """The estimates by all methods of the options."""
-        return Evidences([self.by(name) for name in dict.fromkeys(self.options.method)])
+        with stopping(self.options.requeue_signal):
+            return Evidences([self.by(name) for name in dict.fromkeys(self.options.method)])
 
     def _specification(self) -> dict[str, str]:
         """A description of the estimate, text by name; parts with another one are not reused."""

@@ -44,6 +44,7 @@ class Exploration(NamedTuple):
         legs: Positions of all legs, `(k, n, parameters)` as a list.
         num_rounds: How many there were.
         reason: Why it stopped, in words.
+        out_of_time: Whether `max_time` was over.
     """
 
     minima: pandas.DataFrame
@@ -53,6 +54,7 @@ class Exploration(NamedTuple):
     legs: list[np.ndarray]
     num_rounds: int
     reason: str
+    out_of_time: bool = False
 
 
 @one_writer
@@ -155,6 +157,7 @@ def explore(
 
     legs: list[np.ndarray] = []
     starts, quiet, number, rounds, reason = [start], 0, 0, 0, f"the {max_rounds} rounds were done"
+    out_of_time = False
     try:
         for turn in range(1, max_rounds + 1):
             jobs = []
@@ -171,7 +174,7 @@ def explore(
             fresh = len(minima.found) - before
             say(f"round {turn}: {len(jobs)} legs, {fresh} new, {len(minima.found)} in all")
             if time.monotonic() - began > 0.8 * limit:
-                reason = f"the {max_time:g} seconds were used up"
+                reason, out_of_time = f"the {max_time:g} seconds were used up", True
                 break
             quiet = 0 if fresh else quiet + 1
             if quiet >= patience:
@@ -184,7 +187,8 @@ def explore(
     paths = _connect(surface, [minima.found[i] for i in order[:num_connected]], began + limit, say)
     if len(minima.found) > 10 and max(minima.times) == 1 and num_candidates > 1:
         reason += "; no bottom was found twice: there are many more than these"
-    result = _tables(minima, order, paths, legs, rounds, reason)
+    out_of_time = out_of_time or time.monotonic() > began + limit
+    result = _tables(minima, order, paths, legs, rounds, reason)._replace(out_of_time=out_of_time)
     if folder is not None:
         _write(folder, result)
     return result

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.protocol import fields_of
 from tati_re.core.unpacking import load_arrays
 from tati_re.exploration.descent import StationaryPoint, lowest_below
@@ -180,8 +184,16 @@ _here: dict[str, Any] = {}
 
 
 def _make(source: str, folder: str, seed: int) -> None:
-    """Builds the system, once in each process."""
+    """Builds the system, once in each process, which leaves stops to the first one and does not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _here.update(system=system_of(json.loads(source)), folder=Path(folder), seed=seed)
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(INTERRUPTED)
 
 
 def _do(job: Job) -> int:

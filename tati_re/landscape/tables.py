@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core.interruption import saying
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.files import PARTIAL
 from tati_re.runs.reading import read_csv
@@ -67,14 +68,20 @@ def grown(
         aside = path.with_name(path.name + PARTIAL)
         kept, table = _opened(aside, columns)
         done = sum(len(part) for part in kept)
-    for first in range(done, num_rows, size):
-        block = rows(first, min(first + size, num_rows))
-        kept.append(block)
-        if table is not None:
-            table.append(block)
-            table.flush()
-        if progress is not None:
-            progress(min(first + size, num_rows), num_rows)
+
+    def stopped() -> str:
+        where = "nothing is kept" if path is None else f"kept in {path.parent}, where the same call goes on"
+        return f"Interrupted after {sum(map(len, kept)):,} of {num_rows:,} points: {where}."
+
+    with saying(stopped):
+        for first in range(done, num_rows, size):
+            block = rows(first, min(first + size, num_rows))
+            kept.append(block)
+            if table is not None:
+                table.append(block)
+                table.flush()
+            if progress is not None:
+                progress(min(first + size, num_rows), num_rows)
     return np.concatenate(kept)[:num_rows]
 
 

@@ -440,7 +440,9 @@ class Options(BaseModel):
         None, "a .keras file for the model at the end of the run, with the parameters of the first walker"
     )
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
-    resume: str | None = _run(None, "run folder to resume; beside it only num_steps (in all), max_time, verbose")
+    resume: str | None = _run(
+        None, "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, verbose"
+    )
     seed: int = _run(0, "seed of all random numbers", ge=0)
     call: int | None = _run(
         None,
@@ -456,7 +458,10 @@ class Options(BaseModel):
     tensorboard: str | None = _run(
         None, "folder for TensorBoard event files: the columns of run.csv for each walker, at each checkpoint"
     )
-    max_time: float | None = _run(None, "seconds after which the run stops with a checkpoint", gt=0)
+    max_time: float | None = _run(None, "seconds after which the run stops with a checkpoint; exit status 75", gt=0)
+    requeue_signal: Literal["SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGURG"] | None = _run(
+        None, "signal of a batch queue at which the run stops with a checkpoint; exit status 128 and its number"
+    )
     verbose: int = _run(1, "0: quiet; 1: progress and summary; 2: more; --quiet is the same as --verbose 0", ge=0, le=2)
 
     @model_validator(mode="after")

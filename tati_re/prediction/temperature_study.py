@@ -100,7 +100,7 @@ def temperature_study(
     for number, value in enumerate(values):
         where = None if output is None else str(Path(output) / f"T-{value:g}")
         call = {} if first is None else {"call": first + number}
-        run = sim.sample(**{**options, **call, "temperature": value, "output": where})
+        run = sim.sample(**{**options, **call, "temperature": value, "output": where}).passing_on()
         runs[value], ends[value] = run, np.array(sim.parameters)
         rows.append(_row(value, Draws(run), Network(run), run.at_rung(0), parts))
         if early_stopping and (stopped := stopping(_frame(rows))[1]) is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, SamplingError
+from tati_re.core.interruption import saying, stop, stopping
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic
 from tati_re.engine.loop import Carry
@@ -42,14 +45,15 @@ def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
     check_request(request)
     options = request.options
     temporary = TemporaryFolder() if options.output is None else None
-    with writing(options.output) as writer:
+    with stopping(options.requeue_signal), writing(options.output) as writer:
         if temporary is not None:
             folder = temporary.folder
         else:
             folder = run_folder.prepare(str(options.output), options.overwrite, writer.abandoned)
             writer.note(starting=True)
         try:
-            running, carry = _started(request, walkers, folder, temporary is not None)
+            with saying(lambda: "Interrupted before the first step: nothing is kept."):
+                running, carry = _started(request, walkers, folder, temporary is not None)
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
             with storing(folder):
@@ -115,6 +119,7 @@ class Launch:
             num_steps=options.num_steps,
             checkpoint_seconds=options.checkpoint_seconds,
             max_time=options.max_time,
+            requeue_signal=options.requeue_signal,
             trajectory_format=self._format,
             parameter_names=self._names,
             expected=_expected(request),
@@ -172,11 +177,13 @@ class Launch:
                 said = manifest.read(self.folder)
                 said["heating"] = said.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, said)
-        if outcome is not Outcome.FINISHED:
-            self.progress.message(
-                f"{outcome.value} Step {driver.step} of {options.num_steps}; tati-sample --resume {self.folder}, "
-                f"or Simulation.resume({str(self.folder)!r})."
-            )
+        if outcome is not Outcome.FINISHED or driver.signal:
+            said = f"{outcome.value} Step {driver.step} of {options.num_steps}"
+            if temporary is None:
+                said += f"; tati-sample --resume {self.folder}, or Simulation.resume({str(self.folder)!r})"
+            self.progress.message(f"{said}.")
+            if driver.signal and not options.verbose:
+                print(f"{said}.", file=sys.stderr)
         flat, model = self.request.system.flat, self.folder / files.MODEL
         if not self.request.samples and model.exists():
             with storing(model):
@@ -186,7 +193,9 @@ class Launch:
             with storing(path):
                 if not save_model(flat, self.walkers, path if path.suffix == ".keras" else Path(f"{path}.keras")):
                     self.progress.message("save_model: the model cannot be written to a file.")
-        return Run(self.folder, temporary)
+        if driver.signal not in (0, signal.SIGINT):
+            stop(driver.signal)
+        return Run(self.folder, temporary, driver.exit_status(outcome))
 
     def _arrive(self, carry) -> None:
         """Leaves the walkers where the copies at the target are."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from typing import Any
 
 from tati_re.core.backend import set_threads
 from tati_re.core.errors import InputError
+from tati_re.core.interruption import saying, stopping
 from tati_re.engine.environment import versions
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.options.trust import CODE, WRITTEN, options_of_folder
-from tati_re.runs import files, manifest
+from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.lock import Writer, writing
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.from_folder import check_model, objects_of
@@ -23,28 +25,40 @@ from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, assemble, is_named
 
+BESIDE = ("max_time", "requeue_signal", "verbose")
+"""Options that may be others when a run goes on, beside `num_steps`."""
+
 
 def resume_run(
     folder: str, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
 ) -> Run:
     """Does the work of `Simulation.resume`."""
-    with writing(RunFiles(folder).folder, new=False) as writer:
-        return _resumed(folder, num_steps, trust, objects, limits, writer)
+    with ExitStack() as stack:
+        writer = stack.enter_context(writing(RunFiles(folder).folder, new=False))
+        stack.enter_context(saying(lambda: _as_it_was(folder)))
+        return _resumed(folder, num_steps, trust, objects, limits, writer, stack)
 
 
 def _resumed(
-    folder: str, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits, writer: Writer
+    folder: str,
+    num_steps: int | None,
+    trust: bool,
+    objects: dict[str, Any],
+    limits: Limits,
+    writer: Writer,
+    stack: ExitStack,
 ) -> Run:
     run_files = RunFiles(folder)
     said = run_files.manifest
     again = {name: objects[name] for name in (*CODE, *WRITTEN) if name in objects and is_named(objects[name])}
     objects = {name: value for name, value in objects.items() if name not in again}
     objects = {name: value for name, value in objects.items() if value is not None}
-    overrides = {name: objects.pop(name) for name in ("max_time", "verbose") if name in objects}
+    overrides = {name: objects.pop(name) for name in BESIDE if name in objects}
     for name in objects:
         if name not in (*OBJECTS, "observables", "callbacks"):
             what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
-            raise InputError(f"resume: {name} {what}.", expected="num_steps, max_time, verbose, and what was an object")
+            allowed = f"num_steps, {', '.join(BESIDE)}, and what was an object"
+            raise InputError(f"resume: {name} {what}.", expected=allowed)
     stored = dict(said["options"])
     steps = num_steps if num_steps is not None else stored.get("num_steps")
     for name in set(CODE) & set(again):
@@ -56,6 +70,7 @@ def _resumed(
     overrides |= {"num_steps": steps, "threads": said["threads"]}
     options = options_of_folder(values, folder, "resume", trust, known, **overrides)
     options = options.settled(batch_sampling=stored.get("batch_sampling", "auto"))
+    stack.enter_context(stopping(options.requeue_signal))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
     objects = objects_of(run_files, objects, "resume", trust or "model" in again)
@@ -99,6 +114,15 @@ def _resumed(
     longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and not request.samples else {}
     manifest.write(run_files.folder, said | {"options": stored | {"num_steps": steps} | longer})
     return run.finish(carry)
+
+
+def _as_it_was(folder: str) -> str:
+    """What a stop before the first further step leaves."""
+    try:
+        step = f"its checkpoint is of step {checkpoint.load(folder)[1]['step']:,}"
+    except (InputError, KeyError):
+        step = "it has no checkpoint"
+    return f"Interrupted before a further step: {folder} is as it was, {step}."
 
 
 def _check_own_sampler(config: dict[str, Any], then: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.core.errors import InputError
+from tati_re.core.exit_status import INTERRUPTED
 from tati_re.runs import checkpoint
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
@@ -35,6 +36,11 @@ class Run(RunFiles):
     Args:
         folder: The run folder; `tati_re.load` checks it first.
         temporary: What removes the folder when the run is no longer used. Default: it stays.
+        exit_status: How the call ended that made the run. Default: None, it was made by another process.
+
+    Attributes:
+        exit_status: What a command ends with after it, see "On a cluster queue" in the userguide: 0 where all steps
+            are done, 75 after `max_time`, 130 after Ctrl-C; None of a run that was opened with `tati_re.load`.
 
     Examples:
         >>> run = tati_re.load("runs/a")
@@ -42,9 +48,15 @@ class Run(RunFiles):
         60
     """
 
-    def __init__(self, folder: str | os.PathLike[str], temporary: Any = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str], temporary: Any = None, exit_status: int | None = None) -> None:
         super().__init__(folder)
-        self._temporary = temporary
+        self._temporary, self.exit_status = temporary, exit_status
+
+    def passing_on(self) -> Run:
+        """Returns the run; raises `KeyboardInterrupt` where Ctrl-C ended it, for those whose part it is."""
+        if self.exit_status == INTERRUPTED:
+            raise KeyboardInterrupt
+        return self
 
     def _repr_html_(self) -> str:
         from tati_re.simulation.notebook import run_html
