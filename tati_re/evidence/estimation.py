@@ -52,16 +52,15 @@ class Estimation:
     """Estimates for one simulation and one set of options; energies from the prior are sampled once."""
 
     def __init__(self, sim, options: Options, objects: dict[str, Any]) -> None:
-        self.sim, self.options, self.objects = sim, options, objects
-        self.system = sim.system
+        self.sim, self.objects, self.system = sim, objects, sim.system
         self.progress = make_progress(options.verbose)
         self.walkers = options.num_walkers if "num_walkers" in options.explicit else _WALKERS
         members = options.num_populations * options.num_particles if "smc" in options.method else 0
         copies = max(members, self.walkers * options.evidence_nodes)
         check_memory(options, self.system.flat.num_parameters, copies)
-        self.execution = self.system.execution(options)
-        if options.execution == "auto" and options.num_steps <= _FEW_STEPS:
-            self.execution = "graph"
+        few = options.execution == "auto" and options.num_steps <= _FEW_STEPS
+        self.execution = "graph" if few else self.system.execution(options)
+        self.options = options.settled(execution=self.execution)
         check(sim, options, self.potential(1))
         if "mbar" in options.method:
             estimators.load_pymbar()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
 def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool) -> tuple[Launch, Carry]:
     """A run before its first step, compiled, with all that a resume needs on the disk."""
     options, system = request.options, request.system
-    running = Launch(request, walkers, folder, system.execution(options))
+    running = Launch(request, walkers, folder, system.execution(options, request.copies))
     for sentence in start_sentences(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):
@@ -92,7 +93,7 @@ def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool) 
                 expected="auto or graph",
             )
         running.progress.message("XLA cannot compile this model: the steps run as a graph.")
-        running = Launch(request, walkers, folder, "graph")
+        running = Launch(replace(request, options=options.settled(execution="graph")), walkers, folder, "graph")
         carry = running.begin()
     return running, carry
 

@@ -69,7 +69,8 @@ def _resumed(
     known = {*again, *objects, *(["model"] if run_files.has(files.MODEL) else [])}
     overrides |= {"num_steps": steps, "threads": said["threads"]}
     options = options_of_folder(values, folder, "resume", trust, known, **overrides)
-    options = options.settled(batch_sampling=stored.get("batch_sampling", "auto"))
+    order = stored.get("batch_sampling", "auto")
+    options = options.settled(batch_sampling=order, execution=said["execution"])
     stack.enter_context(stopping(options.requeue_signal))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)

@@ -31,6 +31,10 @@ from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_pr
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior, check_prior, make_prior
 
+_FEW_STEPS = 4_000
+"""Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph and under XLA on 2
+cores: 8-50-1, 2,000 steps of one walker 1.2 and 1.5, of four 2.9 and 2.2; 784-100-10, batch 100, 500 steps of four
+3.7 and 4.1, 2,000 of them 14 and 9."""
 FIXED = (
     "data",
     "test_data",
@@ -143,7 +147,8 @@ class System:
         """The potential under these options, or with the Keras loss and the prior among the objects. `training` takes
         Keras' training behavior of the layers on the examples of a step, `fitting` on all data too. `copies` are the
         walkers in all; None: those of the options."""
-        objects, copies = objects or {}, copies or options.num_walkers
+        objects, under_xla = objects or {}, self.execution(options, copies) == "xla"
+        copies = copies or options.num_walkers
         check_memory(options, self.flat.num_parameters, copies)
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
@@ -181,7 +186,7 @@ class System:
             options.potential,
             options.walker_evaluation,
             training,
-            under_xla=self.execution(options) == "xla",
+            under_xla=under_xla,
             fitting=fitting,
             memory_limit=self.memory_limit,
         )
@@ -209,8 +214,9 @@ class System:
             shuffle=options.shuffle,
         )
 
-    def execution(self, options: Options) -> str:
-        """The execution, where "auto" means XLA if it compiles all layers and none is 3 times faster in a graph.
+    def execution(self, options: Options, copies: int | None = None) -> str:
+        """The execution of a run of `copies` walkers at all temperatures, and of single evaluations where there are
+        none; "auto" means XLA if it compiles all layers, none is 3 times faster in a graph, and there is enough to do.
         Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA."""
         if self.streamed:
             if options.execution == "xla":
@@ -223,7 +229,8 @@ class System:
         if options.execution != "auto":
             return options.execution
         convolves = any("Conv" in type(layer).__name__ for layer in layers_of(self.model))
-        return "xla" if self.flat.xla_safe and not convolves else "graph"
+        few = copies is not None and copies * options.num_steps <= _FEW_STEPS
+        return "xla" if self.flat.xla_safe and not convolves and not few else "graph"
 
 
 def assemble(options: Options, objects: Mapping[str, Any]) -> System:
