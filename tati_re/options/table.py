@@ -451,7 +451,9 @@ class Options(BaseModel):
         ge=1,
     )
     execution: Literal["auto", "xla", "graph", "eager"] = _run(
-        "auto", "how steps are compiled; same sampled distribution"
+        "auto",
+        "how steps are compiled, with the same sampled distribution; auto: XLA, or a graph where num_steps times the "
+        "number of walkers is at most 4,000 or a graph is faster",
     )
     threads: int | None = _run(None, "number of TensorFlow threads; none: TensorFlow decides", ge=1)
     checkpoint_seconds: float = _run(10.0, "seconds between checkpoints", gt=0)
