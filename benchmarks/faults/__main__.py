@@ -68,6 +68,12 @@ def _kind(result: Result) -> str:
     )
 
 
+def mixed(counts: dict[str, int]) -> list[str]:
+    """So many cases of each kind, mixed, so that a part of the campaign has its part of each."""
+    places = {f"{kind}:{k}": (k + 0.5) / count for kind, count in counts.items() for k in range(count)}
+    return sorted(places, key=places.__getitem__)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
     parser.add_argument("--case", nargs="+", help="single cases, KIND:NUMBER; their folders are kept where they fail")
@@ -80,7 +86,7 @@ def main() -> int:
         results = read(given.table)
         print(table(results, "kind"), table(results, "family"), sep="\n\n")
         return 0
-    cases = given.case or [f"{kind}:{k}" for kind in given.kinds for k in range(given.count or KINDS[kind][1])]
+    cases = given.case or mixed({kind: given.count or KINDS[kind][1] for kind in given.kinds})
     folder = preload()
     load_all()
     campaign, results = Campaign(folder), [] if given.output is None else read(given.output)

@@ -77,6 +77,15 @@ class Campaign:
             self._references[name] = Reference(contents(place), ended.changes, ended.seconds, place)
         return self._references[name]
 
+    def killed(self, name: str) -> Path:
+        """The folder of a run of a family that was killed when four fifths of its changes were made, once for all."""
+        place = self.folder / f"killed-{list(FAMILIES).index(name)}"
+        if not place.exists():
+            place.mkdir()
+            family = FAMILIES[name]
+            children.run(place, family.command, family.start, at=int(0.8 * self.reference(name).changes))
+        return place / RUN
+
     def _must(self, ended: Ended, name: str) -> Ended:
         if ended.status:
             raise SystemExit(f"error: {name}, undisturbed: {ended.last_line()}\n{ended.err[-3000:]}")

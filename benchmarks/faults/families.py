@@ -90,3 +90,9 @@ FAMILIES = {
         overwrites=False,
     ),
 }  # fmt: skip
+
+SLOW = (
+    *("ensemble quasi-Newton", "penalty ladder", "well-tempered", "simulated tempering"),
+    *("evidence, stepping stone", "evidence, smc", "explore"),
+)
+"""Those that take more than a second or two of processor time, and are killed half as often as others."""
