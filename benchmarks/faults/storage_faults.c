@@ -1,6 +1,7 @@
 /* Preloaded into the campaign: counts what a process changes below one folder, and kills or stops it at the n-th change.
    A change is an opened new file, a write, a sync, a truncation, a new name, a removal or a new folder. A kill at a write
-   leaves the first half of its bytes; every other change is not made. Libraries that write in C (HDF5) are seen too. */
+   leaves the pages of about its first half, since the kernel looks for signals between pages; every other change is not
+   made. Libraries that write in C (HDF5) are seen too. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KILL = 1, STOP = 2 };
+enum { KILL = 1, STOP = 2, PAGE = 4096 };
 static char folder[PATH_MAX];
 static size_t length;
 static long when;
@@ -71,19 +72,25 @@ static void die(void) {
 
 #define REAL(name) static __typeof__(name) *real; if (!real) real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 
-#define WRITING(name, extra, given)                                                       \
+/* The bytes of a write that a kill leaves: up to the border of a page that is next to their middle. */
+static size_t first_pages(off_t start, size_t size) {
+    off_t border = (start + (off_t)size / 2) / PAGE * PAGE;
+    return border > start ? (size_t)(border - start) : 0;
+}
+
+#define WRITING(name, place, extra, given)                                                       \
     ssize_t name(int fd, const void *bytes, size_t size extra) {                          \
         REAL(name);                                                                       \
         if (descriptor_below(fd) && due()) {                                              \
-            if (size > 1) { size /= 2; (void)!real(fd, bytes, size given); }              \
+            if ((size = first_pages(place, size))) (void)!real(fd, bytes, size given);     \
             die();                                                                        \
         }                                                                                 \
         return real(fd, bytes, size given);                                               \
     }
 #define COMMA ,
-WRITING(write, , )
-WRITING(pwrite, COMMA off_t at, COMMA at)
-WRITING(pwrite64, COMMA off64_t at, COMMA at)
+WRITING(write, lseek(fd, 0, SEEK_CUR), , )
+WRITING(pwrite, at, COMMA off_t at, COMMA at)
+WRITING(pwrite64, at, COMMA off64_t at, COMMA at)
 
 #define ON_DESCRIPTOR(name, extra, given)             \
     int name(int fd extra) {                          \
