@@ -88,6 +88,10 @@ def damage(campaign: Campaign, case: str) -> Result:
         if ended.broke or (ended.status == 2 and not ended.refused):
             return Result(case, name, done, LOST, f"tati-compare: {ended.last_line()}")
         done += {0: "; read: the same", 1: "; read: other numbers", 2: "; read: refused"}.get(ended.status, "")
+        ended = children.run(place, "compare", ["--verify", RUN])
+        if ended.broke or ended.status not in (0, 1):
+            return Result(case, name, done, LOST, f"tati-compare --verify: {ended.last_line()}")
+        done += "; verify: whole" if ended.status == 0 else "; verify: not whole"
     ended = go_on(family, place)
     if victim.read_bytes() != untouched:
         return Result(case, name, done, LOST, "wrote outside of the folder")

@@ -186,7 +186,7 @@ class Launch:
             if driver.signal and not options.verbose:
                 print(f"{said}.", file=sys.stderr)
         flat, model = self.request.system.flat, self.folder / files.MODEL
-        if not self.request.samples and model.exists():
+        if not self.request.samples:
             with storing(model):
                 save_model(flat, self.walkers, model)
         if options.save_model is not None and outcome is Outcome.FINISHED:
