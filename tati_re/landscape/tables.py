@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core.errors import InputError
 from tati_re.core.interruption import saying
+from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import CsvTable, frame_text
 from tati_re.runs.files import PARTIAL
 from tati_re.runs.reading import read_csv
@@ -90,7 +92,7 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
     integers = [name for name in columns if name in ("scale", "step", "walker")]
     if not path.exists() or b"\n" not in path.read_bytes()[:65536]:
         return [], CsvTable(path, columns, integers)
-    frame = read_csv(path)
+    frame = read_table(path)
     content = path.read_bytes()
     position = content.rfind(b"\n") + 1
     table = CsvTable.reopen(path, columns, position, integers)
@@ -106,7 +108,15 @@ def finish(path: Path, frame: pandas.DataFrame) -> None:
 
 def finished(path: Path | None) -> pandas.DataFrame | None:
     """Loads a finished table, or None."""
-    return read_csv(path) if path is not None and path.exists() else None
+    if path is None or not path.exists():
+        return None
+    try:
+        frame, reason = read_csv(path), "it holds what is no number"
+    except ValueError as error:
+        frame, reason = None, str(error).strip().split("\n")[0]
+    if frame is None or any(kind.kind not in "biuf" for kind in frame.dtypes):
+        raise InputError(f"{path} cannot be read: {reason}.", expected="to remove this file; it is computed again")
+    return frame
 
 
 def with_excess(frame: pandas.DataFrame, lowest: float) -> pandas.DataFrame:
