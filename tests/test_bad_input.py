@@ -97,6 +97,14 @@ COMMANDS = {
         ["--data", "good.csv", "--num-replicas", "1000000000000", "--temperature-ratio", "1.2"],
         "--num-replicas: 1,000,000,000,000 walkers of",
     ),
+    "temperatures that no number holds": (
+        ["--data", "good.csv", "--num-replicas", "30", "--temperature-ratio", "1e3"],
+        "--temperature-ratio: no number holds the highest temperature. Received: 10^87 times the lowest.",
+    ),
+    "walls that no number reaches": (
+        ["--data", "good.csv", "--prior-lower-boundary", "1e18"],
+        "prior: its density is 0 wherever numbers reach.",
+    ),
     "event files in a file": (["--data", "good.csv", "--tensorboard", "good.csv"], "--tensorboard cannot be written."),
     "event files below a file": (["--data", "good.csv", "--tensorboard", "good.csv/a"], "--tensorboard cannot be"),
     "a model as HDF5": (["--data", "good.csv", "--save-model", "a.h5"], "--save-model: its ending is that of another"),
@@ -274,3 +282,11 @@ def test_damaged_checkpoints_are_told_by_the_command(folder, capsys):
     assert "--step-size cannot be changed by --resume" in said
     (folder / "good.csv").write_text("a,b,y\n1,2,3\n4,5,6\n7,8,10\n")
     assert "the data differ from the run" in refused(capsys, "--resume", "run")
+
+
+def test_a_run_says_what_it_will_not_record(capsys):
+    system = {"data": (X, Y), "execution": "graph", "step_size": 0.01}
+    Simulation(**system).sample(num_steps=4, record_every=5, trajectory_every=9)
+    said = capsys.readouterr().out
+    assert "record_every 5 is above num_steps 4: no row will be recorded." in said
+    assert "trajectory_every 9 is above num_steps: no position will be stored." in said

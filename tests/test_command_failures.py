@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import pytest
 from tati_re.cli.arguments import Parser, command
 from tati_re.core import memory
 from tati_re.core.errors import InputError
-from tati_re.options.make import make_options, read_toml
+from tati_re.options.flags import flag
+from tati_re.options.make import OPTIONS, make_options, options_from_flags, read_toml
 
 COMMANDS = (
     *("sample", "optimize", "dataset", "evidence", "predict", "analyse", "report", "landscape", "inputspace"),
@@ -352,3 +354,42 @@ def test_an_empty_manifest_is_called_so(here, capsys, content, received):
     assert import_module("tati_re.cli.report").main(["."]) == 2
     words = f"error: The file manifest.toml is not the manifest of a run. Received: {received}. Expected: "
     assert capsys.readouterr().err.startswith(words)
+
+
+ODD = [
+    *(
+        None,
+        True,
+        -1,
+        2**63,
+        10**5000,
+        -1e300,
+        1e-320,
+        float("nan"),
+        "",
+        "x" * 300,
+        "\0",
+        "1e-320",
+        "9" * 5000,
+        "=",
+        "a=b",
+    ),
+    *([], [[1]], [None], [2**70], ["\0"], [{}], {}, {"a": {}}, {"a": 1e300}, {"\0": 1.0}, {1: 2}, {0: 1.0, 10**9: 1.0}),
+    *(b"\xff", object(), datetime.date(2020, 1, 1), 1j, {1}, int, ["1:2:3:4"], [{"num_steps": 2**70}]),
+]
+
+
+@pytest.mark.parametrize("door", [make_options, options_from_flags])
+def test_any_option_with_any_value_is_taken_or_refused_in_a_sentence_with_its_name(door):
+    taken = 0
+    for name in OPTIONS:
+        for value in ODD:
+            try:
+                door({name: value})
+                taken += 1
+            except InputError as error:
+                sentence = str(error)
+                spelled = name if door is make_options else flag(name)
+                assert spelled in sentence or "[" in sentence, (name, value, sentence)
+                assert len(sentence) < 1500 and "\n" not in sentence and sentence.count("Expected:") <= 1
+    assert 0 < taken < 0.5 * len(OPTIONS) * len(ODD)

@@ -21,6 +21,8 @@ class InputError(ValueError):
     def __init__(self, what: str, received: object = None, expected: object = None) -> None:
         text = what
         for word, value in (("Received", received), ("Expected", expected)):
+            if isinstance(value, int) and value.bit_length() > _MOST_LETTERS:
+                value = f"an integer of {value.bit_length()} bits"
             if word == "Received" and len(str(value)) > _MOST_LETTERS:
                 value = f"{str(value)[:_MOST_LETTERS]}..."
             if value is not None:  # in place of what a sentence inside of this one says

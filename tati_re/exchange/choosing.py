@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tati_re.core.errors import InputError
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
@@ -10,6 +12,7 @@ from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import BarkerCompensated, Metropolis, Penalty, make_swap_rule
 from tati_re.exchange.well_tempered import WellTempered
+from tati_re.options.representable import LARGEST
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
 
 _EVERY = 20
@@ -17,6 +20,7 @@ _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "
 
 
 def ladder_of(options) -> Ladder | None:
+    _check_rise(options)
     asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
     if not any(getattr(options, name) for name in asked) and options.tempering == "posterior":
         return None
@@ -33,6 +37,14 @@ def ladder_of(options) -> Ladder | None:
     if ladder.num_rungs < 2:
         raise InputError("num_replicas: a ladder needs rungs.", ladder.num_rungs, "2 or more temperatures")
     return ladder
+
+
+def _check_rise(options) -> None:
+    """Refuses a ladder up to temperatures that no number holds."""
+    rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
+    if rise > math.log10(LARGEST[options.dtype]):
+        what = "temperature_ratio: no number holds the highest temperature."
+        raise InputError(what, f"10^{rise:.4g} times the lowest", "a smaller one, or fewer replicas")
 
 
 def with_replicas(sampler, options, exact: bool, prior):

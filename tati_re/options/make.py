@@ -168,7 +168,8 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
         return spelled.get(name, flag(name))
 
     values = now.values
-    unset = {n: None for n, v in values.items() if n in OPTIONS and optional(OPTIONS[n]) and str(v).lower() == "none"}
+    none = {name for name, value in values.items() if isinstance(value, str) and value.lower() == "none"}
+    unset = {name: None for name in none if name in OPTIONS and optional(OPTIONS[name])}
     typed = _checked({**values, **unset}, spell, strict=False, text=True)
     merged = _merged(before.values, typed.values_of(values))
     return _complete(merged, before.tati | now.tati, spell, text=True)

@@ -34,7 +34,7 @@ Weight = Annotated[float, Field(ge=0)]
 
 def _by_class(given: Any) -> Any:
     """`{0: 1.0, 2: 5.0}`, as Keras takes weights of classes, as a list; anything else as it is."""
-    if not isinstance(given, Mapping) or not given or not all(isinstance(key, int) and key >= 0 for key in given):
+    if not isinstance(given, Mapping) or not given or not all(isinstance(k, int) and 0 <= k < 10**6 for k in given):
         return given
     return [float(given.get(k, 1.0)) for k in range(max(given) + 1)]
 

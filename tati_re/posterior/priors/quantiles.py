@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 
 _END, _CELLS = 8.0, 4096
 _SPACING = 2 * _END / _CELLS
@@ -74,5 +75,7 @@ def _support(log_density, ends, breaks) -> tuple[float, float]:
         points = np.unique(np.concatenate([np.linspace(low, high, 4001), [b for b in breaks if low <= b <= high]]))
         values = log_density(points)
         deep = np.flatnonzero(values > values.max() - _DEEPEST)
+        if not len(deep):
+            raise InputError("prior: its density is 0 wherever numbers reach.", expected="walls and a width that meet")
         low, high = points[max(deep[0] - 1, 0)], points[min(deep[-1] + 1, len(points) - 1)]
     return low, high
