@@ -78,7 +78,7 @@ def test_explicit_are_the_names_that_were_given():
         (
             {"potential": "posteriour"},
             "potential has an unknown value. Did you mean 'posterior'? Received: 'posteriour'. "
-            "Expected: 'posterior' or 'mean_loss'.",
+            "Expected: 'posterior' or 'mean_loss' or my_file.py:my_function.",
         ),
         ({"from_logits": "yes"}, "from_logits has an unknown value. Received: 'yes'. Expected: 'auto', true or false."),
         ({"step_sise": 0.1}, "step_sise is not a known option. Did you mean 'step_size'?"),

@@ -88,7 +88,7 @@ def _begin(models: dict[str, Options], folder: Path) -> None:
 
 def _check(models: dict[str, Options]) -> None:
     for name, options in models.items():
-        if options.data is None:
+        if options.data is None and not options.is_target:
             raise InputError(f"{f'{name}: ' * bool(name)}--data is missing.", expected=OPTIONS["data"].description)
     if len({str(options.data) for options in models.values()}) > 1:
         raise InputError(

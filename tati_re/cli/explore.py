@@ -161,7 +161,7 @@ def described(system: Any) -> str:
 
 def _body(argv: list[str]) -> int:
     typed = _parser().parse(argv)
-    if "run" not in typed and "data" not in typed:
+    if not {"run", "data", "potential"} & {*typed}:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
     with (
         flags_named({*INTEGERS, *OTHERS, "num_steps"}, {"num_steps": "leg_steps"}),

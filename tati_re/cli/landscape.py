@@ -87,7 +87,7 @@ def _check(typed: dict[str, Any]) -> None:
         for name in ("directions", "range", "scales", "normalization", "to"):
             if name in typed:
                 raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
-    if "run" not in typed and "data" not in typed:
+    if not {"run", "data", "potential"} & {*typed}:
         raise InputError("tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]")
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
         raise InputError(
@@ -239,7 +239,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     centre, free = applied(centre, values), ~mask if mask.any() else None
     words = {"centre": source, "data": sim.dataset.name, "examples": batch_size or sim.dataset.num_examples}
     if not quiet:
-        examples = f"{words['examples']:,} examples of {sim.dataset.name}"
+        examples = f"{words['examples']:,} examples of {sim.dataset.name}" if sim.system.has_data else sim.dataset.name
         print(f"{surface.num_parameters} parameters, {examples}; centre: {source}")
     trajectory = _trajectory(typed, walker)
     if typed.get("hessian"):

@@ -36,7 +36,7 @@ def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], act
             print(f"# {note}")
         print(to_toml(options, groups), end="")
         return FINISHED
-    if options.data is None:
+    if options.data is None and not options.is_target:
         raise InputError("--data is missing.", expected=OPTIONS["data"].description)
     with output_folder(options.output, name) as folder, stopping(options.requeue_signal):
         run = action(options if options.output is not None else make_options(options, output=str(folder)))

@@ -137,6 +137,11 @@ class Potential(Protocol):
     walker_evaluation: str = "vectorized"
 
     @property
+    def confined(self) -> bool:
+        """Whether exp(-U) can be normalized."""
+        return self.prior.proper
+
+    @property
     def columns(self) -> Mapping[str, Callable]:
         return {}
 

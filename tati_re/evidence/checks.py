@@ -11,14 +11,14 @@ _LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures
 
 def check(sim, options: Options, potential) -> None:
     loss, prior = potential.loss, potential.prior
-    if options.potential != "posterior":
+    if options.potential == "mean_loss":
         raise InputError("potential: the mean loss is not a log likelihood.", options.potential, "potential posterior")
     if not loss.likelihood:
         advice = (
             "loss gaussian with noise_std" if "error" in loss.name else "a cross-entropy, or gaussian with noise_std"
         )
         raise InputError(f"loss: {loss.name} is not a likelihood with its constant.", loss.name, advice)
-    if len(output_shape_of(sim.system.model)) > 2:
+    if sim.system.has_data and len(output_shape_of(sim.system.model)) > 2:
         raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
     if sim.dataset.weights is not None:
         raise InputError(

@@ -54,6 +54,8 @@ class Surface:
             raise InputError("points is too small.", points, "at least 1")
         self.points = int(points)
         self._part: Any
+        if not isinstance(system, FunctionPotential) and not system.system.has_data:
+            system = system.system.potential(system.options, system.objects, copies=1)
         if isinstance(system, FunctionPotential):
             if batch_size is not None or test:
                 raise InputError("A function has no examples: neither batch_size nor test belong to it.")

@@ -41,6 +41,8 @@ def _words(annotation: Any, metadata: Iterable[Any]) -> str:
         plain = [part for part in arguments if get_origin(part) is not dict]
         return " or ".join(_words(part, ()) for part in plain) + ", or a table of pattern = value"
     if origin is Annotated:
+        if said := next((m.description for m in arguments[1:] if isinstance(m, FieldInfo) and m.description), None):
+            return said
         return _words(arguments[0], [c for m in arguments[1:] for c in getattr(m, "metadata", [m])])
     if origin is Literal:
         names = [f"'{value}'" if isinstance(value, str) else str(value) for value in arguments]

@@ -28,6 +28,7 @@ SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "evidence", "run")
 
+CodeName = Annotated[str, Field(pattern=r".:\w+$", description="my_file.py:my_function")]
 Units = Annotated[int, Field(ge=1)]
 Weight = Annotated[float, Field(ge=0)]
 
@@ -167,9 +168,15 @@ class Options(BaseModel):
     noise_prior_shape: float = _posterior(
         1.0, "shape of that Gamma distribution, or standard deviation of log(noise_std) for log_normal", gt=0
     )
-    potential: Literal["posterior", "mean_loss"] = _posterior(
-        "posterior", "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N"
+    potential: Literal["posterior", "mean_loss"] | CodeName = _posterior(
+        "posterior",
+        "posterior: U = N * mean loss - log prior; mean_loss: the same without the factor N; or a function in place of "
+        "model and data, U = -log density: my_file.py:my_potential or my_module:my_potential",
     )
+    dimension: int | None = _posterior(
+        None, "number of coordinates of a potential that is a function; none: that of coordinates", ge=1
+    )
+    coordinates: list[str] = _posterior([], "names of the coordinates of such a potential; if empty: x[0], x[1], ...")
     prior: PriorNames = _posterior("gaussian", "prior distribution of the parameters")
     prior_std: Positive = _posterior(1.0, "standard deviation of the Gaussian prior")
     prior_scale: Positive = _posterior(
@@ -495,6 +502,11 @@ class Options(BaseModel):
         if self.call in (None, 1):
             return self.seed
         return int.from_bytes(sha256(f"tati_re/{self.seed}/call {self.call}".encode()).digest()[:8], "little") >> 1
+
+    @property
+    def is_target(self) -> bool:
+        """Whether the potential names a function, in place of model and data."""
+        return ":" in self.potential
 
     @property
     def num_rungs(self) -> int:

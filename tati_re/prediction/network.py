@@ -11,7 +11,7 @@ from tati_re.data.packing import as_packed
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
-from tati_re.prediction.of_run import flat_model_of
+from tati_re.prediction.of_run import check_model, flat_model_of
 from tati_re.runs import checkpoint
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Network:
 
     def __init__(self, run: RunFiles, model: Any = None) -> None:
         manifest = run.manifest
+        check_model(run)
         if "task" not in manifest["dataset"]:
             raise InputError(f"The manifest of {run.folder} does not say what its data are.", expected="a newer run")
         self._folder = run.folder

@@ -17,9 +17,19 @@ def model_of(run: RunFiles) -> Any:
     """The Keras model that the folder of a run holds."""
     from tati_re.models.build import load_model
 
+    check_model(run)
     if not run.has(files.MODEL):
         raise InputError(f"The run {run.folder} holds no model.", expected="model=..., the object it was made with")
     return load_model(run.folder / files.MODEL)
+
+
+def check_model(run: RunFiles) -> None:
+    """Refuses a run that sampled a potential given as a function."""
+    if run.manifest["dataset"].get("potential"):
+        raise InputError(
+            f"The run {run.folder} sampled a potential given as a function: it has no model, no data and no predictions.",
+            expected="run.trajectory, run.averages",
+        )
 
 
 def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
@@ -43,6 +53,7 @@ def dataset_of(run: RunFiles) -> Dataset:
     from tati_re.data import dataset_from_options
     from tati_re.options.make import make_options
 
+    check_model(run)
     if not names_its_data(run):
         raise InputError("The run's data were given in Python.", expected="the inputs to predict")
     labels = "binary_crossentropy" if run.manifest["dataset"].get("task") == "multi_label" else None

@@ -33,7 +33,7 @@ def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int |
         )
         more = ", ..." if len(parameters.get("names", [])) > 8 else ""
         sentences.append(f"The system has {number:,} parameters: {tensors}{more}.")
-    if data:
+    if data and not data.get("potential"):
         stages = options.get("stages") if manifest.get("kind") == "fit" else None
         sizes = [stage.get("batch_size") or options.get("batch_size") for stage in stages or [{}]]
         sizes = [data.get("num_examples") if size in (None, "all") else size for size in sizes]

@@ -82,8 +82,9 @@ def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
 def check_data(content: Mapping[str, Any], dataset: Any, who: str | os.PathLike[str]) -> None:
     """Refuses data that are not those of the run with this manifest; `who` is the run, or what needs them."""
     if dataset.fingerprint() != content["dataset"]["fingerprint"]:
+        potential = content["dataset"].get("potential")
         raise InputError(
-            f"{os.fspath(who)}: the data differ from the run's.",
+            f"{os.fspath(who)}: {'the potential differs' if potential else 'the data differ'} from the run's.",
             received=dataset.name,
             expected=f"{content['dataset']['name']}, unchanged",
         )

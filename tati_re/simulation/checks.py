@@ -42,6 +42,11 @@ def check_request(request: Request) -> None:
         check(request)
 
 
+def check_system(request: Request) -> None:
+    """Options that the system has no use for."""
+    request.system.check(request.options, request.objects)
+
+
 def check_full_batch(request: Request) -> None:
     """Mini-batches for a method that is only right on all data."""
     method = request.method
@@ -327,6 +332,7 @@ def check_observables(request: Request) -> None:
 
 CHECKS = [
     check_callbacks,
+    check_system,
     check_walls,
     check_control_variate,
     check_stages,

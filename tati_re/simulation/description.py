@@ -117,7 +117,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "method": request.method.get_config(),
         "loss": potential.loss.get_config(),
         "prior": potential.prior.get_config(),
-        "prior_proper": potential.prior.proper,
+        "prior_proper": potential.confined,
         "prior_walled": potential.prior.walled,
         "parameters": request.system.flat.described(),
         "dataset": {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tati_re.simulation.system import System
 
 _OF_START = ("call", "parameters", "parameters_step", "walker_start", "walker_jitter")
-_OF_SYSTEM = ("data", "test_data", "model", "loss", "prior")
+_OF_SYSTEM = ("data", "test_data", "model", "loss", "potential", "prior")
 _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"}
 
 

@@ -44,6 +44,8 @@ from tati_re.simulation.step_size_advice import divergence_advice
 def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
     """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive."""
     check_request(request)
+    if request.objects.get("starts") is None:
+        request.system.check_start(walkers.position)
     options = request.options
     temporary = TemporaryFolder() if options.output is None else None
     with stopping(options.requeue_signal), writing(options.output) as writer:
@@ -73,7 +75,7 @@ def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool) 
     for sentence in start_sentences(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):
-        written = save_model(system.flat, walkers, folder / files.MODEL)
+        written = not system.has_data or save_model(system.flat, walkers, folder / files.MODEL)
     if not written and not temporary:
         running.progress.message(
             "The model cannot be written to a file: resume and save_model will need the model object."
@@ -252,7 +254,7 @@ def _expected(request: Request) -> tuple[float, float]:
     known = known and request.options.temperature_schedule in TEMPERATURE_SCHEDULES
     half = 0.5 * request.potential.num_parameters if known else float("nan")
     prior = request.potential.prior
-    confined = prior.proper and not prior.walled
+    confined = request.potential.confined and not prior.walled
     return half if request.method.has_momentum else float("nan"), half if confined else float("nan")
 
 

@@ -33,8 +33,10 @@ def simulation_html(sim: Simulation) -> str:
     lines = [
         ("parameters", f"{flat.num_parameters:,}: {', '.join(shown)}"),
         ("walkers", str(options.num_walkers)),
-        ("data", f"{dataset.name}, {dataset.num_examples:,} examples ({dataset.task}), {batch}"),
-        ("potential", f"{options.potential}, temperature {options.kT:g}"),
+        ("data", f"{dataset.name}, {dataset.num_examples:,} examples ({dataset.task}), {batch}")
+        if sim.system.has_data
+        else ("target", dataset.name),
+        ("potential", f"{options.potential}, temperature {options.kT:g}" if sim.system.has_data else ""),
         (
             "sampler",
             f"{options.sampler if 'sampler' not in sim.objects else 'an object'}, step_size {options.step_size:g}",

@@ -23,7 +23,8 @@ from tati_re.simulation.launch import Launch
 from tati_re.simulation.request import make_request
 from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
-from tati_re.simulation.system import OBJECTS, assemble, is_named
+from tati_re.simulation.system import OBJECTS, is_named
+from tati_re.simulation.target import system_of
 
 BESIDE = ("max_time", "requeue_signal", "verbose")
 """Options that may be others when a run goes on, beside `num_steps`."""
@@ -78,7 +79,7 @@ def _resumed(
     # Where it started is in the checkpoint; the file that said so may be gone.
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)
-    system = assemble(start, objects)
+    system = system_of(start, objects)
     check_model(system, said, "resume")
     manifest.check_data(said, system.dataset, "resume")
     if run_files.has(files.DIRECTIONS):

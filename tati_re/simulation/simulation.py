@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,7 +31,8 @@ from tati_re.simulation.request import Request, make_request, own_sampler
 from tati_re.simulation.resume import resume_run
 from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
-from tati_re.simulation.system import OBJECTS, assemble, is_named, refuse_fixed
+from tati_re.simulation.system import OBJECTS, is_named, refuse_fixed
+from tati_re.simulation.target import system_of, with_defaults
 
 
 class Simulation(Evaluations):
@@ -45,7 +46,11 @@ class Simulation(Evaluations):
             `.npz` file.
         loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
         prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with `prior_std`.
-        **options: Every other option, see `Simulation.help()`.
+        potential: A function U = -log density of `dimension` coordinates, in place of model and data: of positions
+            `(walkers, dimension)` or of one, `(dimension,)`, in TensorFlow, or in NumPy with its gradient as a pair. A
+            prior is added where one is given, and `dtype` is float64 by default. Default: that of model and data.
+        **options: Every other option, see `Simulation.help()`; `parameters` may also be positions, `(parameters,)` or
+            `(walkers, parameters)`.
 
     Raises:
         InputError: An option, the data or the model is not right; nothing was computed yet.
@@ -61,12 +66,20 @@ class Simulation(Evaluations):
     """On the chunks of steps of its runs; their numbers do not depend on it."""
 
     def __init__(
-        self, model: Any = None, data: Any = None, *, loss: Any = None, prior: Any = None, **options: Any
+        self,
+        model: Any = None,
+        data: Any = None,
+        *,
+        loss: Any = None,
+        potential: Any = None,
+        prior: Any = None,
+        **options: Any,
     ) -> None:
-        given = {"model": model, "data": data, "loss": loss, "prior": prior, **options}
+        given = {"model": model, "data": data, "loss": loss, "potential": potential, "prior": prior, **options}
         given = _own_names({name: value for name, value in given.items() if value is not None})
         objects = _pop_objects(given)
-        self._start(make_options(given), objects)
+        start = given.pop("parameters") if not is_named(given.get("parameters")) else None
+        self._start(make_options(given), objects, start)
 
     @classmethod
     def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> Simulation:
@@ -113,16 +126,17 @@ class Simulation(Evaluations):
         """
         return resume_run(folder, num_steps, trust, objects, cls.limits)
 
-    def _start(self, options: Options, objects: dict[str, Any]) -> None:
+    def _start(self, options: Options, objects: dict[str, Any], start: Any = None) -> None:
         set_threads(options.threads)
-        self.options = options
+        self.options = options = with_defaults(options, objects)
         self.objects = objects
         self.calls = Calls()
-        self._system = assemble(options, objects)
-        self.walkers = starting_walkers(options, self.system.flat)
+        self._system = system_of(options, objects)
+        self.system.check(options, objects) if not self.system.has_data else None
+        self.walkers = starting_walkers(options, self.system.flat, start)
         self._outputs: Outputs | None = None
         self._forget()
-        self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
+        self._dataset = self.system.view(lambda: self.batch)
 
     def _repr_html_(self) -> str:
         return simulation_html(self)
@@ -234,7 +248,7 @@ class Simulation(Evaluations):
         self._outputs = None
         self._forget()
         self._first_batch = 0
-        self._dataset = CurrentDataset.of(self.system.dataset, lambda: self.batch)
+        self._dataset = self.system.view(lambda: self.batch)
 
     # Predictions
 
@@ -270,8 +284,8 @@ class Simulation(Evaluations):
 
     def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
-        potential: Any = self._engine().potential
-        return potential.loss.probabilities(self.predict(inputs, parameters, walker_index))
+        outputs, potential = self.predict(inputs, parameters, walker_index), cast(Any, self._engine().potential)
+        return potential.loss.probabilities(outputs)
 
     # Runs
 

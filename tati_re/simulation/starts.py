@@ -52,8 +52,8 @@ class Walkers:
         return value
 
 
-def starting_walkers(options: Options, flat: Any) -> Walkers:
-    """The walkers before their first step."""
+def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
+    """The walkers before their first step; `given` are positions, of one of them or of all."""
     walkers, start = options.num_walkers, options.walker_start
     _check(options)
     position = np.repeat(np.asarray(flat.get(), flat.dtype)[None], walkers, axis=0)
@@ -65,6 +65,11 @@ def starting_walkers(options: Options, flat: Any) -> Walkers:
         said = f"Start: {stored.source}{_which(stored, walkers)}"
     else:
         said = "Start: all walkers at the same place" if walkers > 1 else ""
+    if given is not None:
+        if start == "fresh":
+            raise InputError("parameters and walker_start fresh both say where walkers start.", expected="one of them")
+        position = np.array(_finite(Walkers(position, auxiliary).fitting(given, "parameters"), position), flat.dtype)
+        said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
     if start == "fresh":
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)
         position = with_noise_of(flat, position)
@@ -73,7 +78,7 @@ def starting_walkers(options: Options, flat: Any) -> Walkers:
         noise = np.random.default_rng([options.seed, _JITTER]).standard_normal(position.shape)
         position = (position + options.walker_jitter * noise).astype(flat.dtype)
         said = f"{said or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
-    elif walkers > 1 and options.parameters is None:
+    elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
     return Walkers(position, auxiliary, f"{said}." if said else None)
 
@@ -97,9 +102,18 @@ def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
 
 def _fixed_names(flat: Any) -> set[str]:
     """Names of the model's parameters that keep their values."""
+    if flat.model is None:
+        return set()
     variables = flat.model.trainable_variables
     every = parameter_names(tensor_names(flat.model), [tuple(v.shape) for v in variables])
     return set(every) - set(flat.parameter_names())
+
+
+def _finite(value: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Given positions for all walkers, refused where they are no finite numbers."""
+    if value.dtype.kind not in "iuf" or not np.isfinite(value).all():
+        raise InputError("parameters: not all are finite numbers.", expected="finite numbers")
+    return np.broadcast_to(value, like.shape)
 
 
 def _which(stored: FileParameters, walkers: int) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_
 from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior, check_prior, make_prior
+from tati_re.simulation.current_batch import CurrentDataset
 
 _FEW_STEPS = 4_000
 """Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph and under XLA on 2
@@ -58,6 +59,8 @@ FIXED = (
     "num_walkers",
     "parameters",
     "parameters_step",
+    "dimension",
+    "coordinates",
     "walker_start",
     "walker_jitter",
     "threads",
@@ -70,6 +73,7 @@ OBJECTS = (
     "sample_weights",
     "model",
     "loss",
+    "potential",
     "prior",
     "optimizer",
     "sampler",
@@ -115,6 +119,7 @@ class System:
     flat: FlatModel
     ready: Dataset | None = None
     memory_limit: float | None = None
+    has_data: ClassVar[bool] = True
 
     @property
     def examples(self) -> Dataset:
@@ -128,6 +133,21 @@ class System:
             return False
         data = self.examples
         return device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
+
+    def view(self, batch: Callable[[], Any]) -> Any:
+        """The data set as users see it, whose pair is the current batch."""
+        return CurrentDataset.of(self.dataset, batch)
+
+    def check(self, options: Options, objects: Mapping[str, Any]) -> None:
+        """Refuses options of a call that this system has no use for."""
+        if "potential" in objects or options.is_target:
+            raise InputError(
+                "potential shapes the system where it is a function.",
+                expected="potential=f where the Simulation is made",
+            )
+
+    def check_start(self, position: np.ndarray) -> None:
+        """Refuses a system that cannot be right at the positions where a run starts, `(walkers, parameters)`."""
 
     def with_data(self, options: Options, data: Any = None) -> System:
         """The same model with other data: arrays or a Dataset, or those that `options.data` names."""
@@ -237,6 +257,9 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     """The system of options and objects. The model is `model` of the objects, else `options.model` (a file, or a
     function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
     `sample_weights`, else those of the options."""
+    for name in ("dimension", "coordinates"):
+        if getattr(options, name):
+            raise InputError(f"{name} belongs to a potential given as a function.", getattr(options, name), "potential=f")
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     read = dataset_from_options(options, *given)
     dataset = read.prepared()

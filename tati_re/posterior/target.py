@@ -1,0 +1,262 @@
+"""A potential that users wrote as a function: how it is called, its gradient, and whether it can be right."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
+from tati_re.core.potential import Prior
+from tati_re.posterior.function import FunctionPotential
+from tati_re.posterior.priors import Flat
+
+EXPECTED = (
+    "U = -log density in TensorFlow, `(walkers,)` for positions `(walkers, dimension)` or a number for one position "
+    "`(dimension,)`; or the same in NumPy, as a pair of U and its gradient"
+)
+_SEED = 0x5447
+
+
+class Target:
+    """A function of users as U of all walkers, differentiable in TensorFlow.
+
+    How it is meant is found by calling it: for all walkers at once or for one, in TensorFlow or in NumPy, with a
+    gradient of its own or without. Arguments are the function, the number of coordinates, and the type of positions.
+
+    Attributes:
+        name: Of the function.
+        batched: It takes `(walkers, dimension)`; else it is called for each walker.
+        numpy: It computes outside of TensorFlow, so that XLA cannot compile it.
+
+    Raises:
+        InputError: It fails, or its values have the wrong shape, no gradient, or depend on other walkers.
+    """
+
+    def __init__(self, function: Callable, dimension: int, dtype: str) -> None:
+        if not callable(function):
+            raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
+        self.function, self.dimension, self.dtype = function, dimension, dtype
+        self.name = str(getattr(function, "__name__", type(function).__name__)).replace("<lambda>", "lambda")
+        self._probe = np.random.default_rng(_SEED).standard_normal((2 + (dimension != 3), dimension)).astype(dtype)
+        self.numpy, self.batched, self.pair = self._found()
+        self._compiled = self.__call__ if self.numpy else tf.function(self.__call__)
+        self._check_rows()
+
+    def __call__(self, position: Any) -> Any:
+        """U, `(walkers,)`, of positions `(walkers, dimension)`."""
+        if self.numpy:
+            return self._of_numpy(position)
+        if not self.pair:
+            return self._values(position)
+
+        @tf.custom_gradient
+        def value(x):
+            # The compiler finds that both calls compute the same.
+            return self._values(x)[0], lambda upstream: upstream[:, None] * self._values(x)[1]
+
+        return value(position)
+
+    def value_and_gradient(self, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """U and ∇U of positions, as arrays."""
+        x = tf.constant(np.asarray(position, self.dtype))
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = self._compiled(x)
+        gradient = tape.gradient(value, x)
+        if gradient is None:
+            raise _without_gradient(self.name)
+        return value.numpy(), gradient.numpy()
+
+    def fingerprint(self) -> str:
+        """SHA-256 of U and ∇U at a few places, in 5 digits (3 in float32): what a changed function changes."""
+        digits = 4 if self.dtype == "float64" else 2
+        numbers = [f"{v:.{digits}e}" for part in self.value_and_gradient(self._probe) for v in np.ravel(part)]
+        return hashlib.sha256(" ".join(numbers).encode()).hexdigest()
+
+    def check_at(self, position: np.ndarray) -> None:
+        """Refuses a function that is not finite at these positions, `(walkers, dimension)`, or whose gradient differs
+        from its finite differences near the first three.
+
+        The differences are central, along directions of random signs in steps of 1e-5 (1e-2 in float32) of |θ| + 1.
+        An entry is found to be wrong from an error of 1e-3 (5e-2) of the sum of all entries' sizes.
+        """
+        for walker, (value, slope) in enumerate(zip(*self.value_and_gradient(position), strict=True)):
+            if not (np.isfinite(value) and np.isfinite(slope).all()):
+                what = f"U = {value:g}" if not np.isfinite(value) else "a gradient that is not finite"
+                raise InputError(
+                    f"potential: not finite where walker {walker} starts.",
+                    received=f"{what} at {_listed(position[walker])}",
+                    expected="parameters=..., a start where U and its gradient are finite",
+                )
+        random = np.random.default_rng(_SEED)
+        step, tolerance = (1e-5, 1e-3) if self.dtype == "float64" else (1e-2, 5e-2)
+        for start in np.asarray(position[:3], np.float64):
+            size = 1 + np.abs(start)
+            here = start + 0.05 * size * random.standard_normal(self.dimension)
+            along = step * size * random.choice((-1.0, 1.0), self.dimension)
+            values, slopes = self.value_and_gradient(np.stack([here - along, here, here + along]))
+            if not (np.isfinite(values).all() and np.isfinite(slopes[1]).all()):
+                continue
+            difference, terms = float(values[2]) - float(values[0]), 2 * along * slopes[1]
+            rounding = 16 * np.finfo(self.dtype).eps * np.abs(values).max()
+            if abs(difference - terms.sum()) > tolerance * max(np.abs(terms).sum(), abs(difference)) + rounding:
+                raise InputError(
+                    "potential: the gradient is not that of the values.",
+                    received=f"a slope of {terms.sum() / 2 / step:.6g} by the gradient and {difference / 2 / step:.6g} "
+                    f"by finite differences near {_listed(here)}",
+                    expected="the gradient of U = -log density, with its sign",
+                )
+
+    def _values(self, x: Any) -> Any:
+        """What the function returns for all walkers, in the types of positions."""
+        if not self.batched:
+            # The gradient of a reshape is dense, that of rows taken out of x is not.
+            found = tf.vectorized_map(self.function, tf.reshape(x, tf.shape(x)))
+        else:
+            found = self.function(x)
+        if self.pair:
+            return tf.cast(found[0], x.dtype), tf.cast(found[1], x.dtype)
+        return tf.cast(found, x.dtype)
+
+    def _of_numpy(self, position: Any) -> Any:
+        def call(x):
+            rows = [self.function(x)] if self.batched else [self.function(row) for row in x]
+            values, slopes = (np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows]) for k, n in shapes)
+            return values.astype(x.dtype), slopes.astype(x.dtype)
+
+        def both(x):
+            values, slopes = tf.numpy_function(call, [x], [x.dtype, x.dtype])
+            return tf.ensure_shape(values, x.shape[:1]), tf.ensure_shape(slopes, x.shape)
+
+        def product(x, vector):
+            """∇²U times a vector by central differences of the gradient."""
+            step = tf.cast(1e-5 if self.dtype == "float64" else 1e-2, x.dtype)
+            step /= tf.reduce_max(tf.abs(vector)) + tf.cast(1e-30, x.dtype)
+            return (both(x + step * vector)[1] - both(x - step * vector)[1]) / (2 * step)
+
+        @tf.custom_gradient
+        def slope_at(x, slopes):
+            return tf.identity(slopes), lambda upstream: (product(x, upstream), None)
+
+        @tf.custom_gradient
+        def value(x):
+            values, slopes = both(x)
+            return values, lambda upstream: upstream[:, None] * slope_at(x, slopes)
+
+        shapes: tuple[tuple[int, tuple[int, ...]], ...] = ((0, ()), (1, (self.dimension,)))
+        return value(position)
+
+    def _found(self) -> tuple[bool, bool, bool]:
+        """Whether it computes in NumPy, takes all walkers at once, and returns a pair."""
+        said, failed = list[str](), list[str]()
+        for numpy in (False, True):
+            for batched in (True, False):
+                x = self._probe if batched else self._probe[0]
+                given = x.copy() if numpy else tf.constant(x)
+                try:
+                    with tf.GradientTape() as tape:
+                        tape.watch(() if numpy else given)
+                        found = self.function(given)
+                except Exception as error:
+                    text = " ".join(str(error).split())[:120].rstrip(". ")
+                    failed.append(f"{type(error).__name__} for {x.shape}: {text}")
+                    continue
+                pair = isinstance(found, tuple) and len(found) == 2
+                value, slope = found if pair else (found, x)
+                if tf.is_tensor(value) == numpy:
+                    continue
+                shapes = _shape(value), _shape(slope)
+                if shapes != (x.shape[:-1], x.shape):
+                    said.append(f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}")
+                elif numpy and not pair:
+                    raise InputError(
+                        "potential: it computes in NumPy and returns no gradient.", self.name, EXPECTED
+                    )
+                elif not numpy and not pair and tape.gradient(value, given) is None:
+                    raise _without_gradient(self.name)
+                else:
+                    return numpy, batched, pair
+        raise InputError("potential: it does not give U.", "; ".join([*said, *failed][:2]) or self.name, EXPECTED)
+
+    def _check_rows(self) -> None:
+        """Refuses a function that TensorFlow cannot compile, or whose value depends on other walkers, or on chance."""
+        x = self._probe
+        try:
+            first = self.value_and_gradient(x)[0]
+        except InputError:
+            raise
+        except Exception as error:
+            received = f"{type(error).__name__}: {' '.join(str(error).split())[:160].rstrip('. ')}"
+            raise InputError("potential: TensorFlow cannot compile it.", received, EXPECTED) from error
+        among = self.value_and_gradient(np.concatenate([x[:1], 1.7 * x[1:] + 0.3]))[0]
+        if not np.array_equal(first, self.value_and_gradient(x)[0], equal_nan=True):
+            raise InputError("potential: two calls give different values.", self.name, "a function of the position")
+        if not np.allclose(first[0], among[0], rtol=1e-4, equal_nan=True):
+            raise InputError(
+                "potential: the value of a walker depends on where others are.",
+                received=f"{first[0]:.6g} and {among[0]:.6g}",
+                expected="sums over the last axis alone, as in tf.reduce_sum(x * x, axis=-1)",
+            )
+
+
+def _without_gradient(name: str) -> InputError:
+    what = "its value does not depend on the position through TensorFlow, so that it has no gradient"
+    return InputError(f"potential: {what}.", name, EXPECTED)
+
+
+class _Loss:
+    """What stands where a model has its loss: L is the function itself."""
+
+    name, likelihood, samples_noise = "potential", True, False
+
+    def get_config(self) -> dict[str, Any]:
+        return {"loss": self.name}
+
+
+class TargetPotential(FunctionPotential):
+    """U = L + V of a run, L a function that users gave, V = -log prior, zero without one."""
+
+    loss = _Loss()
+
+    def __init__(self, target: Target, prior: Prior, names: Sequence[str], copies: int) -> None:
+        super().__init__(target, target.dimension, prior, target.dtype, names)
+        self.target, self.num_walkers = target, copies
+
+    @property
+    def confined(self) -> bool:
+        """The density of users counts as one that can be normalized."""
+        return True
+
+    def with_batches(self, batches: Any) -> TargetPotential:
+        """The same potential: it has no examples."""
+        return self
+
+    def describe(self, batch: str | None = None) -> str:
+        function = f"the function {self.target.name} of {self.num_parameters} coordinates"
+        if isinstance(self.prior, Flat):
+            return f"U = {function}, -log density"
+        return f"U = L + V; L = {function}; V = -log prior, {self.prior}"
+
+    def notices(self) -> list[str]:
+        target = self.target
+        how = "all walkers at once" if target.batched else "one walker at a time"
+        if target.numpy:
+            return [
+                f"{target.name} is called for {how}, in NumPy with its own gradient: the steps run as a graph, for XLA "
+                "cannot compile it."
+            ]
+        whose = "returns its own gradient" if target.pair else "is differentiated by TensorFlow"
+        return [f"{target.name} is called for {how}, and {whose}."]
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(int(size) for size in np.shape(value))
+
+
+def _listed(position: np.ndarray) -> str:
+    numbers = [f"{value:.4g}" for value in position[:6]]
+    return f"({', '.join(numbers)}{', ...' if len(position) > 6 else ''})"

@@ -1,0 +1,161 @@
+"""A system without model and data: coordinates under a potential that users gave as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.data import Dataset
+from tati_re.models.flat import FlatModel
+from tati_re.options.make import OPTIONS, Options, make_options, options_of
+from tati_re.options.user_code import found
+from tati_re.posterior.target import EXPECTED, Target, TargetPotential
+from tati_re.simulation.system import System, assemble
+
+FORM = "my_file.py:my_potential or my_module:my_potential"
+_ABSENT = (
+    *(name for name in options_of(("data", "model")) if name != "dtype"),
+    *("loss", "from_logits", "noise_std", "noise_prior", "noise_prior_scale", "noise_prior_shape", "prior_scaling"),
+    *("batch_norm", "control_variate", "stream_predictions", "walker_evaluation", "walker_batches", "save_model"),
+)
+"""Options that are about data or a network."""
+_OTHERWISE = {"potential": ("mean_loss",), "walker_start": ("fresh",), "replica_start": ("fresh", "descent")}
+_COLUMNS = ("step", "walker", "temperature", "replica", "rung", "weight", "")
+
+
+class NoData(Dataset):
+    """What stands where a system has its data: a name, and a fingerprint of the function."""
+
+    def __init__(self, target: Target) -> None:
+        own = {"name": f"the potential {target.name}", "_fingerprint": target.fingerprint()}
+        self.__dict__.update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("inputs", "targets"):
+            raise InputError(f"{name}: a potential given as a function has no data.", expected="a model with data")
+        raise AttributeError(name)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.inputs, self.targets)
+
+    @property
+    def num_examples(self) -> int:
+        return 1
+
+    def prepare(self, inputs: np.ndarray) -> np.ndarray:
+        raise InputError("predict: a potential given as a function predicts nothing.", expected="a model with data")
+
+    def get_config(self) -> dict:
+        return {"potential": True}
+
+
+class CoordinateVector(FlatModel):
+    """The coordinates of a function where a system has its model: names, their number, and where they start."""
+
+    def __init__(self, dimension: int, names: list[str], dtype: str) -> None:
+        self.num_parameters, self.dtype, self.input_dtype = dimension, dtype, dtype
+        self.tensor_names, self.shapes = names or ["x"], [()] * dimension if names else [(dimension,)]
+        self.model, self.regularizer, self.num_fixed, self.parts = None, None, 0, {}
+        self.variables, self.others, self.auxiliary, self.training_layers, self.regularized = [], [], [], [], []
+        self.has_training_state, self.vectorizable, self.xla_safe = False, True, True
+
+    def get(self) -> np.ndarray:
+        """The origin."""
+        return np.zeros(self.num_parameters, self.dtype)
+
+
+@dataclass
+class TargetSystem(System):
+    """Coordinates and their potential in place of a model and its data."""
+
+    target: Any = None
+    given: Any = None
+    has_data: ClassVar[bool] = False
+
+    def with_data(self, options: Options, data: Any = None) -> System:
+        raise InputError("dataset: a potential given as a function has no data.", expected="a model with data")
+
+    def view(self, batch: Callable[[], Any]) -> Any:
+        return self.dataset
+
+    def potential(
+        self,
+        options: Options,
+        objects: Mapping[str, Any] | None = None,
+        training: bool = False,
+        copies: int | None = None,
+        fitting: bool = False,
+    ) -> Any:
+        """U of the function, and of the prior where there is one."""
+        prior, names = self.prior(options, objects), self.flat.parameter_names()
+        return TargetPotential(self.target, prior, names, copies or options.num_walkers)
+
+    def execution(self, options: Options) -> str:
+        if self.target.numpy and options.execution == "xla":
+            raise InputError(
+                "execution: XLA cannot compile a function that computes in NumPy.", "xla", "auto, graph or eager"
+            )
+        return ("graph" if self.target.numpy else "xla") if options.execution == "auto" else options.execution
+
+    def check(self, options: Options, objects: Mapping[str, Any]) -> None:
+        if objects.get("potential", options.potential if self.given == options.potential else self.given) != self.given:
+            raise InputError("potential shapes the system.", expected="potential=f where the Simulation is made")
+        given = options.values_of(name for name in _ABSENT if name in options.explicit)
+        values = {name: value for name, value in given.items() if value != OPTIONS[name].default}
+        values |= {name: type(objects[name]).__name__ for name in _ABSENT if name in objects}
+        values |= {name: at for name, at in options.values_of(_OTHERWISE).items() if at in _OTHERWISE[name]}
+        if options.mass == "fan_in" and "mass" not in objects:
+            values["mass"] = options.mass
+        for name, value in values.items():
+            raise InputError(
+                f"{name}: a potential given as a function has no data and no network.",
+                received=value,
+                expected=f"no {name} = {value}" if name in (*_OTHERWISE, "mass") else f"no {name}, or no potential",
+            )
+
+    def check_start(self, position: np.ndarray) -> None:
+        self.target.check_at(position)
+
+
+def is_target(options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether the potential is a function rather than that of a model and its data."""
+    return "potential" in objects or options.is_target
+
+
+def with_defaults(options: Options, objects: Mapping[str, Any]) -> Options:
+    """The options of a function where nothing else was given: float64, and no prior beside it."""
+    if not is_target(options, objects):
+        return options
+    missing = {"dtype": "float64", "prior": "none"}
+    return make_options(
+        options, **{n: v for n, v in missing.items() if n not in options.explicit and n not in objects}
+    )
+
+
+def system_of(options: Options, objects: Mapping[str, Any]) -> System:
+    """The system of options and objects: model and data, or a potential given as a function in place of both."""
+    return (target_system if is_target(options, objects) else assemble)(options, objects)
+
+
+def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
+    """The system of a potential among the objects, or of the one that `options.potential` names."""
+    given = objects.get("potential", options.potential)
+    function = given if "potential" in objects else found("potential", given, FORM, callable, "a function of positions")
+    names = options.coordinates
+    dimension = options.dimension or len(names)
+    if not dimension:
+        raise InputError("dimension is missing: of how many coordinates is the potential?", expected="dimension = d")
+    if names and (len(names) != dimension or len(set(names)) != dimension or set(names) & set(_COLUMNS)):
+        raise InputError(
+            "coordinates: one name for each, all different, and none of a column of the trajectory.",
+            received=", ".join(names),
+            expected=f"{dimension} names, not {', '.join(filter(None, _COLUMNS))}",
+        )
+    if not callable(function):
+        raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
+    target = Target(function, dimension, options.dtype)
+    return TargetSystem(NoData(target), None, CoordinateVector(dimension, names, options.dtype), target=target, given=given)
