@@ -149,6 +149,7 @@ REFUSED = {
     "loss": {"loss": "gaussian"},
     "walker_start": {"walker_start": "fresh"},
     "dimension": {"dimension": None},
+    "dimension: ": {"dimension": 10**13},
     "coordinates": {"coordinates": ["a", "a"]},
     "parameters": {"parameters": [1.0, 2.0, 3.0]},
     "execution": {"potential": in_numpy, "execution": "xla"},
@@ -228,11 +229,12 @@ def test_a_function_of_a_file_runs_and_goes_on_from_the_command_line(tmp_path, m
     (tmp_path / "run.toml").write_text('potential = "my.py:U"\ndimension = 3\nexecution = "graph"\nverbose = 0\n')
     commands = [
         ["--config", "run.toml", "--num-steps", "20", "--output", "a"],
-        ["--resume", "a", "--num-steps", "40"],
+        ["--resume", "a", "--num-steps", "40", "--trust"],
         ["--potential", "my.py:U", "--dimension", "3", "--num-steps", "40", "--output", "b", "--execution", "graph"],
     ]
-    for command in commands:
-        assert not main(command)
+    assert main(commands[0]) == 0 and main(["--resume", "a", "--num-steps", "40"]) == 2  # code of a folder
+    for command in commands[1:]:
+        assert main(command) == 0
     assert (tmp_path / "a" / "run.csv").read_bytes() == (tmp_path / "b" / "run.csv").read_bytes()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,7 +41,8 @@ class Target:
         if not callable(function):
             raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
         self.function, self.dimension, self.dtype = function, dimension, dtype
-        self.name = str(getattr(function, "__name__", type(function).__name__)).replace("<lambda>", "lambda")
+        # A lambda has a name that is none; a partial function and an object have none at all.
+        self.name = function.__name__.strip("<>") if inspect.isfunction(function) else type(function).__name__
         self._probe = np.random.default_rng(_SEED).standard_normal((2 + (dimension != 3), dimension)).astype(dtype)
         self.numpy, self.batched, self.pair = self._found()
         self._compiled = self.__call__ if self.numpy else tf.function(self.__call__)

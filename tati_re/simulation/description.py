@@ -37,7 +37,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     yield f"{run.meaning}."
     yield from potential.notices()
     dataset = request.system.dataset
-    if options.num_classes is None:
+    if request.system.has_data and options.num_classes is None:
         yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes)
     if options.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."

@@ -46,9 +46,8 @@ class Simulation(Evaluations):
             `.npz` file.
         loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
         prior: "gaussian", "box", "none", or an object of `tati_re.priors`. Default: gaussian with `prior_std`.
-        potential: A function U = -log density of `dimension` coordinates, in place of model and data: of positions
-            `(walkers, dimension)` or of one, `(dimension,)`, in TensorFlow, or in NumPy with its gradient as a pair. A
-            prior is added where one is given, and `dtype` is float64 by default. Default: that of model and data.
+        potential: U = -log density in place of model and data, a function of positions `(walkers, dimension)` or
+            `(dimension,)`, in TensorFlow, or in NumPy with its gradient as a pair; float64, and no prior, by default.
         **options: Every other option, see `Simulation.help()`; `parameters` may also be positions, `(parameters,)` or
             `(walkers, parameters)`.
 
@@ -132,7 +131,6 @@ class Simulation(Evaluations):
         self.objects = objects
         self.calls = Calls()
         self._system = system_of(options, objects)
-        self.system.check(options, objects) if not self.system.has_data else None
         self.walkers = starting_walkers(options, self.system.flat, start)
         self._outputs: Outputs | None = None
         self._forget()

@@ -257,9 +257,9 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     """The system of options and objects. The model is `model` of the objects, else `options.model` (a file, or a
     function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
     `sample_weights`, else those of the options."""
-    for name in ("dimension", "coordinates"):
-        if getattr(options, name):
-            raise InputError(f"{name} belongs to a potential given as a function.", getattr(options, name), "potential=f")
+    for name, value in options.values_of(("dimension", "coordinates")).items():
+        if value:
+            raise InputError(f"{name} belongs to a potential given as a function.", value, "potential=f")
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     read = dataset_from_options(options, *given)
     dataset = read.prepared()
@@ -305,9 +305,9 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
     """Refuses walkers, `copies` at all temperatures, that need more memory than is free: state, gradient, moments, the
     random bits of two chunks and temporaries of a parameter took at least `_NUMBERS` numbers of its precision."""
     one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
-    sizes = options.values_of(("data", "num_classes", "hidden", "model"))
+    sizes = options.values_of(("data", "num_classes", "hidden", "model", "dimension"))
     name = [name for name, value in sizes.items() if value or name == "data"][-1]
-    check_free(name, sizes[name] or "as given", one, f"networks of {num_parameters:,} parameters")
+    check_free(name, sizes[name] or "as given", one, f"{'positions' if name == 'dimension' else 'networks'} of {num_parameters:,} parameters")
     numbers = options.values_of(name for name in _COPIES if name in options.explicit) or {"num_walkers": 1}
     name = max(numbers, key=lambda name: numbers[name] or 0)
     check_free(name, numbers[name], copies * one, f"{copies:,} walkers of {num_parameters:,} parameters each")

@@ -14,7 +14,7 @@ from tati_re.models.flat import FlatModel
 from tati_re.options.make import OPTIONS, Options, make_options, options_of
 from tati_re.options.user_code import found
 from tati_re.posterior.target import EXPECTED, Target, TargetPotential
-from tati_re.simulation.system import System, assemble
+from tati_re.simulation.system import System, assemble, check_memory
 
 FORM = "my_file.py:my_potential or my_module:my_potential"
 _ABSENT = (
@@ -157,5 +157,9 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
         )
     if not callable(function):
         raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
+    check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
-    return TargetSystem(NoData(target), None, CoordinateVector(dimension, names, options.dtype), target=target, given=given)
+    flat = CoordinateVector(dimension, names, options.dtype)
+    system = TargetSystem(NoData(target), None, flat, target=target, given=given)
+    system.check(options, objects)
+    return system
