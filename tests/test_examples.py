@@ -279,12 +279,14 @@ def test_well_tempered_histograms(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_targets_of_ones_own(tmp_path, capsys):
-    """Banana and straightened funnel within 5.5 errors; the funnel as it stands is not reached by HMC of one step size."""
+    """Banana and straightened funnel within 5.5 errors; HMC of one step size does not reach the funnel."""
     assert example("targets").main(["--num-steps", "2000", "--output", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "results.csv").set_index(["target", "moment"])
     for name in ("banana", "funnel, straightened"):
         assert table.loc[name]["errors_off"].max() < 5.5
-    assert table.loc[("funnel", "E v^2"), "sampled"] < 8.5 < 8.7 < table.loc[("funnel, straightened", "E v^2"), "sampled"]
+    assert (
+        table.loc[("funnel", "E v^2"), "sampled"] < 8.5 < 8.7 < table.loc[("funnel, straightened", "E v^2"), "sampled"]
+    )
     assert (tmp_path / "funnel.png").stat().st_size > 10_000
     assert "straightened" in capsys.readouterr().out
 

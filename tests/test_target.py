@@ -103,7 +103,7 @@ BAD = {
     "others": (lambda x: tf.reduce_sum(x * x, -1) / tf.reduce_sum(x * x), "depends on where others are"),
     "chance": (lambda x: tf.reduce_sum(x * x, -1) + tf.random.normal([3], dtype=x.dtype), "two calls give different"),
     "not compiled": (host, "TensorFlow cannot compile it"),
-    "gradient's shape": (lambda x: (np.sum(x * x, -1), x[:, :1]), "does not give U. Received: U (3,) and gradient (3, 1)"),
+    "its shape": (lambda x: (np.sum(x * x, -1), x[:, :1]), "does not give U. Received: U (3,) and gradient (3, 1)"),
 }  # fmt: skip
 
 

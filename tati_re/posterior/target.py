@@ -115,11 +115,9 @@ class Target:
 
     def _values(self, x: Any) -> Any:
         """What the function returns for all walkers, in the types of positions."""
-        if not self.batched:
-            # The gradient of a reshape is dense, that of rows taken out of x is not.
-            found = tf.vectorized_map(self.function, tf.reshape(x, tf.shape(x)))
-        else:
-            found = self.function(x)
+        # The gradient of a reshape is dense, that of rows taken out of x is not.
+        dense = tf.reshape(x, tf.shape(x))
+        found = self.function(x) if self.batched else tf.vectorized_map(self.function, dense)
         if self.pair:
             return tf.cast(found[0], x.dtype), tf.cast(found[1], x.dtype)
         return tf.cast(found, x.dtype)
@@ -175,9 +173,7 @@ class Target:
                 if shapes != (x.shape[:-1], x.shape):
                     said.append(f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}")
                 elif numpy and not pair:
-                    raise InputError(
-                        "potential: it computes in NumPy and returns no gradient.", self.name, EXPECTED
-                    )
+                    raise InputError("potential: it computes in NumPy and returns no gradient.", self.name, EXPECTED)
                 elif not numpy and not pair and tape.gradient(value, given) is None:
                     raise _without_gradient(self.name)
                 else:

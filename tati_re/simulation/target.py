@@ -56,12 +56,13 @@ class NoData(Dataset):
 class CoordinateVector(FlatModel):
     """The coordinates of a function where a system has its model: names, their number, and where they start."""
 
-    def __init__(self, dimension: int, names: list[str], dtype: str) -> None:
+    def __init__(self, dimension: int, names: list[str], target: Target) -> None:
+        dtype, self.xla_safe = target.dtype, not target.numpy
         self.num_parameters, self.dtype, self.input_dtype = dimension, dtype, dtype
         self.tensor_names, self.shapes = names or ["x"], [()] * dimension if names else [(dimension,)]
         self.model, self.regularizer, self.num_fixed, self.parts = None, None, 0, {}
         self.variables, self.others, self.auxiliary, self.training_layers, self.regularized = [], [], [], [], []
-        self.has_training_state, self.vectorizable, self.xla_safe = False, True, True
+        self.has_training_state, self.vectorizable = False, True
 
     def get(self) -> np.ndarray:
         """The origin."""
@@ -94,12 +95,12 @@ class TargetSystem(System):
         prior, names = self.prior(options, objects), self.flat.parameter_names()
         return TargetPotential(self.target, prior, names, copies or options.num_walkers)
 
-    def execution(self, options: Options) -> str:
+    def execution(self, options: Options, copies: int | None = None) -> str:
         if self.target.numpy and options.execution == "xla":
             raise InputError(
                 "execution: XLA cannot compile a function that computes in NumPy.", "xla", "auto, graph or eager"
             )
-        return ("graph" if self.target.numpy else "xla") if options.execution == "auto" else options.execution
+        return super().execution(options, copies)
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:
         if objects.get("potential", options.potential if self.given == options.potential else self.given) != self.given:
@@ -131,9 +132,7 @@ def with_defaults(options: Options, objects: Mapping[str, Any]) -> Options:
     if not is_target(options, objects):
         return options
     missing = {"dtype": "float64", "prior": "none"}
-    return make_options(
-        options, **{n: v for n, v in missing.items() if n not in options.explicit and n not in objects}
-    )
+    return make_options(options, **{n: v for n, v in missing.items() if n not in options.explicit and n not in objects})
 
 
 def system_of(options: Options, objects: Mapping[str, Any]) -> System:
@@ -159,7 +158,7 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
         raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
     check_memory(options, dimension, options.num_walkers)
     target = Target(function, dimension, options.dtype)
-    flat = CoordinateVector(dimension, names, options.dtype)
+    flat = CoordinateVector(dimension, names, target)
     system = TargetSystem(NoData(target), None, flat, target=target, given=given)
     system.check(options, objects)
     return system
