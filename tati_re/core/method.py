@@ -65,8 +65,8 @@ class Method:
         swap_bias: A sentence that names the bias of the swaps, where there is one. Default: none.
         against_noise: What it does about the noise of mini-batches, a clause, where that is no linear answer from which
             a heating follows. Default: none.
-        renewals: Steps of the burn-in after which `renewed` is asked, for what is no work of a compiled step (matrix
-            decompositions). Default: none.
+        renewals: Steps before the last one of the burn-in after which `renewed` is asked, for what is no work of a
+            compiled step (matrix decompositions). Default: none.
     """
 
     name: str = ""

@@ -271,7 +271,7 @@ class Loop:
 
         The first is number `first_move`, from 1; `count` is at most `chunk_steps` and what is left of `num_steps`.
         """
-        ends = [end for end in self.method.renewals if end <= self.timeline.num_burnin_steps]
+        ends = [end for end in self.method.renewals if end < self.timeline.num_burnin_steps]
         if first_move - 1 in ends:
             carry = carry._replace(state=self.method.renewed(carry.state))
         count = min([count, *(end + 1 - first_move for end in ends if end >= first_move)])

@@ -7,8 +7,11 @@ from functools import cache
 from typing import Any, Protocol
 
 from tati_re.core.evaluate import Delegating, Energy
-from tati_re.core.ops import rows
+from tati_re.core.ops import column, maximum, repeat, rows, sqrt, sum_of_products
 from tati_re.core.protocol import fields_of
+
+_PROBE = {"float32": 1e-2, "float64": 1e-5}
+_POWER_STEPS = 8
 
 
 @cache
@@ -155,3 +158,24 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     last = None if sampler.mixes_parameters else bound.seen
     gradient = coordinates.untransposed(new.gradient) if last is None else last
     return new._replace(position=position, gradient=gradient), info, new.gradient
+
+
+def curved(ask, position, gradient, direction):
+    """∇²U times a direction for each reference walker by a difference of gradients, and the direction's length."""
+    length = sqrt(sum_of_products(direction, direction))
+    probe = _PROBE[direction.dtype.name]
+    scale = column(probe / maximum(length, 1e-30 + 0.0 * length), direction)
+    return (ask(position + scale * direction).gradient - gradient) / scale, length
+
+
+def stiffest(ask, position, gradient, coordinates: Coordinates):
+    """The largest curvature that each walker sees in x, `(walkers,)`, by 8 steps of power iteration on B'∇²U B."""
+
+    def power(along, _):
+        length = sqrt(sum_of_products(along, along))
+        along = coordinates.forward(along / column(maximum(length, 1e-30 + 0.0 * length), along))
+        image = coordinates.transposed(curved(ask, position, gradient, along)[0])
+        return image, sqrt(sum_of_products(image, image))
+
+    slope = coordinates.transposed(gradient)
+    return repeat(_POWER_STEPS, power, (slope, sum_of_products(slope, slope)))[1]

@@ -34,13 +34,12 @@ from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import extend, inner_of, step_in_coordinates
+from tati_re.samplers.wrappers.coordinates import curved, extend, inner_of, step_in_coordinates
 
 SCHEMES = ("halves", "simultaneous")
 FEW_STEPS = 20
 """Refreshes more often than this heat what they precondition."""
 _POWER_STEPS = 2
-_PROBE = {"float32": 1e-2, "float64": 1e-5}
 _MOST_TERMS = 8
 """Reference walkers up to which a product is summed term by term, which XLA joins with what is around it."""
 _PRECONDITIONER = ("deviations", "factor", "stiffest", "blending")
@@ -333,11 +332,11 @@ class EnsembleQuasiNewton(Wrapper):
         ask = evaluate.full if self.full_batch else evaluate
         here = ask(ensemble).gradient
         for _ in range(_POWER_STEPS):
-            image, length = _curved(ask, ensemble, here, stiffest)
+            image, length = curved(ask, ensemble, here, stiffest)
             curvature = sqrt(sum_of_products(image, image)) / maximum(length, 1e-30 + 0.0 * length)
             stiffest = image / column(maximum(sqrt(sum_of_products(image, image)), 1e-30 + 0.0 * length), image)
         flat = reshape(deviations, ensemble.shape)
-        image, _ = _curved(ask, ensemble, here, flat)
+        image, _ = curved(ask, ensemble, here, flat)
         pairs = as_type(deviations, wanted) @ transpose(as_type(self._grouped(image), wanted))
         pairs = 0.5 * (pairs + transpose(pairs)) / float(deviations.shape[1])
         top = _largest_eigenvalue(pairs)
@@ -374,14 +373,6 @@ def _coordinates(preconditioner: tuple) -> LowRank:
     """B of the fields `_PRECONDITIONER`."""
     deviations, factor, _, _ = preconditioner
     return LowRank(reshape(deviations, (factor.shape[1], -1, deviations.shape[1])), factor[0], factor[1])
-
-
-def _curved(ask, position, gradient, direction):
-    """∇²U times a direction for each reference walker by a difference of gradients, and the direction's length."""
-    length = sqrt(sum_of_products(direction, direction))
-    probe = _PROBE[direction.dtype.name]
-    scale = column(probe / maximum(length, 1e-30 + 0.0 * length), direction)
-    return (ask(position + scale * direction).gradient - gradient) / scale, length
 
 
 def _largest_eigenvalue(matrices):

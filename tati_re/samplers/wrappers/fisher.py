@@ -6,7 +6,6 @@ that is wanted, H⁻¹, maps gradients to positions, whatever the draws: two dra
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from tati_re.core.ops import (
     where,
     with_rows,
 )
-from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal
+from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal, stiffest
 from tati_re.samplers.wrappers.sharing import same_rung
 
 ENDS = np.unique(np.rint(40.0 * 1.5 ** np.arange(60)).astype(np.int64))
@@ -66,11 +65,10 @@ class DiagonalWindows:
         made = dict.fromkeys(self.fields, zeros) | dict.fromkeys(("drawn", "mass_skipped"), numbers)
         return made | dict.fromkeys(("mass_unit", "mass_spread"), numbers + 1.0) | {"mass": 0.0 * state.position + 1.0}
 
-    def adapted(self, memory: tuple, state, evaluate) -> tuple:
-        clock = evaluate.clock
+    def adapted(self, memory: tuple, state, clock, ask) -> tuple:
         memory = replaced_if(clock.adapting, lambda *memory: self._counted(memory, state), memory)
         due = clock.adapting & _is_among(clock.step, ENDS)
-        return replaced_if(due, lambda *memory: self._measured(memory, state), memory)
+        return replaced_if(due, lambda *memory: self._measured(memory, state, ask), memory)
 
     def _counted(self, memory: tuple, state) -> tuple:
         sums, drawn, *mass, skipped = [*memory[:4]], *memory[4:]
@@ -83,20 +81,17 @@ class DiagonalWindows:
             sums[k], sums[k + 1] = sums[k] + change / number, sums[k + 1] + change * change * (1.0 - 1.0 / number)
         return (*sums, drawn, *mass, skipped + as_float64(~good))
 
-    def _measured(self, memory: tuple, state) -> tuple:
-        _, position, _, gradient, drawn, mass, *_, skipped = memory
+    def _measured(self, memory: tuple, state, ask) -> tuple:
+        _, position, _, gradient, drawn, mass, unit, _, skipped = memory
         same, zeros = same_rung(state.rung), 0.0 * position
         tiny = 1e-300 + zeros
         freedom = (same @ maximum(drawn - 1.0, 0.0 * drawn)[:, None]) + zeros
         position, gradient = ((same @ square) / maximum(freedom, tiny) for square in (position, gradient))
         least = state.rung.temperature[:, None] / maximum(position, tiny)
-        stiffness = maximum(sqrt(gradient / maximum(position, tiny)), _LEAST * least)
-        found = stiffness if self.by_gradients else least
-        known = (freedom > 0.0) & (position > 0.0) & is_finite(as_type(found, mass)) & is_finite(stiffness)
+        found = maximum(sqrt(gradient / maximum(position, tiny)), _LEAST * least) if self.by_gradients else least
+        known = (freedom > 0.0) & (position > 0.0) & is_finite(as_type(found, mass))
         mass = as_type(where(known, found, as_float64(mass)), mass)
-        stiffness = where(known, stiffness, as_float64(mass))
-        # In the new coordinates nothing is stiffer than the stiffest parameter is.
-        unit = largest(stiffness, 1) / largest(stiffness / as_float64(mass), 1)
+        unit = _unit(ask, state, Diagonal(1.0 / sqrt(mass)), unit)
         spread = as_float64(largest(_scale(mass, unit), 1))
         return (zeros, zeros, zeros, zeros, 0.0 * drawn, mass, unit, spread, skipped)
 
@@ -118,7 +113,7 @@ class LowRankWindows:
     shown = ("mass_spread", "mass_skipped")
     of_rung: tuple[str, ...] = ()
     matrices = ("mass_scale", "mass_directions", "mass_roots")
-    fields = ("kept_positions", "kept_gradients", "window", *matrices, *shown)
+    fields = ("kept_positions", "kept_gradients", "window", *matrices, "mass_unit", *shown)
     mixes_parameters = True
     renewals = tuple(map(int, ENDS))
 
@@ -132,7 +127,7 @@ class LowRankWindows:
         ones = [constant(np.ones(count), kept) for count in (parameters, rank)]
         window = constant(self._window(0, kept.shape[0]), numbers)
         directions = constant(np.zeros((rank, parameters)), kept)
-        values = (kept, kept, window, ones[0], directions, ones[1], numbers + 1.0, numbers)
+        values = (kept, kept, window, ones[0], directions, ones[1], numbers + 1.0, numbers + 1.0, numbers)
         return dict(zip(self.fields, values, strict=True))
 
     @staticmethod
@@ -140,19 +135,29 @@ class LowRankWindows:
         length = np.diff(ENDS, prepend=0)[number]
         return np.array([0.0, -(-length // draws), number])
 
-    def adapted(self, memory: tuple, state, evaluate) -> tuple:
-        positions, gradients, window = memory[:3]
+    def adapted(self, memory: tuple, state, clock, ask) -> tuple:
+        positions, gradients, window, *matrices, unit, spread, skipped = memory
         place, every = window[0], window[1]
+        unit, spread = replaced_if(
+            clock.adapting & (place == 0.0) & (window[2] > 0.0),
+            lambda *before: self._in_use(before, state, ask, matrices),
+            (unit, spread),
+        )
         kept = replaced_if(
-            evaluate.clock.adapting & (place % every == 0.0),
+            clock.adapting & (place % every == 0.0),
             lambda *kept: tuple(
                 with_rows(values, as_int32(place / every), new[None])
                 for values, new in zip(kept, (state.position, state.gradient), strict=True)
             ),
             (positions, gradients),
         )
-        passed = as_float64(evaluate.clock.adapting) * constant(np.array([1.0, 0.0, 0.0]), window)
-        return (*kept, window + passed, *memory[3:])
+        passed = as_float64(clock.adapting) * constant(np.array([1.0, 0.0, 0.0]), window)
+        return (*kept, window + passed, *matrices, unit, spread, skipped)
+
+    @staticmethod
+    def _in_use(before: tuple, state, ask, matrices) -> tuple:
+        unit = _unit(ask, state, Stretched(*matrices), before[0])
+        return unit, sqrt(unit) * before[1]
 
     def renewed(self, state):
         """The state at the end of a window of the burn-in, with the mass of its draws."""
@@ -164,16 +169,16 @@ class LowRankWindows:
         changed = {"window": self._window(int(number) + 1, len(state.kept_positions)), "mass_skipped": skipped}
         found = low_rank_mass(positions, gradients, self.rank)
         if found is not None:
-            scale, spread = found.in_use()
-            rank = state.mass_directions.shape[0]
-            directions, roots = np.zeros((rank, len(scale))), np.ones(rank)
+            directions, roots = np.zeros(state.mass_directions.shape), np.ones(len(state.mass_roots))
             directions[: len(found.directions)], roots[: len(found.directions)] = found.directions, found.roots
-            changed |= dict(zip(self.matrices, (scale, directions, roots), strict=True))
-            changed["mass_spread"] = spread + 0.0 * skipped
+            changed |= dict(zip(self.matrices, (found.scale, directions, roots), strict=True))
+            # Multiplied with the root of the unit by the step that comes next.
+            changed["mass_spread"] = found.longest() + 0.0 * skipped
         return state._replace(**{name: constant(value, getattr(state, name)) for name, value in changed.items()})
 
     def coordinates(self, memory: tuple) -> Coordinates:
-        return Stretched(*memory[3:6])
+        scale, directions, roots, unit = memory[3:7]
+        return Stretched(sqrt(column(unit, scale)) * scale, directions, roots)
 
 
 class Stretched:
@@ -225,12 +230,13 @@ class LowRankMass(NamedTuple):
         root = self.scale[:, None] * Stretched(1.0, self.directions, self.roots).forward(np.eye(len(self.scale)))
         return root @ root.T
 
-    def in_use(self) -> tuple[np.ndarray, float]:
-        """D in units of the largest mass, and how much faster than its direction the softest becomes."""
-        along = Stretched(*self)
-        heaviest = _largest_eigenvalue(lambda v: along.untransposed(along.backward(v)), len(self.scale))
-        softest = _largest_eigenvalue(lambda v: along.forward(along.transposed(v)), len(self.scale))
-        return self.scale * np.sqrt(heaviest), float(np.sqrt(heaviest * softest))
+    def longest(self) -> float:
+        """The root of the largest eigenvalue of L L', by powers."""
+        along, vector, length = Stretched(*self), np.random.default_rng(0).standard_normal((1, len(self.scale))), 1.0
+        for _ in range(100):
+            vector = along.forward(along.transposed(vector / length))
+            length = float(np.linalg.norm(vector))
+        return length**0.5
 
     def divergence(self, positions: np.ndarray, gradients: np.ndarray) -> float:
         """Sum of the squares of L'g - L⁻¹θ, of deviations `(draws, parameters)`: 0 where the mass is exact."""
@@ -304,11 +310,15 @@ def _span(rows: np.ndarray, least: float) -> np.ndarray:
     return vectors[lengths > least]
 
 
-def _largest_eigenvalue(apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
-    vector = np.random.default_rng(0).standard_normal((1, size))
-    for _ in range(100):
-        vector = apply(vector / np.linalg.norm(vector))
-    return float(np.linalg.norm(vector))
+def _unit(ask, state, coordinates: Coordinates, before):
+    """The unit of mass in which the stiffest direction is as stiff as at equal masses, `(walkers,)`, one for a rung."""
+    gradient, same = ask(state.position).gradient, same_rung(state.rung)
+    equal, new = (
+        largest(same * stiffest(ask, state.position, gradient, each)[None, :], 1)
+        for each in (Diagonal(0.0 * state.position + 1.0), coordinates)
+    )
+    unit = equal / maximum(new, 1e-300 + 0.0 * new)
+    return where(is_finite(unit) & (unit > 0.0), unit, before)
 
 
 def _scale(mass, unit):

@@ -39,10 +39,11 @@ class Massive(Wrapper):
         "variance"      m = T / Var θ, which needs draws of the law itself
         "gradient_rms"  m = rms(g) / mean rms, of each walker by itself
     The first three take windows of the burn-in (after 40, 60, 90, ... steps, the last one counts) and all walkers of a
-    rung, each about its own mean. They are used in units of the largest mass: step size and friction keep their meaning
-    for the stiffest direction, and all others become as fast, at most 10,000 times faster. A draw that is not finite is
-    left out: run.csv has the number of such draws (`mass_skipped`) and how much faster than at equal masses the softest
-    direction is (`mass_spread`).
+    rung, each about its own mean. Their unit is such that the stiffest direction at the walkers is as stiff as at equal
+    masses (power iteration, 17 gradients after each window): step size and friction keep their meaning, and all other
+    directions become as fast, single parameters at most 10,000 times faster. A draw that is not finite is left out:
+    run.csv has the number of such draws (`mass_skipped`) and how much faster than at equal masses the softest direction
+    is (`mass_spread`).
     Var g contains the variance of mini-batch noise, which makes noisy parameters heavier; parameters that become faster
     feel the noise of mini-batches more, as any faster sampler does.
     Around an ensemble the walkers learn from each other in x: B B' = I + η cov(x of the others).
@@ -96,7 +97,8 @@ class Massive(Wrapper):
             scale = constant(1.0 / np.sqrt(self.mass), state.position)
             return step_in_coordinates(self.inner, state, evaluate, noise, Diagonal(scale))[:2]
         memory = tuple(fields_of(state, self.rule.fields).values())
-        memory = self.rule.adapted(memory, state, evaluate)
+        ask = evaluate.full if self.full_batch else evaluate
+        memory = self.rule.adapted(memory, state, evaluate.clock, ask)
         coordinates = self.rule.coordinates(memory)
         new, info, _ = step_in_coordinates(self.inner, inner_of(state), evaluate, noise, coordinates)
         return type(state)(**new._asdict(), **dict(zip(self.rule.fields, memory, strict=True))), info
@@ -120,15 +122,15 @@ class RunningRms:
     def start(self, state) -> dict[str, Any]:
         return {"square": 0.0 * state.gradient, "mass": 0.0 * state.gradient + 1.0}
 
-    def adapted(self, memory: tuple, state, evaluate) -> tuple:
+    def adapted(self, memory: tuple, state, clock, ask) -> tuple:
         def new(square, mass):
             square = DECAY * square + (1 - DECAY) * state.gradient**2
             rms = sqrt(square)
             # Unit mass until the running mean, which starts at zero, has seen a hundred gradients.
-            seen = evaluate.clock.step >= 100
+            seen = clock.step >= 100
             return square, cond(seen, lambda: rms / (mean(rms) + 1e-30) + 1e-3, lambda: mass)
 
-        return replaced_if(evaluate.clock.adapting, new, memory)
+        return replaced_if(clock.adapting, new, memory)
 
     def renewed(self, state):
         return state
