@@ -12,7 +12,7 @@ import pytest
 
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import of_signal
-from tati_re.core.interruption import STOPS, Terminated, commanded, interruptible, saying, stop, stopping
+from tati_re.core.interruption import BARE, STOPS, Terminated, commanded, interruptible, saying, stop, stopping
 
 ALL = ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"]
 
@@ -69,8 +69,12 @@ def test_handlers_of_the_program_and_ignored_signals_stay():
 def test_sentences_are_those_of_who_knows_most():
     for number in (signal.SIGINT, signal.SIGTERM):
         with pytest.raises(STOPS, match=r"^inner$") as raised, saying(lambda: "outer"), saying(lambda: "inner"):
-            stop(number)
+            stop(number, BARE)
         assert getattr(raised.value, "code", 143) == 143
+    with pytest.raises(KeyboardInterrupt, match=r"^outer$"), saying(lambda: "outer"):
+        raise KeyboardInterrupt
+    with pytest.raises(Terminated, match=r"^$"), saying(lambda: "outer"):
+        stop(signal.SIGTERM)  # said already
 
 
 def test_elsewhere_than_in_the_main_thread_signals_cannot_be_had():

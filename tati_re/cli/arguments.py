@@ -256,6 +256,6 @@ def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[s
     except STOPS as stop:
         if isinstance(stop, KeyboardInterrupt) or str(stop):
             print(str(stop) or BARE, file=sys.stderr)
-        return stop.code if isinstance(stop, Terminated) else INTERRUPTED
+        return stop.status if isinstance(stop, Terminated) else INTERRUPTED
     except Exception as error:
         return failed(error, prog, arguments)

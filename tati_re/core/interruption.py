@@ -26,7 +26,7 @@ class Terminated(SystemExit):
 
     def __init__(self, number: int, sentence: str = "") -> None:
         super().__init__(sentence)
-        self.code = of_signal(number)
+        self.code = self.status = of_signal(number)
 
 
 STOPS = (KeyboardInterrupt, Terminated)
@@ -102,11 +102,11 @@ def interruptible(truth: Callable[[], str], requeue_signal: str | None = None) -
 
 @contextmanager
 def saying(sentence: Callable[[], str]) -> Iterator[None]:
-    """A stop in this block carries the sentence, unless it has a better one."""
+    """A stop in this block carries the sentence, unless it has a better one, or was said already (an empty one)."""
     try:
         yield
     except STOPS as error:
-        if str(error) in ("", BARE):
+        if str(error) == BARE or (isinstance(error, KeyboardInterrupt) and not str(error)):
             error.args = (sentence(),)
         raise
 

@@ -65,7 +65,8 @@ def grown(
     folder. `rows(first, last)` computes `(n, columns)`, at most `size` at a time; `progress` is called with rows done
     and in all after each block."""
     if path is None:
-        done, table, kept = 0, None, []
+        done, table = 0, None
+        kept: list[np.ndarray] = []
     else:
         aside = path.with_name(path.name + PARTIAL)
         kept, table = _opened(aside, columns)

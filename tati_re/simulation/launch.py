@@ -12,7 +12,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, SamplingError
-from tati_re.core.interruption import saying, stop, stopping
+from tati_re.core.interruption import BARE, saying, stop, stopping
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic
 from tati_re.engine.loop import Carry
@@ -185,7 +185,7 @@ class Launch:
             if temporary is None:
                 said += f"; tati-sample --resume {self.folder}, or Simulation.resume({str(self.folder)!r})"
             self.progress.message(f"{said}.")
-            if driver.signal and not options.verbose:
+            if driver.signal and not options.verbose and temporary is None:
                 print(f"{said}.", file=sys.stderr)
         flat, model = self.request.system.flat, self.folder / files.MODEL
         if not self.request.samples:
@@ -197,7 +197,7 @@ class Launch:
                 if not save_model(flat, self.walkers, path if path.suffix == ".keras" else Path(f"{path}.keras")):
                     self.progress.message("save_model: the model cannot be written to a file.")
         if driver.signal not in (0, signal.SIGINT):
-            stop(driver.signal)
+            stop(driver.signal, BARE if temporary is not None and not options.verbose else "")
         return Run(self.folder, temporary, driver.exit_status(outcome))
 
     def _arrive(self, carry) -> None:
