@@ -212,7 +212,7 @@ def test_kill_at_random_instants(tmp_path):
             cwd=Path(__file__).parents[1],
         )
         writer.stdout.readline()
-        time.sleep(random.uniform(0.002, 0.05))
+        time.sleep(random.uniform(0.002, 0.08))
         writer.kill()
         lines = writer.communicate()[0].decode().split("\n")[:-1]
         saved = int(lines[-1]) if lines else saved

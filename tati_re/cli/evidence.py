@@ -59,7 +59,7 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     except (OSError, ValueError):
         raise InputError("--resume: no evidence was begun there.", folder, "the --output of an earlier call") from None
     now = with_config(typed)
-    changed = {"verbose": now.verbose} if "verbose" in now.explicit else {}
+    changed: dict[str, Any] = {"verbose": now.verbose} if "verbose" in now.explicit else {}
     return {
         name: options_of_folder({**options, "output": folder}, folder, "--resume", trust, **changed)
         for name, options in said.items()

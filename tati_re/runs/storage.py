@@ -1,7 +1,8 @@
 """Robust writing: files replaced atomically, synced before they are renamed, errors in one sentence.
 
-A folder may come from someone else: no function here writes through a symbolic link that lies in it, and no name of a
-temporary file can be guessed. A run folder that is itself a link is one's own way to another disk, and is followed."""
+A folder may come from someone else: no function here writes through a symbolic link that lies in it, and files that are
+replaced have temporary names that nobody can guess. A run folder that is itself a link is one's own way to another
+disk, and is followed."""
 
 from __future__ import annotations
 
