@@ -137,8 +137,8 @@ def test_resume_passes_on_what_may_change(simulation):
     assert sample.main(["--resume", "runs/a", "--num-steps", "50", "--quiet"]) == 0
     assert sample.main(["--resume", "runs/a", "--max-time", "2.5"]) == 0
     assert simulation.calls == [
-        ("resume", "runs/a", {"num_steps": 50, "max_time": None, "verbose": 0}),
-        ("resume", "runs/a", {"num_steps": None, "max_time": 2.5, "verbose": 1}),
+        ("resume", "runs/a", {"num_steps": 50, "trust": False, "max_time": None, "verbose": 0}),
+        ("resume", "runs/a", {"num_steps": None, "trust": False, "max_time": 2.5, "verbose": 1}),
     ]
 
 

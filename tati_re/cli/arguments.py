@@ -20,7 +20,7 @@ from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
 from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, add_arguments, options_from_flags
-from tati_re.options.representable import shown, what_instead
+from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES
 
 
@@ -159,7 +159,7 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
         expected = "an integer" if kind is int else "a number"
         raise InputError(f"{flag(name)} has the wrong type.", text, expected) from None
     if instead := what_instead(value, "float32"):
-        raise InputError(f"{flag(name)} is out of range.", shown(value), f"a finite number, {instead}")
+        raise InputError(f"{flag(name)} is out of range.", text, f"a finite number, {instead}")
     if least is not None and value < least:
         raise InputError(f"{flag(name)} is out of range.", text, f"{least} or more")
     return value

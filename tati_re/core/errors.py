@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-
-_MOST_LETTERS = 300
-"""Of a value in a sentence."""
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
 class InputError(ValueError):
@@ -21,12 +19,8 @@ class InputError(ValueError):
     def __init__(self, what: str, received: object = None, expected: object = None) -> None:
         text = what
         for word, value in (("Received", received), ("Expected", expected)):
-            if isinstance(value, int) and value.bit_length() > _MOST_LETTERS:
-                value = f"an integer of {value.bit_length()} bits"
-            if word == "Received" and len(str(value)) > _MOST_LETTERS:
-                value = f"{str(value)[:_MOST_LETTERS]}..."
             if value is not None:  # in place of what a sentence inside of this one says
-                text = f"{text.split(f' {word}: ')[0]} {word}: {value}."
+                text = f"{text.split(f' {word}: ')[0]} {word}: {shown(value, 300 if word == 'Received' else 3000)}."
         super().__init__(text)
 
 
@@ -43,6 +37,15 @@ class SamplingError(RuntimeError):
         super().__init__(message)
         self.step = step
         self.walker = walker
+
+
+def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:
+    """A value in a sentence, with so many letters at most."""
+    try:
+        text = write(value)
+    except ValueError:
+        text = "an integer of thousands of digits"
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -> np.ndarray:
@@ -18,6 +19,8 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     Raises:
         InputError: Entries are masked, rows have unequal lengths, or it cannot be made an array of such a type.
     """
+    import numpy as np  # not with the help of a command
+
     if masked := _masked(values):
         raise InputError(
             f"{name}: a masked array has no numbers where it is masked.",
@@ -39,6 +42,8 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
 
 def _masked(values: Any) -> int:
     """Masked entries of an array, or of the arrays in a list."""
+    import numpy as np
+
     if isinstance(values, np.ma.MaskedArray):
         return int(np.ma.count_masked(values))
     if isinstance(values, (list, tuple)) and values and not isinstance(values[0], (int, float)):

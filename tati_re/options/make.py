@@ -10,14 +10,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, shown
 from tati_re.options import tati_names as aliases
 from tati_re.options.families import markdown_table as table_of_families
 from tati_re.options.families import meaning
 from tati_re.options.flags import add_field, choices, default_text, expected, flag, markdown_table, optional, toml_line
 from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
-from tati_re.options.representable import shown, what_instead
+from tati_re.options.representable import what_instead
 from tati_re.options.stages import sentence as stage_sentence
 from tati_re.options.table import (
     COMMANDS_ONLY,
@@ -77,8 +77,7 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     if first["type"] == "extra_forbidden":
         return InputError(f"{spell(name)} is not a known option.{nearest(name, OPTIONS)}")
     field = OPTIONS[name]
-    received = value if text and isinstance(value, str) else shown(value)
-    received = "none" if value is None else received if len(received) <= 80 else received[:77] + "..."
+    received = "none" if value is None else shown(value, 77, str if text and isinstance(value, str) else repr)
     names = choices(field)
     if names and isinstance(value, str):
         what = f"{spell(name)} has an unknown value.{nearest(value, names)}"
@@ -108,7 +107,8 @@ def _check_representable(values: Mapping[str, Any], spell: Callable[[str], str],
         # Seconds, megabytes and fractions of the data enter no arithmetic in the precision of a run.
         enters = name in OPTIONS and group_of(OPTIONS[name]) not in ("data", "run")
         if instead := what_instead(value, dtype if enters else None):
-            raise InputError(f"{spell(name)} is out of range.", shown(value), f"{expected(OPTIONS[name])}, {instead}")
+            received = shown(value, 77, repr)
+            raise InputError(f"{spell(name)} is out of range.", received, f"{expected(OPTIONS[name])}, {instead}")
 
 
 def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,11 +40,3 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _parts(part)
     else:
         yield value
-
-
-def shown(value: Any) -> str:
-    """A value in an error: its `repr`, of at most 80 characters."""
-    if isinstance(value, int) and abs(value) > 10**80:
-        return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
