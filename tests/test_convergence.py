@@ -117,3 +117,30 @@ def test_chains_of_a_table():
         chains_of(table, "losss")
     with pytest.raises(InputError, match="No rows are left after the burn-in of 30 steps"):
         chains_of(table, "loss", num_burnin_steps=30)
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (1, 9), (1, 1001), (2, 8), (3, 501), (4, 5)])
+@pytest.mark.parametrize("ties", [False, True])
+def test_ranks_from_one_sort_are_those_of_the_library(shape, ties):
+    from arviz_stats.base import array_stats
+
+    draws = autoregression(0.5, *shape, seed=3)
+    draws = np.round(draws, 1) if ties else draws
+    assert effective_sample_size(draws) == pytest.approx(float(array_stats.ess(draws, method="bulk")), rel=1e-12)
+    if shape == (1, 4):
+        return
+    half = shape[1] // 2
+    chains = draws if len(draws) > 1 else np.stack([draws[0, :half], draws[0, -half:]])
+    assert r_hat(draws) == pytest.approx(float(array_stats.rhat(chains, method="rank")), rel=1e-12)
+
+
+def test_what_was_measured_is_remembered_by_its_draws(monkeypatch):
+    draws = autoregression(0.5, 2, 500, seed=4)
+    first = [function(draws) for function in (effective_sample_size, r_hat, monte_carlo_error)]
+    monkeypatch.setattr("tati_re.analysis.convergence._array_stats", None)
+    assert [function(draws.copy()) for function in (effective_sample_size, r_hat, monte_carlo_error)] == first
+    with pytest.raises(TypeError):
+        effective_sample_size(draws, "tail")
+    draws[1, 7] += 1.0
+    with pytest.raises(TypeError):
+        r_hat(draws)

@@ -94,9 +94,12 @@ def averages_of_rows(
     )
 
 
-def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between_rows: float = 1.0) -> dict[str, Any]:
+def average(
+    chains: np.ndarray, weights: np.ndarray | None = None, steps_between_rows: float = 1.0, sizes: bool = True
+) -> dict[str, Any]:
     """One line of the table of `averages`, from draws `(chains, draws)` and what each counts, same shape (None: all the
-    same); `steps_between_rows` is the unit of the autocorrelation time."""
+    same); `steps_between_rows` is the unit of the autocorrelation time. Without `sizes` those of the effective sample
+    and R-hat, which take most of the time, are left out."""
     chains = np.atleast_2d(np.asarray(chains, dtype=np.float64))
     result: dict[str, Any] = {"mean": float(chains.mean()), "error": np.nan, "std": float(chains.std())}
     result |= dict.fromkeys(("ess_bulk", "ess_tail", "r_hat", "autocorrelation_steps"), np.nan)
@@ -122,10 +125,10 @@ def average(chains: np.ndarray, weights: np.ndarray | None = None, steps_between
     result["error"] = monte_carlo_error(chains)
     if variance is not None:
         result["ess_bulk"] = variance / result["error"] ** 2
-    else:
+    elif sizes:
         result["ess_bulk"] = effective_sample_size(chains, "bulk")
         result["ess_tail"] = effective_sample_size(chains, "tail")
-    if len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS:
+    if sizes and (len(chains) > 1 or chains.shape[1] >= 2 * MINIMUM_DRAWS):
         result["r_hat"] = r_hat(drawn)
     time, note = time_or_note(chains)
     notes = "; ".join(filter(None, (result["note"], note)))
@@ -216,7 +219,7 @@ def trajectory_averages(
 
 def _varying(rows: pd.DataFrame) -> list[str]:
     numbers = [name for name in rows.columns if name not in LABELS and rows[name].dtype.kind in "if"]
-    return [name for name in numbers if rows[name].nunique(dropna=True) > 1]
+    return [name for name in numbers if rows[name].min() < rows[name].max()]
 
 
 def _average(rows: pd.DataFrame, name: str) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -11,6 +15,8 @@ from tati_re.core.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+P, T = ParamSpec("P"), TypeVar("T")
 
 MINIMUM_DRAWS = 4
 """Fewest draws of a chain for which R-hat and the effective sample size are defined (each half chain needs two)."""
@@ -51,6 +57,25 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
     return np.stack([part[:shortest] for part in parts])
 
 
+def _remembered(function: Callable[P, T]) -> Callable[P, T]:
+    """The function with its last results: a page and a table ask for the same number of the same million draws."""
+    known: OrderedDict[Any, T] = OrderedDict()
+
+    @wraps(function)
+    def remembered(*arguments: P.args, **named: P.kwargs) -> T:
+        chains = np.ascontiguousarray(arguments[0], dtype=np.float64)
+        key = hashlib.sha256(chains).digest(), chains.shape, arguments[1:], tuple(named.items())
+        if key not in known:
+            known[key] = function(*arguments, **named)
+        known.move_to_end(key)
+        if len(known) > 256:
+            known.popitem(last=False)
+        return known[key]
+
+    return remembered
+
+
+@_remembered
 def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk") -> float:
     """Effective sample size: the number of independent draws with the same error as all chains together.
 
@@ -71,10 +96,13 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
     chains = _checked(chains)
     if not _moves(chains):
         return float("nan")
+    if kind == "bulk" and chains.shape[1] >= 2 * MINIMUM_DRAWS:
+        return float(_array_stats().ess(_normal_scores(_halves(chains)), method="identity"))
     quantiles = {"prob": (0.05, 0.95)} if kind == "tail" else {}
     return float(_array_stats().ess(chains, method=kind, **quantiles))
 
 
+@_remembered
 def r_hat(chains: np.ndarray) -> float:
     """R-hat, rank-normalized and split: near 1 when all half chains have the same distribution, above 1.01 when not.
 
@@ -101,9 +129,15 @@ def r_hat(chains: np.ndarray) -> float:
         return float("nan")
     if (np.ptp(chains, axis=1) == 0).all():
         return float("inf")
-    return float(_array_stats().rhat(chains, method="rank"))
+    if chains.shape[1] < 2 * MINIMUM_DRAWS:
+        return float(_array_stats().rhat(chains, method="rank"))
+    # As `method="rank"`, with ranks from one sort.
+    halves = _halves(chains)
+    parts = (_normal_scores(part) for part in (halves, np.abs(halves - np.median(halves))))
+    return float(max(_array_stats().rhat(part, method="identity") for part in parts))
 
 
+@_remembered
 def monte_carlo_error(chains: np.ndarray) -> float:
     """Standard error of the mean over all chains: their standard deviation over sqrt(effective sample size).
 
@@ -149,6 +183,7 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) ->
     return tau
 
 
+@_remembered
 def autocorrelation_estimate(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> tuple[float, int]:
     """The estimate of `autocorrelation_time` in rows, mostly too small where a chain is too short, and how many rows a
     chain needs, 0 where it is long enough."""
@@ -192,6 +227,35 @@ def _checked(chains: np.ndarray) -> np.ndarray:
     if chains.ndim != 2 or chains.shape[1] < MINIMUM_DRAWS:
         raise InputError("Too few draws.", f"shape {chains.shape}", f"(chains, draws) with draws >= {MINIMUM_DRAWS}")
     return chains
+
+
+def _halves(chains: np.ndarray) -> np.ndarray:
+    """First and second halves of the chains, as chains."""
+    half = chains.shape[1] // 2
+    return np.concatenate([chains[:, :half], chains[:, -half:]])
+
+
+def _normal_scores(chains: np.ndarray) -> np.ndarray:
+    """The draws by the normal quantiles of their ranks among all, equal ones with their mean rank (Vehtari and others,
+    Bayesian Analysis 16 (2021), equation 14)."""
+    values = chains.ravel()
+    order = np.argsort(values)
+    if (np.diff(values[order]) == 0).any():
+        from scipy.special import ndtri
+        from scipy.stats import rankdata
+
+        return ndtri((rankdata(values) - 0.375) / (values.size + 0.25)).reshape(chains.shape)
+    scores = np.empty(values.size)
+    scores[order] = _scores_of(values.size)
+    return scores.reshape(chains.shape)
+
+
+@lru_cache(maxsize=1)
+def _scores_of(count: int) -> np.ndarray:
+    """The normal quantiles of the ranks 1 to `count`."""
+    from scipy.special import ndtri
+
+    return ndtri((np.arange(1, count + 1) - 0.375) / (count + 0.25))
 
 
 def _moves(chains: np.ndarray) -> bool:

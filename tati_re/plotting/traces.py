@@ -85,11 +85,19 @@ def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -
     for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
         color = COLORS[number] if own_colors else COLORS[0]
         every = max(1, len(chain) // _POINTS)
+        shown = slice(None, None, every)
         if window > 1:
-            axes.plot(steps[::every], chain[::every], color=color, linewidth=0.4, alpha=0.25)
+            axes.plot(steps[shown], chain[shown], color=color, linewidth=0.4, alpha=0.25)
         label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
         smooth_steps, smooth = _moving_mean(steps, chain, window)
-        axes.plot(smooth_steps, smooth, color=color, linewidth=1.2, alpha=1.0 if own_colors else 0.5, label=label)
+        axes.plot(
+            smooth_steps[shown],
+            smooth[shown],
+            color=color,
+            linewidth=1.2,
+            alpha=1.0 if own_colors else 0.5,
+            label=label,
+        )
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.set_ylabel("potential U")
     if len(walkers) > 1:
@@ -99,8 +107,10 @@ def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -
 def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
     if window < 2:
         return steps, values
-    kernel = np.full(window, 1.0 / window)
-    return np.convolve(steps, kernel, "valid"), np.convolve(values, kernel, "valid")
+    # Sums about the mean, so that the sum of a window is not lost in that of all rows before it.
+    middle = values.mean()
+    sums = np.cumsum(np.concatenate([[0.0], values - middle]))
+    return 0.5 * (steps[window - 1 :] + steps[: 1 - window]), middle + (sums[window:] - sums[:-window]) / window
 
 
 def _draw_temperature(

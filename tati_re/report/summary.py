@@ -164,7 +164,7 @@ def _sampling_lines(
     for name in ("loss", "potential", "accuracy", "acceptance", "noise_std"):
         if name in kept.columns and kept[name].notna().any():
             weights = chains_of(kept, "weight") if "weight" in kept.columns else None
-            found = average(chains_of(kept, name), weights)
+            found = average(chains_of(kept, name), weights, sizes=False)
             lines.append((f"{name} (mean)", with_error(found["mean"], found["error"], found["short"])))
     if any(SHORT in value for _, value in lines):
         lines.append((SHORT, SHORT_NOTE))
