@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         if left:
             name = left[0].split("=")[0]
             if not name.startswith("-"):
-                raise InputError(f"{name} stands alone.", expected="flags and their values")
+                raise InputError(f"{name or repr(name)} stands alone.", expected="flags and their values")
             raise InputError(f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}")
         return vars(known)
 

@@ -40,9 +40,10 @@ class SamplingError(RuntimeError):
 
 
 def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:
-    """A value in a sentence, with so many letters at most."""
+    """A value in a sentence, on one line and with so many letters at most."""
     try:
         text = write(value)
+        text = " ".join(text.split()) if "\n" in text else text
     except ValueError:
         text = "an integer of thousands of digits"
     return text if len(text) <= most else f"{text[:most]}..."

@@ -165,6 +165,10 @@ def _suffix(path: Path) -> str:
 
 def _existing(source: str | Path) -> Path:
     path = Path(source).expanduser()
+    try:
+        path.is_file()
+    except OSError as error:
+        raise InputError(f"data: {error.strerror}.", source, FILES) from None
     suffixes = (*TABLES, ".npz", *RECORDS)
     known = _suffix(path) in suffixes
     if path.is_file() and known:
@@ -202,7 +206,10 @@ def _from_pair(source: object) -> Contents:
 
 def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:
     """Inputs in one array, and the layout of several."""
-    count = len(targets) if hasattr(targets, "__len__") else None
+    try:
+        count = len(targets)
+    except TypeError:
+        count = None
     return packed(inputs) if is_several(inputs, count) else (_array(inputs), ())
 
 

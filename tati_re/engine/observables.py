@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, shown
 from tati_re.core.given import users_code
 from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
@@ -56,7 +56,7 @@ class Observables:
         if not isinstance(extra, Mapping) or not all(
             isinstance(n, str) and n and callable(f) for n, f in extra.items()
         ):
-            raise InputError("observables is no table of functions.", repr(extra)[:80], '{"name": function}')
+            raise InputError("observables is no table of functions.", shown(extra, 77, repr), '{"name": function}')
         self.extra = dict(extra)
         self.groups = dict(groups or {})
         conditional = [metric_name] if metric_name else []

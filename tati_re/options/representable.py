@@ -22,7 +22,7 @@ def what_instead(value: Any, dtype: str | None) -> str | None:
             limit = LARGEST[dtype]
             if not 1 / limit <= abs(each) <= limit:
                 return f"of size {1 / limit:g} to {limit:g}, whose square is a number of {dtype}"
-        if each == "":
+        if isinstance(each, str) and not each:
             return "not empty"
         if isinstance(each, str) and ("\0" in each or any("\ud800" <= letter <= "\udfff" for letter in each)):
             return "without NUL characters, in UTF-8"

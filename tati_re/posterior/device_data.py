@@ -64,7 +64,8 @@ def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarr
     if loss.name == "sparse_categorical_crossentropy":
         classes = np.asarray(targets).astype(np.int32)
         return (classes + 1) // 2 if classes.min() == -1 else classes
-    values = np.asarray(targets, dtype.as_numpy_dtype)
+    with np.errstate(over="ignore"):  # an infinite potential is said
+        values = np.asarray(targets, dtype.as_numpy_dtype)
     if loss.name == "binary_crossentropy" and values.min() == -1:
         values = (values + 1) / 2
     return values[:, None] if values.ndim == 1 else values

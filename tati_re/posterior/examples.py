@@ -34,7 +34,8 @@ def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | N
     kind = _device_type(inputs, scale, dtype)
     if limit is not None and device_bytes(inputs, scale, dtype) > limit:
         return StreamedInputs(inputs, kind)
-    return tf.constant(inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype))
+    with np.errstate(over="ignore"):  # an infinite potential is said
+        return tf.constant(inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype))
 
 
 def device_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:

@@ -174,7 +174,7 @@ def make_loss(
         elif name not in REGRESSION:
             function = loss.call
             name = f"keras.losses.{type(loss).__name__}"
-    elif callable(loss):
+    elif callable(loss) and not isinstance(loss, type):
         function, name = loss, getattr(loss, "__name__", "loss")
     elif loss is None:
         if num_classes is None:
@@ -183,6 +183,10 @@ def make_loss(
             name = "mean_squared_error"
         else:
             name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
+    if not isinstance(name, str):
+        raise InputError(
+            "loss is none.", type(loss).__name__, "a name, a Keras loss, or a function of (labels, outputs)"
+        )
     name = SHORT.get(name, name)
     if name == "softmax_cross_entropy":
         name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"

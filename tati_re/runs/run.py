@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, shown
 from tati_re.core.given import said
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
@@ -64,7 +64,7 @@ class RunFiles:
             if "\0" in str(self.folder):
                 raise ValueError("embedded null character")
         except (TypeError, ValueError, OSError) as error:
-            raise InputError(f"No run can be there ({said(error)}).", repr(folder)[:80], "a run folder") from None
+            raise InputError(f"No run can be there ({said(error)}).", shown(folder, 77, repr), "a run folder") from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
 
     @classmethod

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, shown
 from tati_re.core.given import as_array
 from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
@@ -290,12 +290,12 @@ def check_callbacks(request: Request) -> None:
     if given is None:
         return
     if not isinstance(given, (list, tuple)) or not all(map(callable, given)):
-        raise InputError("callbacks are no list of functions.", repr(given)[:80], form)
+        raise InputError("callbacks are no list of functions.", shown(given, 77, repr), form)
     for one in given:
         try:
             inspect.signature(one).bind("folder", 0)
         except TypeError as error:
-            raise InputError("callbacks: one cannot be called.", f"{one!r} ({error})"[:160], form) from None
+            raise InputError("callbacks: one cannot be called.", f"{shown(one, 77, repr)} ({error})", form) from None
         except ValueError:
             continue  # Of some built-in functions there is no signature.
 

@@ -172,8 +172,9 @@ class System:
         check_memory(options, self.flat.num_parameters, copies)
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
+        given = objects.get("loss", options.loss)
         loss = make_loss(
-            objects.get("loss", options.loss) or ("binary_crossentropy" if dataset.multi_label else None),
+            "binary_crossentropy" if given is None and dataset.multi_label else given,
             dataset.num_classes,
             one_hot,
             signs,
