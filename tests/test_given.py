@@ -11,6 +11,7 @@ import tati_re
 from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
 from tati_re.core.given import as_array
+from tati_re.data import load_data
 from tati_re.data.labels import doubts
 from tati_re.options.make import make_options
 from tati_re.samplers.importing import made
@@ -252,3 +253,17 @@ def test_a_tf_dataset_that_raises():
     data = data.map(lambda x, y: (tf.ensure_shape(x, (None, 2)), tf.ensure_shape(y, (None,))))
     with pytest.raises(InputError, match=r"^data: the tf\.data\.Dataset raises \w+: .*ZeroDivisionError"):
         Simulation(data=data)
+
+
+@pytest.mark.parametrize("flag", [1, 32])
+def test_members_of_archives_that_are_encrypted_or_patched(tmp_path, flag):
+    path = tmp_path / "a.npz"
+    np.savez(path, x=X, y=Y)
+    content = bytearray(path.read_bytes())
+    for signature, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.find(signature) + place] |= flag
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"cannot be read as an NPZ file of numbers\. Received:"):
+        load_data(str(path))
+    with pytest.raises(InputError, match=r"^directions: .* cannot be read"):
+        simulation().sample(directions=str(path))

@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, RuntimeError)
+"""What reading a damaged archive raises beside a ValueError; a RuntimeError where a member says that it is encrypted or
+compressed in an unknown way."""
 
 LIMIT = 2e9
 """Bytes that any file may unpack to, where there is no other limit."""

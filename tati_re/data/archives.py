@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import member_of_npz
 from tati_re.data.packing import packed
@@ -36,7 +34,7 @@ def read_npz(
             return _chosen(path, file, keys, weights, limit)
     except InputError:
         raise
-    except (ValueError, TypeError, AttributeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, TypeError, AttributeError, OSError, EOFError, *DAMAGED) as error:
         what = f"{path} cannot be read as an NPZ file of numbers."
         if "allow_pickle" in str(error):
             received = "pickled Python objects, which could run code"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.engine.environment import versions
 from tati_re.runs.specification import first_difference, open_folder
 from tati_re.runs.storage import write_whole
@@ -41,7 +40,7 @@ class PartFiles:
             with load_arrays(io.BytesIO(path.read_bytes())) as file:
                 values = dict(file)
             seconds, counts = float(values.pop("seconds")), values.pop("chains")
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        except (OSError, ValueError, KeyError, *DAMAGED):
             raise InputError(f"output: {path} is damaged.", expected="to remove this file, or overwrite") from None
         for each, (calls, gradients) in zip(chains, counts, strict=True):
             each.calls, each.gradients = int(calls), float(gradients)

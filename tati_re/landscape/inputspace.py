@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import DAMAGED
 from tati_re.landscape.grid import MOST_POINTS, Axis, parse_axis
 
 if TYPE_CHECKING:
@@ -173,8 +174,6 @@ def _grid(axes: Sequence[Axis]) -> np.ndarray:
 
 def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
     """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order."""
-    from zipfile import BadZipFile
-
     from tati_re.simulation.saved_model import _read_rows
 
     path = Path(path)
@@ -182,7 +181,7 @@ def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
         raise InputError("inputs: the file does not exist.", path, "a .npy, .npz or .csv file of inputs")
     try:
         rows = np.asarray(_read_rows(path))
-    except (OSError, ValueError, EOFError, IndexError, BadZipFile) as error:
+    except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"inputs: {path} cannot be read: {reason}.") from None
     return rows if rows.ndim > 1 else rows[:, None]

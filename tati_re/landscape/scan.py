@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, parse_axis, project
 from tati_re.runs.lock import one_writer
@@ -185,7 +184,7 @@ def load(folder: str | os.PathLike[str]) -> Landscape:
     try:
         with load_arrays(folder / ARRAYS) as file:
             centre, directions = file["centre"], file["directions"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, *DAMAGED) as error:
         raise InputError(f"{folder / ARRAYS} cannot be read: {error}.") from None
     trajectory = tables.finished(folder / "trajectory.csv")
     lowest = float(min(frame["loss"].min() for frame in (table, trajectory) if frame is not None))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import zipfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import described_names, parameter_names
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.expected import KINDS, ExpectedParameters
@@ -61,7 +60,7 @@ def read_parameters(
         return readers[path.suffix](path, step, wanted)
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, csv.Error, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, csv.Error, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tati_re.core.errors import InputError
+from tati_re.core.unpacking import DAMAGED
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable, check_table, read_whole, whole_array
 
@@ -56,7 +57,7 @@ def _state(folder: Path, name: str) -> FileState:
         return FileState(name, True, _checked(folder, name))
     except FileNotFoundError:
         return FileState(name, False, "It is missing.")
-    except (InputError, ShorterTable, checkpoint.DamagedCheckpoint, OSError, zipfile.BadZipFile) as error:
+    except (InputError, ShorterTable, checkpoint.DamagedCheckpoint, OSError, *DAMAGED) as error:
         damaged = "It is " if isinstance(error, checkpoint.DamagedCheckpoint) else ""
         return FileState(name, False, f"{damaged}{error}".replace(f"{folder}{os.sep}", ""))
 

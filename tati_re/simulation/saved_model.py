@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
-from tati_re.core.unpacking import load_arrays
+from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
             )
         try:
             source = _read_rows(path)
-        except (OSError, ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
             reason = str(error).strip().split("\n")[0]
             raise InputError(
                 f"directions: {path} cannot be read: {reason}.", expected="a .npy, .npz or .csv file of row vectors"

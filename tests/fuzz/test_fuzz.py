@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 import tati_re
 from tati_re import InputError, SamplingError, Simulation
@@ -46,6 +46,7 @@ def cases(name: str):
                 derandomize=True,
                 database=None,
                 deadline=None,
+                phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
             )
             return how(given(getattr(strategies, name))(property_))
@@ -89,7 +90,7 @@ def folder(tmp_path, monkeypatch):
         if Place.runs():
             return launch(request, walkers, calls)
         check_request(request)
-        return types.SimpleNamespace(folder=request.options.output, summary=str, manifest={}, finished=True)
+        return types.SimpleNamespace(folder=request.options.output, summary=str, exit_status=FINISHED)
 
     monkeypatch.setattr(module, "launch", perhaps)
     return tmp_path
