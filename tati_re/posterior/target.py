@@ -32,6 +32,7 @@ class Target:
         name: Of the function.
         batched: It takes `(walkers, dimension)`; else it is called for each walker.
         numpy: It computes outside of TensorFlow, so that XLA cannot compile it.
+        failure: The last exception of one that does, in a line.
 
     Raises:
         InputError: It fails, or its values have the wrong shape, no gradient, or depend on other walkers.
@@ -43,6 +44,7 @@ class Target:
         self.function, self.dimension, self.dtype = function, dimension, dtype
         # A lambda has a name that is none; a partial function and an object have none at all.
         self.name = function.__name__.strip("<>") if inspect.isfunction(function) else type(function).__name__
+        self.failure: str | None = None
         self._probe = np.random.default_rng(_SEED).standard_normal((2 + (dimension != 3), dimension)).astype(dtype)
         self.numpy, self.batched, self.pair = self._found()
         self._compiled = self.__call__ if self.numpy else tf.function(self.__call__)
@@ -124,8 +126,12 @@ class Target:
 
     def _of_numpy(self, position: Any) -> Any:
         def call(x):
-            rows = [self.function(x)] if self.batched else [self.function(row) for row in x]
-            values, slopes = (np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows]) for k, n in shapes)
+            try:
+                rows = [self.function(x)] if self.batched else [self.function(row) for row in x]
+                values, slopes = (np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows]) for k, n in shapes)
+            except Exception as error:
+                self.failure = _in_a_line(error)
+                raise
             return values.astype(x.dtype), slopes.astype(x.dtype)
 
         def both(x):
@@ -162,8 +168,7 @@ class Target:
                         tape.watch(() if numpy else given)
                         found = self.function(given)
                 except Exception as error:
-                    text = " ".join(str(error).split())[:120].rstrip(". ")
-                    failed.append(f"{type(error).__name__} for {x.shape}: {text}")
+                    failed.append(f"{_in_a_line(error)} for {x.shape}")
                     continue
                 pair = isinstance(found, tuple) and len(found) == 2
                 value, slope = found if pair else (found, x)
@@ -188,8 +193,7 @@ class Target:
         except InputError:
             raise
         except Exception as error:
-            received = f"{type(error).__name__}: {' '.join(str(error).split())[:160].rstrip('. ')}"
-            raise InputError("potential: TensorFlow cannot compile it.", received, EXPECTED) from error
+            raise InputError("potential: TensorFlow cannot compile it.", _in_a_line(error), EXPECTED) from error
         among = self.value_and_gradient(np.concatenate([x[:1], 1.7 * x[1:] + 0.3]))[0]
         if not np.array_equal(first, self.value_and_gradient(x)[0], equal_nan=True):
             raise InputError("potential: two calls give different values.", self.name, "a function of the position")
@@ -199,6 +203,11 @@ class Target:
                 received=f"{first[0]:.6g} and {among[0]:.6g}",
                 expected="sums over the last axis alone, as in tf.reduce_sum(x * x, axis=-1)",
             )
+
+
+def _in_a_line(error: Exception) -> str:
+    text = " ".join(str(error).split())[:160].rstrip(". ")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _without_gradient(name: str) -> InputError:

@@ -240,6 +240,9 @@ class Launch:
                 manifest.write(self.folder, manifest.read(self.folder) | {"stopped": said})
                 said += f" What came before is in {self.folder}."
             raise SamplingError(said, error.step, error.walker) from None
+        except tf.errors.OpError:
+            self.request.system.check_failure()
+            raise
 
 
 def _columns(request: Request) -> list[str]:

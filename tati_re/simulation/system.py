@@ -146,6 +146,9 @@ class System:
                 expected="potential=f where the Simulation is made",
             )
 
+    def check_failure(self) -> None:
+        """Says what failed in code of users while a run went on, if that is why it stopped."""
+
     def check_start(self, position: np.ndarray) -> None:
         """Refuses a system that cannot be right at the positions where a run starts, `(walkers, parameters)`."""
 

@@ -118,6 +118,14 @@ class TargetSystem(System):
                 expected=f"no {name} = {value}" if name in (*_OTHERWISE, "mass") else f"no {name}, or no potential",
             )
 
+    def check_failure(self) -> None:
+        if self.target.failure is not None:
+            raise InputError(
+                f"potential: {self.target.name} failed while the run went on.",
+                received=self.target.failure,
+                expected="U and its gradient at every position, nan where there is no density",
+            )
+
     def check_start(self, position: np.ndarray) -> None:
         self.target.check_at(position)
 
