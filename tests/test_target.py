@@ -95,6 +95,7 @@ def host(x):
 
 
 BAD = {
+    "ragged": (lambda x: [0.0, x], "does not give U. Received: "),
     "column": (lambda x: tf.reduce_sum(x * x, -1, keepdims=True), "does not give U. Received: (3, 1) for (3, 2)"),
     "vector": (lambda x: x, "does not give U. Received: (3, 2) for (3, 2)"),
     "fails": (lambda x: x.nothing, "does not give U. Received: AttributeError: "),
@@ -153,8 +154,15 @@ def test_a_function_that_fails_on_the_way_is_told_in_a_sentence():
         return in_numpy(x)
 
     sim = tati_re.Simulation(potential=fails, dimension=2, **GRAPH)
-    with pytest.raises(InputError, match="fails failed while the run went on. Received: ValueError: no such place."):
+    with pytest.raises(InputError, match=r"fails failed while the run went on\. Received: ValueError: no such place"):
         sim.sample(num_steps=100)
+
+
+def test_descents_find_the_minimum():
+    sim = tati_re.Simulation(potential=in_numpy, dimension=2, parameters=[1.0, 2.0], **GRAPH)
+    run = sim.fit(optimizer="barzilai_borwein", num_steps=40)
+    np.testing.assert_allclose(sim.parameters, 0, atol=1e-6)
+    assert float(run.run_info["potential"].iloc[-1]) < 1e-12
 
 
 REFUSED = {

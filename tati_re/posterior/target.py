@@ -167,14 +167,14 @@ class Target:
                     with tf.GradientTape() as tape:
                         tape.watch(() if numpy else given)
                         found = self.function(given)
+                    pair = isinstance(found, tuple) and len(found) == 2
+                    value, slope = found if pair else (found, x)
+                    shapes = _shape(value), _shape(slope)
                 except Exception as error:
                     failed.append(f"{_in_a_line(error)} for {x.shape}")
                     continue
-                pair = isinstance(found, tuple) and len(found) == 2
-                value, slope = found if pair else (found, x)
                 if tf.is_tensor(value) == numpy:
                     continue
-                shapes = _shape(value), _shape(slope)
                 if shapes != (x.shape[:-1], x.shape):
                     said.append(f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}")
                 elif numpy and not pair:

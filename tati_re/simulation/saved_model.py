@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def save_model(flat: FlatModel, walkers: Walkers, path: Path) -> bool:
-    """Writes the model with the weights of walker 0; `False` where its class cannot be written."""
+    """Writes the model with the weights of walker 0; `False` where its class cannot be written, or there is none."""
+    if flat.model is None:
+        return False
     before = [variable.numpy() for variable in flat.model.variables]
     try:
         flat.set(walkers.position[0])
