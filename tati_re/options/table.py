@@ -48,7 +48,9 @@ Wall = Annotated[float | dict[str, float] | None, BY_PATTERN]
 EvidenceMethod = Literal["thermodynamic_integration", "frenkel_ladd", "stepping_stone", "mbar", "smc"]
 Mass = (
     Literal["unit", "fan_in", "fisher", "variance", "gradient_rms"]
-    | Annotated[str, Field(pattern=r"^fisher:[1-9][0-9]{0,3}$")]
+    | Annotated[
+        str, Field(pattern=r"^fisher:[1-9][0-9]{0,3}$", description="'fisher:' and a number such as 'fisher:32'")
+    ]
 )
 PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
 PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]

@@ -161,7 +161,7 @@ def frame_text(frame: pandas.DataFrame) -> bytes:
     frame = frame.set_axis([as_cell(name) for name in frame.columns], axis=1)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biufcmM":
-            frame.isetitem(place, frame.iloc[:, place].map(as_cell))
+            frame.isetitem(place, frame.iloc[:, place].map(as_cell).to_numpy())
     text: str = frame.to_csv(index=False, lineterminator="\n")
     if "\r" in text:  # which ends a line for readers, and is not quoted by itself
         text = frame.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
