@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser
 from tati_re.core.errors import InputError, nearest
-from tati_re.runs.csv_table import frame_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,6 +148,8 @@ def _covariance(typed: dict[str, Any]) -> None:
 
 
 def _write(table: pd.DataFrame, path: str) -> None:
+    from tati_re.runs.csv_table import frame_text
+
     try:
         Path(path).write_bytes(frame_text(table))
     except OSError as error:

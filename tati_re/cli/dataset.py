@@ -11,7 +11,6 @@ from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.cli.dataset_of_tati import is_of_tati, write_as_tati
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.memory import check_free
-from tati_re.core.unpacking import load_arrays
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
@@ -73,6 +72,8 @@ def _parser() -> Parser:
 
 def _matrix(text: str) -> Any:
     import numpy as np
+
+    from tati_re.core.unpacking import load_arrays
 
     path = Path(text)
     try:
