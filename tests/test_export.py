@@ -162,7 +162,7 @@ def test_bad_input(run, tmp_path, monkeypatch):
     table = pd.DataFrame({"a": [1.0]})
     with pytest.raises(InputError, match="csv or parquet"):
         write_table(table, tmp_path / "a", "excel")
-    with pytest.raises(InputError, match="Cannot write .*: No such file"):
+    with pytest.raises(InputError, match=r"Cannot write .*: No such file"):
         write_table(table, tmp_path / "no" / "a")
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(InputError, match=r"xarray and h5netcdf.*pip install 'tati_re\[arviz\]'"):
