@@ -23,7 +23,6 @@ from tati_re.core.method import Method
 from tati_re.data import Batches
 from tati_re.options.make import options_from_flags, read_toml
 from tati_re.report.description import what_was_sampled
-from tati_re.runs import checkpoint
 from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.mass import Massive
@@ -142,9 +141,6 @@ def test_each_call_settles_its_own_order(sim, tmp_path):
     text = manifest.read_text()
     for order in ("replacement", "epochs"):
         manifest.write_text(text.replace('batch_sampling = "replacement"', f'batch_sampling = "{order}"'))
-        arrays, meta, _ = checkpoint.load(folder)
-        for _ in range(2):  # the checkpoints of an earlier version knew nothing of the manifest
-            checkpoint.save(folder, arrays, {name: value for name, value in meta.items() if name != "manifest"})
         data = sim.dataset.inputs, sim.dataset.targets
         resumed = Simulation.resume(str(folder), num_steps=5 + (order == "epochs"), data=data)
         assert resumed.manifest["options"]["batch_sampling"] == order

@@ -11,6 +11,7 @@ import pytest
 
 from tati_re.cli import analyse, compare
 from tati_re.core.errors import InputError
+from tati_re.report.summary import summary_lines
 from tati_re.runs import checkpoint, files, manifest
 from tati_re.runs.checked import ShorterTable
 from tati_re.runs.csv_table import CsvTable, csv_text
@@ -87,6 +88,8 @@ def copy(made, tmp_path) -> Path:
 def read(folder: Path, name: str) -> object:
     """What a user reads who wants this file."""
     run = RunFiles.open(folder)
+    if name == files.MANIFEST and (said := manifest.changes(folder, run.manifest)):
+        raise InputError(" ".join(said))
     if name == files.DIRECTIONS:
         return run.directions
     if name.startswith(files.CHECKPOINTS):
@@ -293,13 +296,15 @@ def test_a_manifest_says_which_entry_was_changed(copy):
     text = path.read_text()
     path.write_text(text.replace("num_steps = 400", "num_steps = 9000").replace('"a.csv"', '"b.csv"'))
     assert RunFiles.open(copy).manifest["options"]["num_steps"] == 9000
+    assert manifest.changes(copy, manifest.read(copy)) == []
     path.write_text(text.replace("step_size = 0.01", "step_size = 0.07"))
-    with pytest.raises(
-        InputError, match=r"changed after its checkpoint: step_size\. Received: 0.07\. Expected: 0.01\."
-    ):
-        RunFiles.open(copy)
+    said = "manifest.toml was changed after its checkpoint: step_size = 0.07, which was 0.01."
+    assert manifest.changes(copy, manifest.read(copy)) == [said]
+    assert said in "\n".join(file.sentence for file in verify(copy) if not file.whole)
+    (copy / files.LADDER).unlink()
+    assert said in summary_lines(RunFiles.open(copy))[0]
     path.write_text(text[: text.index("[parameters]")])
-    with pytest.raises(InputError, match=r"changed after its checkpoint: parameters\. Received: nothing"):
+    with pytest.raises(InputError, match=r"manifest.toml is cut: parameters is missing"):
         RunFiles.open(copy)
 
 

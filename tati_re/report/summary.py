@@ -18,6 +18,7 @@ from tati_re.report.heating import heating_lines, why_hot
 from tati_re.report.ladder import ladder_lines
 from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization
+from tati_re.runs.manifest import changes
 from tati_re.runs.selection import burnin_of, check_thin, keep
 from tati_re.samplers.wrappers.eqn import refresh_note
 
@@ -48,6 +49,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
     manifest, rows = run.manifest, run.run_info
     burnin = 0 if manifest.get("kind") == "fit" else burnin_of(run, burnin)
     stopped = [f"The run stopped: {manifest['stopped']}"] if "stopped" in manifest else []
+    stopped += changes(run.folder, manifest)
     lines = [("folder", str(run.folder)), *_system_lines(manifest), *_length_lines(manifest, rows, burnin, thin)]
     if moved := step_size_text(manifest, rows, burnin):
         lines.append(("learning rate" if manifest.get("kind") == "fit" else "step size", moved))

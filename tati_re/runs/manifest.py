@@ -40,8 +40,8 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the content of `manifest.toml`. It is nested dictionaries; a key that was None is absent.
 
     Raises:
-        InputError: The file is missing, is no TOML, was written by a later version of the package, or says something
-            else than when the run took its checkpoint.
+        InputError: The file is missing, is no TOML, was written by a later version of the package, or lacks what
+            the run's checkpoint knows of it.
     """
     path = Path(folder) / MANIFEST
     try:
@@ -62,15 +62,26 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
             received=f"schema_version = {version}",
             expected=f"schema_version = {SCHEMA_VERSION}",
         )
-    known = next((meta["manifest"] for meta in checkpoint.metas(folder) if "manifest" in meta), {})
-    found = lasting(content) if known else {}
-    if name := next((name for name in (*known, *found) if known.get(name) != found.get(name)), None):
-        raise InputError(
-            f"The file {path} was changed after its checkpoint: {name.removeprefix('options.')}.",
-            received=found.get(name, "nothing"),
-            expected=known.get(name, "nothing"),
-        )
+    known = _known(folder)
+    if lost := next((name for name in known if name not in lasting(content)), None):
+        raise InputError(f"The file {path} is cut: {lost.removeprefix('options.')} is missing.", expected=known[lost])
     return content
+
+
+def _known(folder: str | os.PathLike[str]) -> dict[str, str]:
+    return next((meta["manifest"] for meta in checkpoint.metas(folder) if "manifest" in meta), {})
+
+
+def changes(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> list[str]:
+    """Sentences on what a manifest says now and its checkpoint does not: whoever edits it means it, a disk does not."""
+    known = _known(folder)
+    found = lasting(content) if known else {}
+    return [
+        f"{MANIFEST} was changed after its checkpoint: {name.removeprefix('options.')} = {value}, which was "
+        f"{known.get(name, 'not there')}."
+        for name, value in found.items()
+        if known.get(name) != value
+    ]
 
 
 def given_options(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,6 +94,8 @@ def _resumed(
             received=sorted(run.loops.observables.extra),
             expected=said["observables"],
         )
+    for sentence in manifest.changes(run_files.folder, said):
+        run.progress.message(f"{sentence} The run goes on with what it says.")
     if said["versions"] != versions():
         run.progress.message(
             "The versions differ from those at the start of the run: it continues with the same distribution, not byte "
