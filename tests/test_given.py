@@ -255,6 +255,13 @@ def test_a_tf_dataset_that_raises():
         Simulation(data=data)
 
 
+@pytest.mark.parametrize("option", ["model", "data", "parameters", "directions", "prior_std", "step_schedule"])
+def test_names_that_are_too_long_for_a_file(option):
+    with pytest.raises(InputError) as caught:
+        Simulation(**{"data": (X, Y), **QUICK, option: "a" * 5000}).sample()
+    assert option in str(caught.value)
+
+
 @pytest.mark.parametrize("flag", [1, 32])
 def test_members_of_archives_that_are_encrypted_or_patched(tmp_path, flag):
     path = tmp_path / "a.npz"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,11 +70,11 @@ def check_activation(option: str, name: str) -> None:
 def load_model(path: str | Path) -> Any:
     """Loads a model from a `.keras` file, without running code from it."""
     path = Path(path).expanduser()
-    if path.is_dir() or path.suffix in (".h5", ".hdf5"):
-        kind = "a folder, perhaps a SavedModel" if path.is_dir() else "an HDF5 file, the form of Keras 2"
+    if os.path.isdir(path) or path.suffix in (".h5", ".hdf5"):
+        kind = "a folder, perhaps a SavedModel" if os.path.isdir(path) else "an HDF5 file, the form of Keras 2"
         expected = "the model saved by Keras 3 as model.save('name.keras')"
         raise InputError(f"model is {kind}, not a .keras file.", path, expected)
-    if not path.is_file():
+    if not os.path.isfile(path):
         others = [p.name for p in path.parent.glob("*.keras")] if path.parent.is_dir() else []
         raise InputError(f"model is a file that does not exist.{nearest(path.name, others)}", path, "a .keras file")
     if path.suffix != ".keras" or not zipfile.is_zipfile(path):

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ def _module(option: str, name: str) -> ModuleType:
 
 
 def _file(option: str, path: Path, form: str) -> ModuleType:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{option}: there is no such file.", received=path, expected=f"such as {form}")
     full = path.resolve()
     # A name of its own: a file may be called like a module that is installed.

@@ -38,7 +38,7 @@ class KilledFile(io.FileIO):
         return count
 
 
-def checksum(content: bytes) -> bytes:
+def checksum(content: bytes | bytearray) -> bytes:
     """HDF5's checksum of metadata: lookup3 (Jenkins 2006) with the initial value 0."""
 
     def turned(x: int, k: int) -> int:

@@ -46,7 +46,7 @@ def read_parameters(
     is the last one; of a folder, where the run arrived. A file may also have the parameters named in `fixed`, which
     keep their values."""
     path, wanted = Path(path).expanduser(), ExpectedParameters(list(names), frozenset(fixed))
-    if not path.exists():
+    if not os.path.exists(path):
         beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputError(f"parameters: there is no {path}.{nearest(path.name, beside)}", expected=KINDS)
     if path.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
         return None
     if isinstance(source, str):
         path = Path(source)
-        if not path.exists():
+        if not os.path.exists(path):
             raise InputError(
                 "directions: the file does not exist.",
                 received=source,
