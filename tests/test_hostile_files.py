@@ -137,6 +137,10 @@ def test_a_kill_inside_the_first_file_does_not_block_the_same_calculation(tmp_pa
     (tmp_path / f"evidence.toml.{'0' * 16}.partial").touch()
     assert open_folder(tmp_path, "evidence.toml", {"seed": "1"}, "evidence") is None
     assert os.listdir(tmp_path) == ["evidence.toml"]
+    for damaged in (b"seed,1", b"\xff"):
+        (tmp_path / "evidence.toml").write_bytes(damaged)
+        with pytest.raises(InputError, match=r"evidence\.toml of the evidence cannot be read"):
+            open_folder(tmp_path, "evidence.toml", {"seed": "1"}, "evidence")
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])

@@ -47,7 +47,7 @@ def table(results: Iterable[Result], by: str) -> str:
         elif result.case.startswith("kill:"):
             counts.setdefault(result.family, Counter())[result.end] += 1
     lines = [f"| {by} | {' | '.join(HEADS)} |", "|---" * (len(HEADS) + 1) + "|"]
-    for name, found in counts.items():
+    for name, found in sorted(counts.items()):
         cells = [found.total() if ends is None else sum(found[end] for end in ends) for ends in HEADS.values()]
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)

@@ -42,8 +42,12 @@ def open_folder(
         remove_leftovers(folder)
     path = folder / filename
     if path.exists():
-        with storing(path):
-            then = tomllib.loads(path.read_text(encoding="utf-8"))
+        try:
+            with storing(path):
+                then = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            what = f"The file {path} of the {kind} cannot be read: {str(error).rstrip('.')}."
+            raise InputError(what, expected="the file as it was written, or another folder") from None
         found = difference(then, now)
         if found is None:
             return then
