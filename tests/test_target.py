@@ -329,7 +329,6 @@ def test_the_evidence_of_a_gaussian_in_closed_form(method):
     [
         {"bias": "well_tempered", "bias_factor": 3.0},
         {"exchange": "tempering", "num_replicas": 3, "temperature_ratio": 2.0},
-        {"num_replicas": 3, "temperature_ratio": 2.0, "bias": "well_tempered"},
     ],
 )
 def test_weights_of_a_bias_and_of_tempering_give_the_density_back(options):
