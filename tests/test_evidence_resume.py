@@ -113,7 +113,7 @@ def test_parts_are_computed_once(tmp_path):
     chain = Chain()
     found = PartFiles(tmp_path, "a-").part("first", compute, chain)
     assert (chain.calls, chain.gradients) == (1, 2.5) and found["values"].tolist() == [0, 1, 2]
-    assert kept.named("b-").load("first", chain) is None
+    assert PartFiles(tmp_path, "b-").load("first", chain) is None
     assert PartFiles().part("first", compute, chain)["size"] == 0.5 and chain.calls == 2
     (tmp_path / "a-first.npz").write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match="damaged"):
