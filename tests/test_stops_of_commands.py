@@ -47,7 +47,7 @@ def result(folder, command, *arguments):
     return process.returncode, out
 
 
-def wait_for(condition, seconds=120):
+def wait_for(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -135,23 +135,25 @@ def test_each_signal_ends_with_a_checkpoint_a_sentence_and_its_status(tmp_path, 
 
 
 def test_a_start_that_is_stopped_blocks_nothing(tmp_path):
-    """Every 0.4 seconds of a start, by each signal and by SIGKILL: then the same command, or a resume where there is a
-    manifest, ends as one that was never stopped."""
+    """At eight times between nothing and the end, by signals and by SIGKILL: then the same command, or a resume where
+    there is a manifest, ends as one that was never stopped."""
     run = [*RUN, "--num-steps", "200", "--output", "run", "--quiet"]
+    began = time.monotonic()
     assert result(tmp_path, "sample", *["whole" if word == "run" else word for word in run])[0] == 0
-    names, tried, waiting = ["SIGKILL", "SIGINT", "SIGTERM"], 0, 0.6
-    while True:
-        name = names[tried % 3]
+    took = time.monotonic() - began
+    for tried in range(8):
+        name, waiting = ["SIGKILL", "SIGINT", "SIGTERM"][tried % 3], took * (tried + 2) / 10
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
         process = begun(tmp_path, "sample", *run)
         time.sleep(waiting)
         process.send_signal(signal.Signals[name])
         out, _ = process.communicate(timeout=60)
         if process.returncode == 0:
-            break
+            continue
         left = content(tmp_path / "run") if (tmp_path / "run").exists() else {}
         if name != "SIGKILL" and files.MANIFEST not in left:
             assert left == {}, (name, waiting, out)
-            assert "Traceback" not in out or waiting < 1, out
+            assert "Traceback" not in out or "in command" not in out, out  # but while Python imports the command itself
         resumed = ["--resume", "run", "--quiet"]
         # A start that was killed may be begun again also where it can be resumed; a run cannot.
         starting = files.LOCK in left and json.loads(left[files.LOCK])["starting"]
@@ -159,9 +161,6 @@ def test_a_start_that_is_stopped_blocks_nothing(tmp_path):
         status, said = result(tmp_path, "sample", *(resumed if resumable else run))
         assert status == 0, (name, waiting, sorted(left), said)
         assert tables(tmp_path / "run") == tables(tmp_path / "whole")
-        shutil.rmtree(tmp_path / "run")
-        tried, waiting = tried + 1, waiting + 0.4
-    assert tried > 5
 
 
 def test_two_ctrl_c_leave_at_once_with_the_truth(tmp_path):
