@@ -290,7 +290,7 @@ REFUSED = {
         ["--inspect", "cell.csv"],
         "cell.csv has a line that is no row of a table: field larger",
     ),
-    "a long name": ("dataset", ["--inspect", f"{'d' * 300}.csv"], "--inspect: ddd"),
+    "a long name": ("dataset", ["--inspect", f"{'d' * 300}.csv"], "data: File name too long."),
     "a folder of options": ("sample", ["--config", "."], ". cannot be read: Is a directory."),
     "a tiny step": (
         "sample",

@@ -16,7 +16,8 @@ from tati_re.core.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MINIMUM_DRAWS = 4
 """Fewest draws of a chain for which R-hat and the effective sample size are defined (each half chain needs two)."""
@@ -64,7 +65,7 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def remembered(*arguments: P.args, **named: P.kwargs) -> T:
         chains = np.ascontiguousarray(arguments[0], dtype=np.float64)
-        key = hashlib.sha256(chains).digest(), chains.shape, arguments[1:], tuple(named.items())
+        key = hashlib.sha256(chains.data).digest(), chains.shape, arguments[1:], tuple(named.items())
         if key not in known:
             known[key] = function(*arguments, **named)
         known.move_to_end(key)

@@ -87,5 +87,5 @@ def _checked(folder: Path, name: str) -> str:
     known = checkpoint.known(folder, name)
     if path.parent != folder or path.suffix not in (".csv", ".h5"):
         return f"{path.stat().st_size:,} bytes; nothing is known of its content."
-    rows = f"{check_table(path, known):,} rows of numbers"
-    return f"{rows}, the same as at step {known.step:,}." if known and known.digest else f"{rows}; no digest is known."
+    said = f"{check_table(path, known):,} rows of numbers"
+    return f"{said}, the same as at step {known.step:,}." if known and known.digest else f"{said}; no digest is known."
