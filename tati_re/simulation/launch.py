@@ -177,9 +177,9 @@ class Launch:
         if outcome is Outcome.FINISHED and self.request.samples:
             self._guarded(lambda: self._test_noise(carry))
             if self._has_noise:
-                said = manifest.read(self.folder)
-                said["heating"] = said.get("heating", {}) | {"end": self._heating(carry)}
-                manifest.write(self.folder, said)
+                stored = manifest.read(self.folder)
+                stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
+                manifest.write(self.folder, stored)
         if outcome is not Outcome.FINISHED or driver.signal:
             said = f"{outcome.value} Step {driver.step} of {options.num_steps}"
             if temporary is None:
