@@ -211,18 +211,17 @@ def test_kill_at_random_instants(tmp_path):
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[1],
         )
-        writer.stdout.readline()
-        time.sleep(random.uniform(0.002, 0.08))
+        for _ in range(3):  # ready, and two checkpoints, however slow the machine is
+            writer.stdout.readline()
+        time.sleep(random.uniform(0, 0.02))
         writer.kill()
         lines = writer.communicate()[0].decode().split("\n")[:-1]
-        saved = int(lines[-1]) if lines else saved
-        if saved == 0 and not (tmp_path / "checkpoint" / "current.npz").exists():
-            continue
+        saved = int(lines[-1]) if lines else saved + 2
         arrays, meta, _ = checkpoint.load(tmp_path)
         assert meta["step"] >= saved
         assert np.array_equal(arrays["a"], np.full(meta["step"] * 997 % 50_000, meta["step"]))
         saved = meta["step"]
-    assert saved > 20
+    assert saved >= 40
 
 
 def test_full_disk_keeps_the_old_ones(tmp_path, monkeypatch):
