@@ -202,7 +202,7 @@ def test_a_mass_by_fan_in_around_an_ensemble_in_a_run():
     error = found.std(axis=0, ddof=1) / np.sqrt(8)
     assert (error < 0.1 * exact).all()
     assert (np.abs(found.mean(axis=0) - exact) < 5.5 * error).all()
-    with pytest.raises(InputError, match="an ensemble needs one for all"):
+    with pytest.raises(InputError, match="an ensemble moves in coordinates of its own"):
         sim.sample(sampler=ensemble, mass="gradient_rms", num_steps=600, num_burnin_steps=300, step_size=0.05)
 
 

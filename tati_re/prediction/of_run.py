@@ -25,7 +25,7 @@ def model_of(run: RunFiles) -> Any:
 
 def check_model(run: RunFiles) -> None:
     """Refuses a run that sampled a potential given as a function."""
-    if run.manifest["dataset"].get("potential"):
+    if run.manifest.get("dataset", {}).get("potential"):
         raise InputError(
             f"The run {run.folder} sampled a potential given as a function: it has no model and no data.",
             expected="run.trajectory, run.averages",

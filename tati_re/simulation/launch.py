@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from dataclasses import replace
@@ -59,9 +60,9 @@ def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
                 running, carry = _started(request, walkers, folder, temporary is not None)
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
-            with storing(folder):
+            with contextlib.suppress(OSError):
                 run_folder.clear(folder)
-            writer.note(starting=False)
+                writer.note(starting=False)
             raise
         writer.note(starting=False)
         calls.count(request.kind, options.seed, options.call or 1)
