@@ -171,6 +171,7 @@ def test_halves_mix_faster_than_a_lonely_walker(halves):
     assert halves.gain() > 4
 
 
+@pytest.mark.slow
 def test_a_mass_around_an_ensemble():
     """Walkers learn from each other in the scaled coordinates: the law, and a gain of 2.9 on the slowest direction,
     whose mass is 1; it is 1 where every walker has an origin of its own."""
@@ -213,6 +214,7 @@ def test_refreshing_all_at_once_is_caught():
     assert value < 0.85 and abs(value - 1) > 5.5 * error
 
 
+@pytest.mark.slow
 def test_the_cap_keeps_stiff_directions_stable():
     """n = 128 with 8 walkers: without the cap B is unstable at once, with it η falls and everything stays finite."""
     start = np.random.default_rng(0).standard_normal((8, 128)) / np.sqrt(stiffness(128))
@@ -286,12 +288,10 @@ def test_one_step_against_plain_numpy():
     np.testing.assert_array_equal(after.momentum[4:], state.momentum[4:])
 
 
-INSIDE = [
-    HamiltonianMonteCarlo(3, 0.0),
-    *(pytest.param(inner, marks=pytest.mark.slow) for inner in (SGLD(), Splitting("OBABO"), Splitting("ABOBA"))),
-]
+INSIDE = [HamiltonianMonteCarlo(3, 0.0), SGLD(), Splitting("OBABO"), Splitting("ABOBA")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", INSIDE)
 def test_other_samplers_inside_keep_their_law(inner):
     """A Gaussian of 4 dimensions; the variance of all directions within 5.5 standard errors and the known bias."""

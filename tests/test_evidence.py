@@ -96,6 +96,7 @@ def test_two_features_are_picked():
     assert table["probability"][0] == pytest.approx(1 / (1 + np.exp(known.LOG_Z[3] - known.LOG_Z[2])), abs=0.05)
 
 
+@pytest.mark.slow
 def test_gaussian_in_twenty_dimensions():
     """Every direction of its own: y_i = θ_i + noise; exact within 5.5 errors, which resolve 0.4 of 26.8."""
     targets = np.random.default_rng(2).normal(size=20)
@@ -119,6 +120,7 @@ def test_a_prior_that_is_not_drawn_exactly_is_caught(monkeypatch):
     assert abs(found.log_z - known.LOG_Z[3]) > Z * found.error
 
 
+@pytest.mark.slow
 def test_a_box_prior_by_quadrature():
     """One weight in a box whose wall cuts the posterior in two parts of unequal size."""
     x, y = np.linspace(-1, 1, 6)[:, None], 1.1 * np.linspace(-1, 1, 6)

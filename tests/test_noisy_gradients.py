@@ -130,7 +130,14 @@ LINEAR = {
 }
 
 
-SAID_BY_OTHERS = ("LM", "BAOAB", "SGHMC, no estimate, V = 1", "SGHMC, T")
+SAID_BY_OTHERS = (
+    "LM",
+    "BAOAB",
+    "SGHMC, T",
+    "SGHMC, no estimate, V = 1",
+    "SGHMC, no estimate, V = 4",
+    "SGHMC, V = 4 estimated",
+)
 
 
 @pytest.mark.parametrize(
@@ -256,12 +263,9 @@ def fourth(values) -> tuple[float, float]:
     return ratio, mean_and_error(each)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "sampler",
-    [
-        pytest.param(Splitting("mCCAdL", 0.3), id="mCCAdL"),
-        pytest.param(CCAdL(0.3, None, 1), id="CCAdL", marks=pytest.mark.slow),
-    ],
+    "sampler", [pytest.param(Splitting("mCCAdL", 0.3), id="mCCAdL"), pytest.param(CCAdL(0.3, None, 1), id="CCAdL")]
 )
 def test_noise_that_depends_on_the_position_is_damped_where_it_arises(sampler):
     """V = 20 θ²/(1 + θ²): second moment and shape within 1 %, resolved to 1 %."""

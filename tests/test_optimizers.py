@@ -460,7 +460,9 @@ RESUMED = {
 }
 
 
-@pytest.mark.parametrize("case", RESUMED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case in ("fire", "annealing") else ()) for case in RESUMED]
+)
 @pytest.mark.parametrize("half", [pytest.param(3, marks=pytest.mark.slow), 13])
 def test_resume_byte_for_byte(tmp_path, case, half):
     # Compiling is most of the time of so short a run: one method under XLA stands for all.

@@ -126,16 +126,14 @@ def noisy_ladder(rule):
     return z_scores(run.column("potential"), 2 * temperature)
 
 
+@pytest.mark.slow
 def test_noisy_energies_are_made_up_for():
     assert np.abs(noisy_ladder(Penalty(target_variance=None))).max() < TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "rule",
-    [
-        pytest.param(Naive(), id="noise ignored"),
-        pytest.param(WrongSign(target_variance=None), id="wrong sign", marks=pytest.mark.slow),
-    ],
+    "rule", [pytest.param(Naive(), id="noise ignored"), pytest.param(WrongSign(target_variance=None), id="wrong sign")]
 )
 def test_noise_that_is_not_made_up_for_is_caught(rule):
     """The cold rung is too hot."""
@@ -306,9 +304,8 @@ INSIDE = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if "mini" in case else pytest.mark.slow) for case in INSIDE]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", INSIDE)
 def test_likelihood_tempering_of_gaussians(case):
     """40 examples N(θ, 1), θ ~ N(0, 4): Gaussian at each λ, of precision 40 λ + 1/4; the last rung is drawn anew.
 

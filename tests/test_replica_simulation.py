@@ -144,13 +144,8 @@ def test_exact_swaps_beside_mini_batches_see_all_data():
     assert checked == len(events) == 14
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"sampler": "BADODAB", "batch_size": 4},
-        pytest.param({"sampler": "HMC", "exchange_every": 1}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"sampler": "BADODAB", "batch_size": 4}, {"sampler": "HMC", "exchange_every": 1}])
 def test_xla_gives_the_numbers_of_the_graph(options):
     """With mini-batches whose losses are looked up for swaps, and with energies of all data."""
     options = options | {"num_steps": 12, "num_burnin_steps": 6, "trajectory_every": 3}

@@ -92,6 +92,7 @@ STATE_LIKE_OTHERS = (
     "SGNHT",
     "BADODAB",
     "mCCAdL",
+    "mCCAdL, xla",
     "pSGLD, frozen before the stop",
     "HMC1, all examples",
     "HMC, all examples",
@@ -414,7 +415,7 @@ def test_kill_9_at_twenty_instants(nursery, long_run, tmp_path, case):
     kill_and_resume(nursery, long_run, tmp_path, CASES[case] | {"num_burnin_steps": 11}, instants)
 
 
-@pytest.mark.parametrize("dies_at", ["current.npz", "current.npz.partial"])
+@pytest.mark.parametrize("dies_at", ["current.npz", pytest.param("current.npz.partial", marks=pytest.mark.slow)])
 def test_a_kill_inside_the_writing_of_a_checkpoint_loses_at_most_one_interval(nursery, long_run, tmp_path, dies_at):
     """The third checkpoint, of step 40: killed before the current one is set aside, or the new one gets its name."""
     nursery.start(tmp_path / "run", {}, dies_at)

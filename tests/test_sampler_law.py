@@ -148,7 +148,7 @@ def test_the_solver_solves_and_its_correlation_times_are_sums():
 # --------------------------------------------------------------------------------------------------------- the samplers
 
 
-RARE = ("UBU", "BAO", "OABAO", "BAOA", "AOBOA", "OBABO", "BUB")  # OBABO has the law of BABO
+RARE = ("UBU", "BAO", "OABAO", "BAOA", "AOBOA", "OBABO", "ABOBA", "BUB")  # OBABO has the law of BABO
 
 
 @pytest.mark.parametrize("word", [pytest.param(word, marks=pytest.mark.slow if word in RARE else ()) for word in WORDS])
@@ -294,6 +294,7 @@ def test_a_letter_that_takes_the_whole_step_twice_is_rejected(word):
     assert rejected(sampler)
 
 
+@pytest.mark.slow
 def test_a_letter_whose_two_noises_are_independent_is_rejected(monkeypatch):
     """U with the right variances of position and momentum and no covariance: Var q is 0.887 in place of 0.990 at hω =
     0.25 and 0.664 in place of 0.839 at 1."""

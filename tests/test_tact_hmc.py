@@ -154,6 +154,7 @@ def left_mass() -> float:
     return density[x < 0].sum() / density.sum()
 
 
+@pytest.mark.slow
 def test_masses_of_two_wells_that_a_plain_sampler_does_not_connect():
     """All walkers start on the right. 12 T are 2 T at the hot end."""
 

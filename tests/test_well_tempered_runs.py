@@ -90,6 +90,7 @@ def swap_rate(run, pair):
 # ----------------------------------------------------------------------------------------------------------------- laws
 
 
+@pytest.mark.slow
 def test_a_hundred_dimensions_by_hmc():
     """Variance 212 T² within 5 %, mean 53 T, swaps 0.642 ± 0.02 where they would be 0.36, and <U> = 50 T comes back."""
     run, temperature = biased(HamiltonianMonteCarlo(8), 100, 1.2, 3, 60, 1400, 1000)
