@@ -317,6 +317,7 @@ DAMAGE = {
     "NULs": lambda content, noise: content[: len(content) // 3] + bytes(64) + content[len(content) // 3 + 64 :],
     "a flipped bit": lambda content, noise: flipped(content, noise),
     "a line twice": lambda content, noise: content[:40] + content,
+    "another file": lambda content, noise: bytes(range(256)) * 4,
 }
 SPARE = {("trajectory.h5", name) for name in ("a flipped bit", "one byte less", "NULs")}
 SPARE |= {("manifest.toml", "one byte less")}
@@ -347,7 +348,7 @@ def test_no_damage_of_any_file_is_silent_and_none_a_traceback(made, tmp_path, ki
                 continue
             assert name.split("/")[-1] in refused(folder, name), (name, damage)
             assert [file.name for file in verify(folder) if not file.whole] == [name], (name, damage)
-    assert tried == 6 * len(names)
+    assert tried == len(DAMAGE) * len(names)
 
 
 def test_the_command_checks_folders(made, copy, capsys):

@@ -41,6 +41,7 @@ def test_arrays_of_all_kinds():
     np.testing.assert_array_equal(as_array(Tensor(), "x", numbers=True), X)
     np.testing.assert_array_equal(as_array(pd.DataFrame(X), "x", numbers=True), X)
     assert as_array([True, False], "x", np.float32).dtype == np.float32
+    assert as_array(X.astype(np.longdouble), "x").dtype == np.float64
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
         raise InputError(f"{name} cannot be made a NumPy array.", received, "an array of numbers") from error
     if (numbers or dtype is not None) and array.dtype.kind not in "buif":
         raise InputError(f"{name} are not numbers.", f"an array of type {array.dtype}", "integers or floats")
+    if dtype is None and array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        dtype = np.float64  # TensorFlow has no longer one
     return array if dtype is None else array.astype(dtype)
 
 

@@ -136,7 +136,11 @@ def _integers(names: Sequence[str], line: bytes) -> bool:
 
 def header_of(line: bytes) -> list[str]:
     """The names in a header line."""
-    return [from_cell(name) for name in next(csv.reader([line.decode(errors="replace").rstrip("\r\n")]), [])]
+    text = line.decode(errors="replace").rstrip("\r\n")
+    try:
+        return [from_cell(name) for name in next(csv.reader([text]), [])]
+    except csv.Error:  # line ends or NULs inside: no names
+        return [text]
 
 
 def changed(path: Path, first: int, last: int) -> InputError:
