@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -89,9 +91,11 @@ def averages_of_rows(
     if by == "rung" and "rung" not in rows.columns:
         raise InputError("by rung: the run has no temperature ladder.", expected="all or walker")
     parts = [({}, rows)] if by == "all" else [({by: key}, part) for key, part in rows.groupby(by)]
-    return pd.DataFrame(
-        [{**label, "observable": name, **_average(part, name)} for label, part in parts for name in names]
-    )
+    jobs = [(label | {"observable": name}, part, name) for label, part in parts for name in names]
+    # Sorts and Fourier transforms of long columns run side by side. The filters of warnings belong to the process:
+    # what threads do to them ends here.
+    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
+        return pd.DataFrame(list(pool.map(lambda job: job[0] | _average(*job[1:]), jobs)))
 
 
 def average(

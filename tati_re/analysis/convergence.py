@@ -7,6 +7,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache, wraps
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
@@ -61,17 +62,20 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
 def _remembered(function: Callable[P, T]) -> Callable[P, T]:
     """The function with its last results: a page and a table ask for the same number of the same million draws."""
     known: OrderedDict[Any, T] = OrderedDict()
+    lock = Lock()
 
     @wraps(function)
     def remembered(*arguments: P.args, **named: P.kwargs) -> T:
         chains = np.ascontiguousarray(arguments[0], dtype=np.float64)
         key = hashlib.sha256(chains.data).digest(), chains.shape, arguments[1:], tuple(named.items())
-        if key not in known:
-            known[key] = function(*arguments, **named)
-        known.move_to_end(key)
-        if len(known) > 256:
-            known.popitem(last=False)
-        return known[key]
+        if (result := known.get(key)) is None:
+            result = function(*arguments, **named)
+        with lock:
+            known[key] = result
+            known.move_to_end(key)
+            if len(known) > 256:
+                known.popitem(last=False)
+        return result
 
     return remembered
 
