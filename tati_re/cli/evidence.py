@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import entry_point, make_parser, output_folder
-from tati_re.cli.run import with_config
+from tati_re.cli.run import add_trust, refuse_trust, with_config
 from tati_re.core.errors import InputError
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
-from tati_re.options.trust import TRUST, options_of_folder
+from tati_re.options.trust import options_of_folder
 
 LEFT_OUT = (
     *("resume", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
@@ -31,8 +31,7 @@ BESIDE_RESUME = ("resume", "trust", "verbose", "quiet")
 def _models(typed: dict[str, Any]) -> dict[str, Options]:
     """The options of each model, by the name of its file."""
     files = typed.pop("compare", None)
-    if "trust" in typed:
-        raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
+    refuse_trust(typed)
     if files is None:
         return {"": with_config(typed)}
     if "config" in typed:
@@ -158,7 +157,7 @@ def _body(argv: list[str]) -> int | None:
     parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
     text = "folder of an earlier call to resume; only --verbose or --quiet may be added"
     parser.add_argument("--resume", metavar="DIR", help=text)
-    parser.add_argument("--trust", action="store_true", help=f"--resume: {TRUST}")
+    add_trust(parser)
     typed = parser.parse(argv)
     resumed = "resume" in typed
     wants_config = typed.pop("print_config", False) and not resumed

@@ -11,6 +11,7 @@ from tati_re.core.exit_status import FINISHED
 from tati_re.core.interruption import stopping
 from tati_re.options.make import OPTIONS, Options, make_options, options_from_flags, read_toml, to_toml
 from tati_re.options.presets import note_of
+from tati_re.options.trust import TRUST
 
 
 def with_config(typed: dict[str, Any]) -> Options:
@@ -22,6 +23,17 @@ def with_config(typed: dict[str, Any]) -> Options:
         flags["verbose"] = "0"
     config = read_toml(typed["config"]) if "config" in typed else None
     return options_from_flags(flags, config)
+
+
+def add_trust(parser: Parser) -> None:
+    """Adds `--trust` of `--resume`."""
+    parser.add_argument("--trust", action="store_true", help=f"--resume: {TRUST}")
+
+
+def refuse_trust(typed: dict[str, Any]) -> None:
+    """Refuses `--trust` where nothing is resumed."""
+    if "trust" in typed:
+        raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
 
 
 def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], action: Callable[[Options], Any]) -> int:

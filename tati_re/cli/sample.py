@@ -6,11 +6,11 @@ import sys
 from typing import Any
 
 from tati_re.cli.arguments import ended, entry_point, make_parser
-from tati_re.cli.run import start, with_config
+from tati_re.cli.run import add_trust, refuse_trust, start, with_config
 from tati_re.core.errors import InputError
 from tati_re.options.flags import flag
 from tati_re.options.make import SAMPLE, Options
-from tati_re.options.trust import CODE, TRUST, WRITTEN
+from tati_re.options.trust import CODE, WRITTEN
 
 BESIDE_RESUME = ("resume", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust", *CODE, *WRITTEN)
 
@@ -44,12 +44,11 @@ def _resume(typed: dict[str, Any]) -> int:
 def _body(argv: list[str]) -> int:
     description = "Sample the posterior of a network, or go on with an earlier run (--resume)."
     parser = make_parser("tati-sample", description, SAMPLE)
-    parser.add_argument("--trust", action="store_true", help=f"--resume: {TRUST}")
+    add_trust(parser)
     typed = parser.parse(argv)
     if str(typed.get("resume", "none")).lower() != "none":
         return _resume(typed)
-    if "trust" in typed:
-        raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
+    refuse_trust(typed)
     return start(parser, argv, "sample", SAMPLE, _sample)
 
 

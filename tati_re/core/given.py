@@ -66,8 +66,8 @@ def users_code(what: str, expected: str) -> Iterator[None]:
         ) from error
 
 
-def said(error: BaseException) -> str:
-    """An exception in one line: its type and message, without colors and what comes after 300 characters."""
+def said(error: BaseException, most: int = 300) -> str:
+    """An exception in one line: its type and message, without colors and what comes after `most` characters."""
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()).rstrip(".")
-    text = text if len(text) <= 300 else text[:297] + "..."
+    text = text if len(text) <= most else text[: most - 3] + "..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

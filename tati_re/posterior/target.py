@@ -11,6 +11,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
+from tati_re.core.given import said
 from tati_re.core.potential import Prior
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Flat
@@ -130,7 +131,7 @@ class Target:
                 rows = [self.function(x)] if self.batched else [self.function(row) for row in x]
                 values, slopes = (np.concatenate([np.reshape(row[k], (-1, *n)) for row in rows]) for k, n in shapes)
             except Exception as error:
-                self.failure = _in_a_line(error)
+                self.failure = said(error, 160)
                 raise
             return values.astype(x.dtype), slopes.astype(x.dtype)
 
@@ -158,7 +159,7 @@ class Target:
 
     def _found(self) -> tuple[bool, bool, bool]:
         """Whether it computes in NumPy, takes all walkers at once, and returns a pair."""
-        said, failed = list[str](), list[str]()
+        unlike, failed = list[str](), list[str]()
         for numpy in (False, True):
             for batched in (True, False):
                 x = self._probe if batched else self._probe[0]
@@ -171,19 +172,19 @@ class Target:
                     value, slope = found if pair else (found, x)
                     shapes = _shape(value), _shape(slope)
                 except Exception as error:
-                    failed.append(f"{_in_a_line(error)} for {x.shape}")
+                    failed.append(f"{said(error, 160)} for {x.shape}")
                     continue
                 if tf.is_tensor(value) == numpy:
                     continue
                 if shapes != (x.shape[:-1], x.shape):
-                    said.append(f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}")
+                    unlike.append(f"{f'U {shapes[0]} and gradient {shapes[1]}' if pair else shapes[0]} for {x.shape}")
                 elif numpy and not pair:
                     raise InputError("potential: it computes in NumPy and returns no gradient.", self.name, EXPECTED)
                 elif not numpy and not pair and tape.gradient(value, given) is None:
                     raise _without_gradient(self.name)
                 else:
                     return numpy, batched, pair
-        raise InputError("potential: it does not give U.", "; ".join([*said, *failed][:2]) or self.name, EXPECTED)
+        raise InputError("potential: it does not give U.", "; ".join([*unlike, *failed][:2]) or self.name, EXPECTED)
 
     def _check_rows(self) -> None:
         """Refuses a function that TensorFlow cannot compile, or whose value depends on other walkers, or on chance."""
@@ -193,7 +194,7 @@ class Target:
         except InputError:
             raise
         except Exception as error:
-            raise InputError("potential: TensorFlow cannot compile it.", _in_a_line(error), EXPECTED) from error
+            raise InputError("potential: TensorFlow cannot compile it.", said(error, 160), EXPECTED) from error
         among = self.value_and_gradient(np.concatenate([x[:1], 1.7 * x[1:] + 0.3]))[0]
         if not np.array_equal(first, self.value_and_gradient(x)[0], equal_nan=True):
             raise InputError("potential: two calls give different values.", self.name, "a function of the position")
@@ -203,11 +204,6 @@ class Target:
                 received=f"{first[0]:.6g} and {among[0]:.6g}",
                 expected="sums over the last axis alone, as in tf.reduce_sum(x * x, axis=-1)",
             )
-
-
-def _in_a_line(error: Exception) -> str:
-    text = " ".join(str(error).split())[:160].rstrip(". ")
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _without_gradient(name: str) -> InputError:
