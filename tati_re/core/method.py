@@ -67,6 +67,9 @@ class Method:
             a heating follows. Default: none.
         renewals: Steps before the last one of the burn-in after which `renewed` is asked, for what is no work of a
             compiled step (matrix decompositions). Default: none.
+        meters: `Info.energy_change` of a step is its energy error ΔE, `(walkers,)`, in the units of U and nan where it
+            is not known, though there is no Metropolis test. Default: no.
+        acceptance: Acceptance at which its steps pay most, where it has a Metropolis test. Default: 0.8, of HMC.
     """
 
     name: str = ""
@@ -93,6 +96,8 @@ class Method:
     swap_bias: str | None = None
     against_noise: str | None = None
     renewals: Any = ()
+    meters: bool = False
+    acceptance: float = 0.8
 
     def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
         """The state at given positions, `(walkers, parameters)`."""
@@ -147,6 +152,10 @@ class Method:
         """The state after one of the steps `renewals`, from plain numbers: asked between two compiled chunks. Default:
         the state."""
         return state
+
+    def burnin_end(self, state) -> int | None:
+        """The last step of the burn-in, once the method has found it. Default: none, it is given."""
+        return None
 
 
 class Optimizer(Method):
@@ -210,6 +219,9 @@ class Wrapper(Method):
 
     def renewed(self, state) -> Any:
         return self.inner.renewed(state)
+
+    def burnin_end(self, state) -> int | None:
+        return self.inner.burnin_end(state)
 
 
 class _Adapted(Method):

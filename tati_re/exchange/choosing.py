@@ -31,7 +31,7 @@ def ladder_of(options) -> Ladder | None:
         temperatures=options.temperatures or None,
         tempering=options.tempering,
         temperature=options.kT,
-        step_size=None if options.step_sizes else options.step_size,
+        step_size=None if options.step_sizes else options.first_step_size,
         step_sizes=options.step_sizes or None,
     )
     if ladder.num_rungs < 2:
@@ -61,7 +61,7 @@ def with_replicas(sampler, options, exact: bool, prior):
     if ladder is None:
         if not biased:
             return sampler
-        ladder = make_ladder(temperature=options.kT, step_size=options.step_size)
+        ladder = make_ladder(temperature=options.kT, step_size=options.first_step_size)
     if biased:
         _check_bias(options, exact)
     if options.tempering == "likelihood":

@@ -52,6 +52,7 @@ Mass = (
         str, Field(pattern=r"^fisher:[1-9][0-9]{0,3}$", description="'fisher:' and a number such as 'fisher:32'")
     ]
 )
+FIRST_STEP_SIZE = 0.001
 PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
 PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]
 
@@ -205,7 +206,9 @@ class Options(BaseModel):
         "a splitting word over A, B, O, U, C, D (BAOAB, UBU, BADODAB, ...); a method by name: {samplers}; your own: "
         "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}",
     )
-    step_size: float = _sampler(0.001, "time step h of the scheme; for SGLD the coefficient of the gradient", gt=0)
+    step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
+        0.001, "time step h of the scheme; for SGLD the coefficient of the gradient"
+    )
     friction: float = _sampler(1.0, "friction coefficient gamma, the rate of the O step, in 1/time", ge=0)
     temperature: float | None = _sampler(None, "temperature T of the target distribution exp(-U/T); none: 1", gt=0)
     inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), in place of temperature", gt=0)
@@ -496,6 +499,11 @@ class Options(BaseModel):
         if self.temperature is None and self.inverse_temperature is None and self.temperatures:
             return self.temperatures[0]
         return self.temperature if self.temperature is not None else 1.0 / self.beta
+
+    @property
+    def first_step_size(self) -> float:
+        """`step_size` as a number: where it is "auto", the unit of the factor that the run finds."""
+        return FIRST_STEP_SIZE if isinstance(self.step_size, str) else self.step_size
 
     @property
     def run_seed(self) -> int:

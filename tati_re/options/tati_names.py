@@ -349,7 +349,7 @@ def sentences(options: Any) -> list[str]:
     if "num_leapfrog_steps" in derived:
         said.append(
             f"hamiltonian_dynamics_time {float(tati['hamiltonian_dynamics_time']):g} stands for num_leapfrog_steps "
-            f"{options.num_leapfrog_steps} at step_size {options.step_size:g}."
+            f"{options.num_leapfrog_steps} at step_size {options.first_step_size:g}."
         )
     return said
 

@@ -90,7 +90,7 @@ def step_factor(options, given=None) -> Factor | None:
         return polynomial(options.schedule_delay, options.schedule_power)
     if given is None and options.step_schedule == "cyclical":
         return cyclical(options.cycle_steps)
-    return _given("step_schedule", options.step_schedule, STEP_SCHEDULES, given, options.step_size)
+    return _given("step_schedule", options.step_schedule, STEP_SCHEDULES, given, options.first_step_size)
 
 
 def temperature_factor(options, given=None) -> Factor | None:

@@ -35,7 +35,7 @@ def expected_heating(request: Request, position: np.ndarray, auxiliary: tuple) -
     """
     try:
         method, scale = _linear_part(request)
-        linear_step(method, request.options.step_size, request.options.kT, np.ones(1))
+        linear_step(method, request.options.first_step_size, request.options.kT, np.ones(1))
         indices = _examples(request)
         try:
             spectrum = noise_spectrum(request.potential, position, auxiliary, indices, scale)
@@ -100,7 +100,7 @@ def _cost(request: Request, indices: np.ndarray) -> float:
 def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum) -> dict[str, Any]:
     potential, options = request.potential, request.options
     batches, count, size = potential.batches, potential.num_examples, potential.num_parameters
-    step_size, temperature = options.step_size, options.kT
+    step_size, temperature = options.first_step_size, options.kT
     if request.method.ladder is not None:
         beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in request.method.ladder)
         step_size, temperature = float(steps), float(1 / beta)

@@ -39,7 +39,7 @@ def simulation_html(sim: Simulation) -> str:
         ("potential", f"{options.potential}, temperature {options.kT:g}" if sim.system.has_data else ""),
         (
             "sampler",
-            f"{options.sampler if 'sampler' not in sim.objects else 'an object'}, step_size {options.step_size:g}",
+            f"{options.sampler if 'sampler' not in sim.objects else 'an object'}, step_size {options.step_size}",
         ),
     ]
     return html_table("Simulation", lines)

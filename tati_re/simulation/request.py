@@ -107,5 +107,5 @@ def own_sampler(options: Options, objects: Mapping[str, Any]):
 def sampler_of(options: Options, objects: Mapping[str, Any], system: System):
     """The sampler with mass, ensemble preconditioner and control variate, as the options ask for them."""
     sampler = own_sampler(options, objects)
-    sampler.check(options.step_size, options.kT, options.num_burnin_steps)
+    sampler.check(options.first_step_size, options.kT, options.num_burnin_steps)
     return wrapped(sampler, options, system.flat.tensor_names, system.flat.shapes, objects.get("mass"))

@@ -108,7 +108,7 @@ def _of_step_size(
         curvature = float("nan")
     if not (np.isfinite(curvature) and curvature > 0):
         return _LOOK
-    has_momentum, step_size = request.method.has_momentum, request.options.step_size
+    has_momentum, step_size = request.method.has_momentum, request.options.first_step_size
     limit, formula = advice(curvature).limit(has_momentum), "2/ω_max" if has_momentum else "2/k_max"
     found = f"the limit of stability at the start, {formula} = {limit:.3g} from a few Lanczos steps"
     if step_size >= limit:

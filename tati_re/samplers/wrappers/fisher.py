@@ -31,9 +31,9 @@ from tati_re.core.ops import (
 from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal, stiffest
 from tati_re.samplers.wrappers.sharing import same_rung
 
-ENDS = np.unique(np.rint(40.0 * 1.5 ** np.arange(60)).astype(np.int64))
-"""Steps of the burn-in after which a mass is measured anew, each from the steps since the one before: the last of these
-windows is between a fifth and a third of the burn-in."""
+ENDS = 40 * 2 ** np.arange(50, dtype=np.int64)
+"""Steps of the burn-in after which what adapts is measured anew, each from the steps since the one before: the last of
+these windows is between a quarter and half of the burn-in."""
 LONGEST = 1e4
 """How much faster than the stiffest parameter another one may become."""
 _LEAST = 1e-3

@@ -38,7 +38,7 @@ class Massive(Wrapper):
                         so many parameters, and on 1 + that rank; needs one temperature and no walls that reflect
         "variance"      m = T / Var θ, which needs draws of the law itself
         "gradient_rms"  m = rms(g) / mean rms, of each walker by itself
-    The first three take windows of the burn-in (after 40, 60, 90, ... steps, the last one counts) and all walkers of a
+    The first three take windows of the burn-in (after 40, 80, 160, ... steps, the last one counts) and all walkers of a
     rung, each about its own mean. Their unit is such that the stiffest direction at the walkers is as stiff as at equal
     masses (power iteration, 17 gradients after each window): step size and friction keep their meaning, and all other
     directions become as fast, single parameters at most 10,000 times faster. A draw that is not finite is left out:
