@@ -5,84 +5,49 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tati_re.analysis.averages import averages, parameter_averages, trajectory_averages
-from tati_re.analysis.convergence import (
-    autocorrelation_time,
-    chains_of,
-    effective_sample_size,
-    monte_carlo_error,
-    r_hat,
-)
-from tati_re.analysis.coordinates import coordinate_of, diffusion_map_of
-from tati_re.analysis.covariance import Eigenpairs, covariance_eigenpairs, covariance_table, leading_eigenpairs
-from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map, landmarks
-from tati_re.analysis.export import write_table
-from tati_re.analysis.free_energy import free_energy
-from tati_re.analysis.group_temperatures import group_temperatures
-from tati_re.analysis.heating import Heating, relative_heating
-from tati_re.analysis.reweighting import reweight
-from tati_re.analysis.temperature import (
-    Temperature,
-    configurational_temperature,
-    kinetic_temperature,
-    target_temperature,
-    temperatures,
-)
-from tati_re.runs.positions import Position, Positions, stored_positions
+from tati_re.analysis.averages import averages as averages
+from tati_re.analysis.averages import parameter_averages as parameter_averages
+from tati_re.analysis.averages import trajectory_averages as trajectory_averages
+from tati_re.analysis.convergence import autocorrelation_time as autocorrelation_time
+from tati_re.analysis.convergence import chains_of as chains_of
+from tati_re.analysis.convergence import effective_sample_size as effective_sample_size
+from tati_re.analysis.convergence import monte_carlo_error as monte_carlo_error
+from tati_re.analysis.convergence import r_hat as r_hat
+from tati_re.analysis.coordinates import coordinate_of as coordinate_of
+from tati_re.analysis.coordinates import diffusion_map_of as diffusion_map_of
+from tati_re.analysis.covariance import Eigenpairs as Eigenpairs
+from tati_re.analysis.covariance import covariance_eigenpairs as covariance_eigenpairs
+from tati_re.analysis.covariance import covariance_table as covariance_table
+from tati_re.analysis.covariance import leading_eigenpairs as leading_eigenpairs
+from tati_re.analysis.diffusion_map import DiffusionMap as DiffusionMap
+from tati_re.analysis.diffusion_map import diffusion_map as diffusion_map
+from tati_re.analysis.diffusion_map import landmarks as landmarks
+from tati_re.analysis.export import write_table as write_table
+from tati_re.analysis.free_energy import free_energy as free_energy
+from tati_re.analysis.group_temperatures import group_temperatures as group_temperatures
+from tati_re.analysis.heating import Heating as Heating
+from tati_re.analysis.heating import relative_heating as relative_heating
+from tati_re.analysis.reweighting import reweight as reweight
+from tati_re.analysis.temperature import Temperature as Temperature
+from tati_re.analysis.temperature import configurational_temperature as configurational_temperature
+from tati_re.analysis.temperature import kinetic_temperature as kinetic_temperature
+from tati_re.analysis.temperature import target_temperature as target_temperature
+from tati_re.analysis.temperature import temperatures as temperatures
+from tati_re.core.lazy import names_exported
+from tati_re.runs.positions import Position as Position
+from tati_re.runs.positions import Positions as Positions
+from tati_re.runs.positions import stored_positions as stored_positions
 
 if TYPE_CHECKING:
-    from tati_re.prediction.arviz import to_arviz, write_arviz
+    from tati_re.prediction.arviz import to_arviz as to_arviz
+    from tati_re.prediction.arviz import write_arviz as write_arviz
 
-__all__ = [
-    "DiffusionMap",
-    "Eigenpairs",
-    "Heating",
-    "Position",
-    "Positions",
-    "Temperature",
-    "autocorrelation_time",
-    "averages",
-    "chains_of",
-    "configurational_temperature",
-    "coordinate_of",
-    "covariance_eigenpairs",
-    "covariance_table",
-    "diffusion_map",
-    "diffusion_map_of",
-    "effective_sample_size",
-    "free_energy",
-    "group_temperatures",
-    "kinetic_temperature",
-    "landmarks",
-    "leading_eigenpairs",
-    "monte_carlo_error",
-    "parameter_averages",
-    "r_hat",
-    "relative_heating",
-    "reweight",
-    "stored_positions",
-    "target_temperature",
-    "temperatures",
-    "to_arviz",
-    "trajectory_averages",
-    "write_arviz",
-    "write_table",
-]
+__all__ = names_exported(__name__)
 
 _OF_PREDICTION = (
-    "Calibration",
-    "PosteriorAverage",
-    "accuracy",
-    "auroc",
-    "brier_score",
-    "calibration",
-    "crps",
-    "gaussian_negative_log_likelihood",
-    "negative_log_likelihood",
-    "posterior_average",
-    "predictive_entropy",
-    "to_arviz",
-    "write_arviz",
+    *("Calibration", "PosteriorAverage", "accuracy", "auroc", "brier_score", "calibration", "crps"),
+    *("gaussian_negative_log_likelihood", "negative_log_likelihood", "posterior_average", "predictive_entropy"),
+    *("to_arviz", "write_arviz"),
 )
 
 

@@ -92,7 +92,11 @@ def leading_eigenpairs(
     num_parameters = pass_over.num_parameters
     if num_parameters <= dense_limit:
         product = pass_over.first(np.eye(num_parameters))
-        return _dense(pass_over, 0.5 * (product + product.T), num_eigenpairs)
+        matrix = 0.5 * (product + product.T)
+        values, vectors = np.linalg.eigh(matrix)
+        values, vectors = values[::-1][:num_eigenpairs], _signed(vectors.T[::-1][:num_eigenpairs])
+        residuals = np.linalg.norm(matrix @ vectors.T - vectors.T * values, axis=0)
+        return _result(pass_over, np.maximum(values, 0.0), vectors, residuals)
     width = min(num_eigenpairs + OVERSAMPLING, num_parameters)
     start = pass_over.first(np.random.default_rng(seed).standard_normal((num_parameters, width)))
     wanted = min(num_eigenpairs, pass_over.num_rows - 1)
@@ -112,7 +116,7 @@ def leading_eigenpairs(
         values, inner = values[::-1][:wanted], inner[:, ::-1][:, :wanted]
         following, factor = np.linalg.qr(product)
         residuals = np.linalg.norm(factor @ inner[-basis[-1].shape[1] :], axis=0)
-        kept = _independent(factor, scale)
+        kept = np.abs(np.diag(factor)) > 1e-12 * scale
         done = len(values) == wanted and (residuals <= tolerance * values).all()
         if done or not kept.any() or pass_over.number >= max_passes:
             break
@@ -147,7 +151,8 @@ def covariance_eigenpairs(
     positions = Positions(run, burnin, thin, walker)
     # Products in float32 of numbers stored in float32 lose nothing that was there, and take half the time.
     positions.keep_type = positions.num_parameters > DENSE_LIMIT
-    return leading_eigenpairs(_values_of(positions), num_eigenpairs, tolerance, max_passes)
+    blocks: Blocks = lambda: ((block.values, block.weight) for block in positions.blocks())  # noqa: E731
+    return leading_eigenpairs(blocks, num_eigenpairs, tolerance, max_passes)
 
 
 def covariance_table(
@@ -207,7 +212,6 @@ def _in_words(value: float, mean: float) -> str:
 
 
 def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[float], list[str]]:
-    """Autocorrelation times of the projections on the vectors, in steps."""
     parts: dict[int, list[np.ndarray]] = {}
     steps: dict[int, list[np.ndarray]] = {}
     for block in positions.blocks():
@@ -225,10 +229,6 @@ def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[flo
     stacked = np.stack([chain[:length] for chain in chains])
     found = [time_or_note(stacked[:, :, number]) for number in range(stacked.shape[2])]
     return [time * between for time, _ in found], [note for _, note in found]
-
-
-def _values_of(positions: Positions) -> Blocks:
-    return lambda: ((block.values, block.weight) for block in positions.blocks())
 
 
 class _Passes:
@@ -283,13 +283,6 @@ class _Passes:
         return product.T / self.divisor
 
 
-def _dense(pass_over: _Passes, matrix: np.ndarray, num_eigenpairs: int) -> Eigenpairs:
-    values, vectors = np.linalg.eigh(matrix)
-    values, vectors = values[::-1][:num_eigenpairs], _signed(vectors.T[::-1][:num_eigenpairs])
-    residuals = np.linalg.norm(matrix @ vectors.T - vectors.T * values, axis=0)
-    return _result(pass_over, np.maximum(values, 0.0), vectors, residuals)
-
-
 def _result(pass_over: _Passes, values: np.ndarray, vectors: np.ndarray, residuals: np.ndarray) -> Eigenpairs:
     mean = pass_over.origin + pass_over.shift
     return Eigenpairs(values, vectors, mean, residuals, pass_over.trace, pass_over.num_rows, pass_over.number)
@@ -305,17 +298,11 @@ def _bordered(before: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return 0.5 * (matrix + matrix.T)
 
 
-def _independent(factor: np.ndarray, scale: float) -> np.ndarray:
-    return np.abs(np.diag(factor)) > 1e-12 * scale
-
-
 def _orthonormal(matrix: np.ndarray, scale: float) -> np.ndarray:
-    """Orthonormal columns that span those of the matrix, fewer where it has no full rank."""
     left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
     return left[:, singular > 1e-12 * scale]
 
 
 def _signed(vectors: np.ndarray) -> np.ndarray:
-    """Rows with the sign that makes their largest entry positive."""
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
     return vectors * np.where(largest < 0, -1.0, 1.0)

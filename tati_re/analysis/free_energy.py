@@ -71,7 +71,8 @@ def free_energy(
         found = [_mean_and_error((number == k) / width, weights) for k in range(num_bins)]
     else:
         places = np.linspace(low, high, num_bins)
-        h = bandwidth or _silverman(values)
+        spread = min(values.std(), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.349) or values.std()
+        h = bandwidth or 0.9 * spread * max(4.0, effective_sample_size(values, "mean")) ** -0.2  # Silverman's rule
         norm = 1.0 / (np.sqrt(2 * np.pi) * h)
         found = [_mean_and_error(norm * np.exp(-0.5 * ((values - x) / h) ** 2), weights) for x in places]
     density, error = np.array(found).T
@@ -96,8 +97,3 @@ def _mean_and_error(series: np.ndarray, weights: np.ndarray) -> tuple[float, flo
     if np.ptp(influence) == 0:
         return mean, np.nan if mean else 0.0
     return mean, monte_carlo_error(influence)
-
-
-def _silverman(values: np.ndarray) -> float:
-    spread = min(values.std(), np.subtract(*np.quantile(values, [0.75, 0.25])) / 1.349) or values.std()
-    return 0.9 * spread * max(4.0, effective_sample_size(values, "mean")) ** -0.2

@@ -73,7 +73,8 @@ def group_temperatures(
         tensors = [match[2] for match in found if match[1] == column]
         groups: dict[str, list[str]] = {}
         for tensor in tensors:
-            groups.setdefault(_group(tensor, by), []).append(tensor)
+            layer, _, kind = tensor.rpartition("/")
+        groups.setdefault({"tensor": tensor, "layer": layer or tensor, "kind": kind}[by], []).append(tensor)
         if len(groups) > 1:
             groups["all"] = tensors
         for group, members in groups.items():
@@ -129,8 +130,3 @@ def _sizes(run: RunFiles) -> dict[str, int]:
         name: int(np.prod(shape, dtype=np.int64))
         for name, shape in zip(described.get("names", []), shapes, strict=True)
     }
-
-
-def _group(tensor: str, by: By) -> str:
-    layer, _, kind = tensor.rpartition("/")
-    return {"tensor": tensor, "layer": layer or tensor, "kind": kind}[by]

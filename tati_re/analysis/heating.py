@@ -231,8 +231,6 @@ def _linear_step(method: Method, step_size: float, temperature: float, stiffness
 
 
 class _Silence:
-    """No random forces."""
-
     def normal(self, shape):
         return np.zeros(tuple(shape))
 

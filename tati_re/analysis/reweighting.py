@@ -94,7 +94,6 @@ def reweight(
 
 
 def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
-    """The energies of a run's rows, split into likelihood and prior."""
     penalty = -_by_rung(rows, "log_prior")
     potential = _by_rung(rows, "potential")
     if "rung" in rows.columns:

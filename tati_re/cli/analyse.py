@@ -137,7 +137,6 @@ def _analyse(run: Run, typed: dict[str, Any], choices: Choices, folder: Path) ->
 
 
 def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> None:
-    """Spectra of several runs in one figure, to compare seeds."""
     spectra = {name: found["covariance"].table for name, found in results.items() if "covariance" in found}
     if len(spectra) < 2 or "output" not in typed or "no_figures" in typed or typed.get("by", "all") != "all":
         return

@@ -33,7 +33,6 @@ _ENERGIES = ("kinetic_energy", "loss", "total_energy")
 
 
 def is_of_tati(argv: list[str]) -> bool:
-    """Whether the first word is a module of TATi."""
     return bool(argv) and argv[0] in (*READ, *INSTEAD, *_MODULES)
 
 
@@ -74,7 +73,6 @@ def _file(typed: dict[str, Any], name: str) -> str:
 
 
 def _rows(typed: dict[str, Any], name: str) -> pd.DataFrame:
-    """The rows of a table after the burn-in, thinned."""
     from pathlib import Path
 
     from tati_re.runs.reading import read_csv
@@ -118,7 +116,6 @@ def _parameters(typed: dict[str, Any]) -> pd.DataFrame:
 
 
 def _average_trajectory(typed: dict[str, Any]) -> None:
-    """A row of means and one of variances of the parameters."""
     import pandas as pd
 
     target, positions = _file(typed, "average_trajectory_file"), _parameters(typed)

@@ -18,7 +18,7 @@ from tati_re.cli.failures import MADE, failed
 from tati_re.core.errors import InputError, SamplingError, nearest
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
-from tati_re.options.flags import flag
+from tati_re.options.flags import add_field, flag
 from tati_re.options.make import OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES
@@ -32,6 +32,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
         self._of_tati: set[str] = set()
+        self.of_file = False
         text = "show the traceback of an error, too"
         self.add_argument("--debug", action="store_true", help=text)
         text = "print what bash or zsh need to complete this command"
@@ -52,6 +53,9 @@ class Parser(argparse.ArgumentParser):
             if not name.startswith("-"):
                 raise InputError(f"{name or repr(name)} stands alone.", expected="flags and their values")
             raise InputError(f"{name} is not a known option of {self.prog}.{self._advice(name.replace('_', '-'))}")
+        if self.of_file and "parameters_step" in known and "parameters" not in known:
+            step = known.parameters_step
+            raise InputError("--parameters-step belongs to a file.", step, "--parameters FILE beside it")
         return vars(known)
 
     def _advice(self, name: str) -> str:
@@ -61,6 +65,22 @@ class Parser(argparse.ArgumentParser):
         flags = [known for known in self._option_string_actions if known not in self._of_tati]
         longer = [known for known in flags if known.startswith(name) and name != "--"]
         return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
+
+    def add_table(self, table: Mapping[str, tuple[Any, str]]) -> None:
+        """Adds flags by name: the form of their value, in a tuple where there may be several, None for a switch; and
+        what they are."""
+        self.of_file = self.of_file or "parameters_step" in table
+        for name, (form, text) in table.items():
+            style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
+            if isinstance(form, tuple):
+                style = {"nargs": "+", "metavar": form[0]}
+            self.add_argument(flag(name), dest=name, help=text, **style)
+
+    def add_options(self, title: str, names: Iterable[str]) -> None:
+        """Adds a group of flags of the table of options."""
+        section = self.add_argument_group(title)
+        for name in names:
+            add_field(section, name, OPTIONS[name])
 
     def add_names_of_tati(self, groups: Iterable[str]) -> None:
         """Adds TATi's hidden flags of these groups (`tati_re.options.tati_names`): `--step_width`, also with dashes."""
@@ -166,12 +186,10 @@ def number_typed(name: str, text: str, kind: type = int, least: float | None = N
 
 
 def integer_of(typed: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> Any:
-    """A typed integer, or the default."""
     return number_typed(name, typed[name], least=least) if name in typed else default
 
 
 def requeue_signal_of(typed: Mapping[str, Any]) -> str | None:
-    """The checked value of `--requeue-signal`."""
     return options_from_flags({name: typed[name] for name in typed if name == "requeue_signal"}).requeue_signal
 
 
@@ -198,7 +216,6 @@ def as_typed(message: str, flags: Collection[str]) -> str:
 
 
 def show(run: Any) -> None:
-    """Prints the summary of a run and its folder."""
     summary = run.summary()
     if isinstance(summary, str):
         print(summary)

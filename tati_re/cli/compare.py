@@ -57,7 +57,6 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
 
 
 def _verify(folders: list[str], quiet: bool) -> int:
-    """Returns the exit status: 0 where all files are whole, else 1."""
     from tati_re.runs.verify import verify
 
     found = [(folder, file) for folder in folders for file in verify(folder)]

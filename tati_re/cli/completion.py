@@ -33,8 +33,6 @@ def offered() -> dict[str, tuple[str, ...]]:
 
 
 class PrintCompletion(argparse.Action):
-    """Prints the script of a shell and ends the command."""
-
     def __call__(self, parser, namespace, values, option_string=None) -> None:
         print(script(parser, values))
         parser.exit()

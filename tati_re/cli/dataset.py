@@ -15,8 +15,8 @@ from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
 from tati_re.data.generators import FIXED, GENERATORS
 from tati_re.data.writing import files_of, write_dataset
-from tati_re.options.flags import add_field, flag
-from tati_re.options.make import OPTIONS, options_from_flags
+from tati_re.options.flags import flag
+from tati_re.options.make import options_from_flags
 
 READING = (
     "test_data",
@@ -62,11 +62,7 @@ def _parser() -> Parser:
     for name, (kind, text) in NUMBERS.items():
         making.add_argument(flag(name), dest=name, metavar="N" if kind is int else "X", help=text)
     making.add_argument("--covariance", metavar="FILE", help="gaussian: a .npy or .csv file of a covariance matrix")
-    reading = parser.add_argument_group(
-        "reading; --test-fraction (default 0 here) and --seed also for sets that are made"
-    )
-    for name in READING:
-        add_field(reading, name, OPTIONS[name])
+    parser.add_options("reading; --test-fraction (default 0 here) and --seed also for sets that are made", READING)
     return parser
 
 

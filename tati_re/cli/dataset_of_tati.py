@@ -16,7 +16,6 @@ _NUMBERS = {"data_type": (int, 3), "dimension": (int, 10), "noise": (float, 0.0)
 
 
 def is_of_tati(argv: list[str]) -> bool:
-    """Whether one of the flags of TATi's writer was typed."""
     return any(text.split("=")[0] in [f"--{name}" for name in WRITER] for text in argv)
 
 

@@ -29,7 +29,6 @@ BESIDE_RESUME = ("resume", "trust", "verbose", "quiet")
 
 
 def _models(typed: dict[str, Any]) -> dict[str, Options]:
-    """The options of each model, by the name of its file."""
     files = typed.pop("compare", None)
     refuse_trust(typed)
     if files is None:
@@ -46,7 +45,6 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
 
 
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
-    """The options of each model of an earlier call, by name."""
     for name in typed:
         if name not in BESIDE_RESUME:
             raise InputError(
@@ -66,12 +64,10 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
 
 
 def _head(name: str) -> str:
-    """The prefix of a model's files."""
     return f"{name.replace('/', '_')}-" * bool(name)
 
 
 def _begin(models: dict[str, Options], folder: Path) -> None:
-    """Writes the options for `--resume`, and removes parts of an earlier estimate."""
     from tati_re.runs.storage import storing, write_whole
 
     kept = folder / KEPT
@@ -100,7 +96,6 @@ def _check(models: dict[str, Options]) -> None:
 
 
 def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
-    """Estimates all models, writes tables and the figure, and returns the text to print."""
     import pandas as pd
 
     from tati_re.analysis.format import SHORT

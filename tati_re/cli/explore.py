@@ -19,21 +19,21 @@ from tati_re.cli.arguments import (
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import FINISHED, OUT_OF_TIME
 from tati_re.core.interruption import saying, stopping
-from tati_re.options.flags import add_field, flag
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
 
 GROUPS = ("data", "model", "posterior", "sampler")
 MORE = ("seed", "threads", "execution", "requeue_signal")
 INTEGERS = {
-    "leg_steps": (2000, "steps of a leg; default 2,000"),
-    "num_legs": (4, "legs of a round; default 4"),
-    "num_candidates": (5, "descents along a leg; default 5"),
-    "max_rounds": (10, "rounds at most; default 10"),
-    "patience": (3, "rounds without a new minimum after which it stops; default 3"),
-    "num_connected": (8, "minima, the lowest, between all of which barriers are looked for; default 8"),
-    "num_processes": (0, "processes that run legs side by side; default 0: in this one"),
+    "leg_steps": ("N", "steps of a leg; default 2,000"),
+    "num_legs": ("N", "legs of a round; default 4"),
+    "num_candidates": ("N", "descents along a leg; default 5"),
+    "max_rounds": ("N", "rounds at most; default 10"),
+    "patience": ("N", "rounds without a new minimum after which it stops; default 3"),
+    "num_connected": ("N", "minima, the lowest, between all of which barriers are looked for; default 8"),
+    "num_processes": ("N", "processes that run legs side by side; default 0: in this one"),
 }
-OTHERS: dict[str, tuple[Any, str]] = {
+OWN: dict[str, tuple[Any, str]] = {
+    **INTEGERS,
     "heats": ("X,X,...", "temperatures of the legs relative to the target's, in turn; default 1,4"),
     "directions": (
         "WORD",
@@ -59,20 +59,11 @@ def _parser() -> Parser:
         description="Find minima of U around a run, whose trajectory is the first leg, or around a model on --data.",
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
-    for name, (_, text) in INTEGERS.items():
-        parser.add_argument(flag(name), dest=name, metavar="N", help=text)
-    for name, (form, text) in OTHERS.items():
-        style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
-        parser.add_argument(flag(name), dest=name, help=text, **style)
-    own = {*INTEGERS, *OTHERS}
+    parser.add_table(OWN)
     for group in GROUPS:
-        section = parser.add_argument_group(f"{group}, in place of the run's; --dtype is float64 unless it is said")
-        for name, field in options_of([group]).items():
-            if name not in own:
-                add_field(section, name, field)
-    section = parser.add_argument_group("more")
-    for name in MORE:
-        add_field(section, name, OPTIONS[name])
+        title = f"{group}, in place of the run's; --dtype is float64 unless it is said"
+        parser.add_options(title, [name for name in options_of([group]) if name not in OWN])
+    parser.add_options("more", MORE)
     return parser
 
 
@@ -92,8 +83,7 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
 
 def _explore(typed: dict[str, Any], folder: Path) -> int:
     quiet, choices = "quiet" in typed, _choices(typed)
-    own = {*INTEGERS, *OTHERS, "run"}
-    flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in own}
+    flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
     options = options_from_flags(flags)
 
     import numpy as np
@@ -145,11 +135,10 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
             "ln_volume",
             "times_found",
         ]
-        print(
-            found.minima[columns].head(20).to_string(index=False, float_format=lambda value: f"{value:.5g}", na_rep="")
-        )
+        style: dict[str, Any] = {"index": False, "float_format": "{:.5g}".format}
+        print(found.minima[columns].head(20).to_string(**style, na_rep=""))
         if len(found.barriers):
-            print(found.barriers.head(20).to_string(index=False, float_format=lambda value: f"{value:.5g}"))
+            print(found.barriers.head(20).to_string(**style))
         print(f"{found.reason}; written to {folder}: {', '.join(written)}")
     return OUT_OF_TIME if found.out_of_time else FINISHED
 
@@ -164,16 +153,17 @@ def _body(argv: list[str]) -> int:
     if not {"run", "data", "potential"} & {*typed}:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
     with (
-        flags_named({*INTEGERS, *OTHERS, "num_steps"}, {"num_steps": "leg_steps"}),
+        flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
         output_folder(typed.get("output"), "explore") as folder,
         stopping(requeue_signal_of(typed)),
-        saying(lambda: f"Interrupted: {_legs(folder)} legs are kept in {folder}, where the same command goes on."),
+        saying(
+            lambda: (
+                f"Interrupted: {len([*folder.glob('jobs/*.npz')])} legs are kept in {folder}, where the same "
+                "command goes on."
+            )
+        ),
     ):
         return _explore(typed, folder)
-
-
-def _legs(folder: Path) -> int:
-    return len([*folder.glob("jobs/*.npz")])
 
 
 main = entry_point("tati-explore", _body)

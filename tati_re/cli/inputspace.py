@@ -9,7 +9,6 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder
 from tati_re.core.errors import InputError
-from tati_re.options.flags import flag
 
 TABLE, FIGURE = "inputspace.csv", "inputspace.png"
 OWN: dict[str, tuple[Any, str]] = {
@@ -37,11 +36,7 @@ def _parser() -> Parser:
         description="Predict over a grid of inputs with one, many or all sampled parameters of a run.",
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
-    for name, (form, text) in OWN.items():
-        style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
-        if isinstance(form, tuple):
-            style = {"nargs": "+", "metavar": form[0]}
-        parser.add_argument(flag(name), dest=name, help=text, **style)
+    parser.add_table(OWN)
     return parser
 
 
@@ -98,10 +93,6 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
 def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
-    if "parameters_step" in typed and "parameters" not in typed:
-        raise InputError(
-            "--parameters-step belongs to a file.", typed["parameters_step"], "--parameters FILE beside it"
-        )
     if "run" not in typed:
         raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
     from tati_re.runs.lock import writing

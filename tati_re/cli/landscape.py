@@ -9,7 +9,7 @@ from typing import Any
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder, requeue_signal_of
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.interruption import stopping
-from tati_re.options.flags import add_field, flag
+from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
 from tati_re.options.trust import TRUST
 
@@ -63,23 +63,14 @@ def _parser() -> Parser:
         "--model with --parameters.",
     )
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
-    for name, (form, text) in OWN.items():
-        style: dict[str, Any] = {"action": "store_true"} if form is None else {"metavar": form}
-        if isinstance(form, tuple):
-            style = {"nargs": "+", "metavar": form[0]}
-        parser.add_argument(flag(name), dest=name, help=text, **style)
+    parser.add_table(OWN)
     for group in GROUPS:
-        section = parser.add_argument_group(f"{group}, in place of the run's")
-        for name, field in options_of([group]).items():
-            add_field(section, name, field)
-    section = parser.add_argument_group("more")
-    for name in MORE:
-        add_field(section, name, OPTIONS[name])
+        parser.add_options(f"{group}, in place of the run's", options_of([group]))
+    parser.add_options("more", MORE)
     return parser
 
 
 def _check(typed: dict[str, Any]) -> None:
-    """Checks the flags before anything is loaded."""
     ways = [name for name in ("grid", "along", "hessian") if typed.get(name)]
     for name in ways[1:]:
         raise InputError(f"{flag(ways[0])} and {flag(name)} exclude each other.")
@@ -103,16 +94,13 @@ def _check(typed: dict[str, Any]) -> None:
 
 
 def _system(typed: dict[str, Any], flags: dict[str, Any]) -> Any:
-    """The simulation, and the typed options."""
     from tati_re.landscape.request import simulation_of
     from tati_re.simulation.simulation import Simulation
 
-    options = options_from_flags(flags)
-    values = options.values_of(flags)
-    if "run" in typed:
-        values.pop("batch_size", None)
-        return simulation_of(typed["run"], trust="trust" in typed, **values)
+    values = options_from_flags(flags).values_of(flags)
     values.pop("batch_size", None)
+    if "run" in typed:
+        return simulation_of(typed["run"], trust="trust" in typed, **values)
     return Simulation(verbose=0, **values)
 
 
@@ -204,10 +192,6 @@ def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
 
 def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
-    if "parameters_step" in typed and "parameters" not in typed:
-        raise InputError(
-            "--parameters-step belongs to a file.", typed["parameters_step"], "--parameters FILE beside it"
-        )
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
     options_from_flags(flags)  # refused before anything is loaded
@@ -276,7 +260,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
         landscape = module.scan(
             surface, centre, directions, ranges, module.parse_scales(typed.get("scales", "0")),
             trajectory=trajectory or None, names=names, output=folder, overwrite="overwrite" in typed,
-            description={**words, "axes": said}, progress=None if quiet else _Progress(),
+            description={**words, "axes": said}, progress=None if quiet else _progress,
         )  # fmt: skip
         written = ["landscape.csv", *(["trajectory.csv"] if trajectory else []), *_draw(typed, landscape, folder)]
         if not quiet:
@@ -285,13 +269,10 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
         print(f"written to {folder}: {', '.join(written)}")
 
 
-class _Progress:
-    """A progress line on stderr, if that is a terminal."""
-
-    def __call__(self, done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            end = "\n" if done == total else ""
-            print(f"\r{done:,} of {total:,} points", end=end, file=sys.stderr, flush=True)
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        print(f"\r{done:,} of {total:,} points", end=end, file=sys.stderr, flush=True)
 
 
 def _has_run(typed: dict[str, Any]) -> bool:

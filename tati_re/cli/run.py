@@ -26,12 +26,10 @@ def with_config(typed: dict[str, Any]) -> Options:
 
 
 def add_trust(parser: Parser) -> None:
-    """Adds `--trust` of `--resume`."""
     parser.add_argument("--trust", action="store_true", help=f"--resume: {TRUST}")
 
 
 def refuse_trust(typed: dict[str, Any]) -> None:
-    """Refuses `--trust` where nothing is resumed."""
     if "trust" in typed:
         raise InputError("--trust belongs to --resume.", expected="no --trust: what is typed is the caller's own")
 

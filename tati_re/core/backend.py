@@ -113,7 +113,6 @@ def dynamic_update_slice(values, begin, new):
 
 @contextmanager
 def op_determinism():
-    """Enables TensorFlow's op determinism during a run."""
     from tensorflow.python.framework import config
 
     before = config.is_op_determinism_enabled()

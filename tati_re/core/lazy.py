@@ -15,8 +15,7 @@ def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
     The names are those that the package imports under `if TYPE_CHECKING:`, so that type checkers, the API reference and
     the running program read one and the same list; importing the package itself loads nothing. No public name may be
     that of another of its modules: importing the module would hide the name."""
-    tree = ast.parse(Path(str(sys.modules[room].__file__)).read_text(encoding="utf-8"))
-    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    blocks = [node for node in _tree(room).body if isinstance(node, ast.If)]
     imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
     homes = {each.asname or each.name: (str(line.module), each.name) for line in imports for each in line.names}
 
@@ -31,3 +30,13 @@ def lazy_names(room: str) -> tuple[Callable[[str], Any], list[str]]:
         return value
 
     return __getattr__, list(homes)
+
+
+def names_exported(room: str) -> list[str]:
+    """The `__all__` of the package `room`, which imports its names at once: those that it imports as themselves."""
+    imports = [node for node in ast.walk(_tree(room)) if isinstance(node, ast.ImportFrom)]
+    return sorted(each.name for line in imports for each in line.names if each.asname == each.name)
+
+
+def _tree(room: str) -> ast.Module:
+    return ast.parse(Path(str(sys.modules[room].__file__)).read_text(encoding="utf-8"))

@@ -10,14 +10,8 @@ from tati_re.core.errors import InputError
 
 
 def check_free(option: str, received: object, needed: float, what: str) -> None:
-    """Refuses the value of an option that would take more memory than is free.
-
-    Args:
-        option: Its name.
-        received: Its value.
-        needed: Bytes, estimated.
-        what: That needs them, in the plural: "100 walkers of 10 parameters".
-    """
+    """Refuses the value `received` of an option for which `what`, "100 walkers of 10 parameters", takes about `needed`
+    bytes, more than are free."""
     free = free_bytes()
     if free is not None and needed > free:
         raise InputError(

@@ -65,7 +65,6 @@ class Prior(Protocol):
 
 
 def prior_generator(seed: int) -> np.random.Generator:
-    """The random numbers of `Prior.sample`."""
     return np.random.default_rng([seed, 0x5052])
 
 

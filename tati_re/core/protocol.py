@@ -30,7 +30,6 @@ def step_size_of(state, rung: Rung):
 
 
 def fields_of(state, names) -> dict:
-    """Some fields of a NamedTuple, by name."""
     values = state._asdict()
     return {name: values[name] for name in names}
 

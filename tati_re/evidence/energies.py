@@ -56,8 +56,6 @@ class SamplingPlan(NamedTuple):
 
 
 class ReferenceDraws(Method):
-    """Independent draws from the reference of a path, as a sampler."""
-
     name = "draws from the reference"
     full_batch = True
 

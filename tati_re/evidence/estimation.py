@@ -77,12 +77,10 @@ class Estimation:
             self.progress.message(message)
 
     def estimates(self) -> Evidences:
-        """The estimates by all methods of the options."""
         with stopping(self.options.requeue_signal):
             return Evidences([self.by(name) for name in dict.fromkeys(self.options.method)])
 
     def _specification(self) -> dict[str, str]:
-        """A description of the estimate, text by name; parts with another one are not reused."""
         sim, options = self.sim, self.options
         given = options.model_dump(mode="json", include=set(options.explicit) - _NO_MATTER)
         said = {name: json.dumps(value, sort_keys=True) for name, value in given.items()}
@@ -99,7 +97,6 @@ class Estimation:
         return said | {"moves": json.dumps(self.sampler.get_config(), sort_keys=True, default=str)}
 
     def potential(self, copies: int):
-        """The posterior for a number of copies, with the simulation's moving statistics."""
         potential = self.system.potential(self.options, self.objects, copies=copies)
         potential.auxiliary = tuple(np.repeat(value[:1], copies, axis=0) for value in self.sim.walkers.auxiliary)
         return potential

@@ -73,7 +73,6 @@ def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False
 
 
 def trapezoid_weights(path) -> np.ndarray:
-    """Weights of the trapezoid rule over given points, `(points,)`."""
     gaps = np.diff(np.asarray(path, np.float64))
     return 0.5 * (np.concatenate([gaps, [0.0]]) + np.concatenate([[0.0], gaps]))
 

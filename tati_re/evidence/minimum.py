@@ -16,7 +16,6 @@ _EVERY = 4
 
 
 def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
-    """Springs at a minimum, with the variances of a short run around it, and the evaluations of the gradient."""
     options, walkers = estimation.options, estimation.walkers
     prior = estimation.potential(1).prior
     if prior.walled and not isinstance(prior, Box):

@@ -62,7 +62,6 @@ class PartFiles:
         write_whole(path, content.getvalue())
 
     def part(self, name: str, compute: Callable[[], dict[str, Any]], *chains) -> dict[str, Any]:
-        """Loads a part, or computes and saves it."""
         if (found := self.load(name, *chains)) is None:
             found = compute()
             self.save(name, found, *chains)

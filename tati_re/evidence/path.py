@@ -47,14 +47,11 @@ class SpringsPotential(Potential):
 
 
 class SpringsEvaluate(Delegating):
-    """A `SpringsPotential` bound to the walkers' points of the path; always on all data."""
-
     def __init__(self, path: SpringsPotential, posterior: Evaluate, rung: Rung) -> None:
         super().__init__(posterior)
         self.path, self.rung, self.scale, self.exact = path, rung, 1.0, True
 
     def full(self, position) -> Energy:
-        """u and its gradient; `loss` is E and `log_prior` is log q."""
         energy = self.evaluate.full(position)
         log_q, pull = self.path.log_reference(position)
         weight = self.rung.likelihood_weight
@@ -97,7 +94,6 @@ class SpringsEvaluate(Delegating):
 
 
 def drawn_from_reference(potential, num: int, seed: int) -> np.ndarray:
-    """Independent draws from the reference of a path, `(num, parameters)`."""
     if isinstance(potential, SpringsPotential):
         normal = np.random.default_rng([seed, 0x4556]).standard_normal((num, potential.num_parameters))
         return potential.springs.from_normal(normal)

@@ -35,7 +35,6 @@ class Springs:
 
     @property
     def log_normalization(self) -> float:
-        """log Z_q."""
         whole = np.log(self.std * np.sqrt(2 * np.pi))
         if self.bound is not None:
             low, high = self._edges()

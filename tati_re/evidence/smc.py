@@ -106,5 +106,4 @@ def cooled(
 
 
 def counted_moves(num_bytes: int, num_moves: int) -> int:
-    """Number of moves that enter the estimate, limited by the memory for their positions."""
     return int(np.clip(_BYTES // num_bytes, 1, num_moves))

@@ -224,7 +224,9 @@ def _sentences(ladder: Ladder, advice: Advice, apart, sd, acceptance: float) -> 
         ratio = (ladder.inverse_temperature[0] / reached) ** (1 / (rungs - 1))
         ways.append(f"these {rungs} rungs up to T = {1 / reached:.4g} only (temperature_ratio {_ratio(ratio)})")
         if advice.bias_factor is not None:
-            ways.append(f"a well-tempered ensemble with bias_factor {_rounded_up(advice.bias_factor)}")
+            factor = advice.bias_factor
+            rounded_up = f"{np.ceil(factor):,.0f}" if factor >= 10 else f"{np.ceil(factor * 10) / 10:.1f}"
+            ways.append(f"a well-tempered ensemble with bias_factor {rounded_up}")
         step = np.log(shown[worst + 1] / shown[worst])
         fewer = 2 * (spacing(acceptance) / step) ** 2
         stiff = 2 * (apart[worst] / step) ** 2
@@ -245,10 +247,6 @@ def _ladder_in_words(advice: Advice, posterior: bool) -> str:
 def _ratio(ratio: float) -> str:
     digits = max(2, 2 - int(np.floor(np.log10(ratio - 1))))
     return f"{ratio:.{digits}f}"
-
-
-def _rounded_up(value: float) -> str:
-    return f"{np.ceil(value):,.0f}" if value >= 10 else f"{np.ceil(value * 10) / 10:.1f}"
 
 
 def _in_words(log_value: float) -> str:

@@ -20,7 +20,10 @@ _OF_CORRECTED = ("correction_factor", "correction_decay", "correction_growth", "
 
 
 def ladder_of(options) -> Ladder | None:
-    _check_rise(options)
+    rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
+    if rise > math.log10(LARGEST[options.dtype]):
+        what = "temperature_ratio: no number holds the highest temperature."
+        raise InputError(what, f"10^{rise:.4g} times the lowest", "a smaller one, or fewer replicas")
     asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
     if not any(getattr(options, name) for name in asked) and options.tempering == "posterior":
         return None
@@ -37,14 +40,6 @@ def ladder_of(options) -> Ladder | None:
     if ladder.num_rungs < 2:
         raise InputError("num_replicas: a ladder needs rungs.", ladder.num_rungs, "2 or more temperatures")
     return ladder
-
-
-def _check_rise(options) -> None:
-    """Refuses a ladder up to temperatures that no number holds."""
-    rise = ((options.num_replicas or 2) - 1) * math.log10(options.temperature_ratio or 1.0)
-    if rise > math.log10(LARGEST[options.dtype]):
-        what = "temperature_ratio: no number holds the highest temperature."
-        raise InputError(what, f"10^{rise:.4g} times the lowest", "a smaller one, or fewer replicas")
 
 
 def with_replicas(sampler, options, exact: bool, prior):
@@ -66,12 +61,8 @@ def with_replicas(sampler, options, exact: bool, prior):
         _check_bias(options, exact)
     if options.tempering == "likelihood":
         _check_likelihood(options, ladder, prior)
-    if options.adapt_ladder and not options.num_burnin_steps:
-        raise InputError(
-            "adapt_ladder: the ladder moves during the burn-in only.",
-            received="num_burnin_steps = 0",
-            expected="some thousand, and fewer than num_steps",
-        )
+    if options.adapt_ladder:
+        _check_burnin(options, "adapt_ladder: the ladder moves during the burn-in only.")
     if options.exchange == "tempering":
         return _simulated_tempering(sampler, options, ladder)
     infinite = options.exchange == "infinite"
@@ -79,7 +70,10 @@ def with_replicas(sampler, options, exact: bool, prior):
     batch_size = None
     if rule is not None and not rule.exact and not exact:
         batch_size = options.exchange_batch_size or max(2, options.batch_size)
-    every = options.exchange_every or (1 if sampler.metropolis else _EVERY)
+    every, bias = options.exchange_every or (1 if sampler.metropolis else _EVERY), None
+    if biased:
+        # Deposits fall with the square root of their number after some thousand.
+        bias = WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
     return ReplicaExchange(
         sampler,
         ladder,
@@ -90,18 +84,12 @@ def with_replicas(sampler, options, exact: bool, prior):
         batch_size,
         options.adapt_ladder,
         infinite,
-        _bias(options) if biased else None,
+        bias,
     )
 
 
 def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:
-    """Simulated tempering on the ladder, relative to the target."""
-    if not options.num_burnin_steps:
-        raise InputError(
-            "exchange: tempering learns the weights of the rungs during the burn-in.",
-            received="num_burnin_steps = 0",
-            expected="some thousand, and fewer than num_steps",
-        )
+    _check_burnin(options, "exchange: tempering learns the weights of the rungs during the burn-in.")
     beta, weight, step_size = ladder
     if (step_size != step_size[0]).any():
         raise InputError("step_sizes: a walker that moves by itself has one.", options.step_sizes, "step_size")
@@ -128,11 +116,6 @@ def _rule(options, exact: bool):
     return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor, correction)
 
 
-def _bias(options) -> WellTempered:
-    """The bias of the options; deposits fall with the square root of their number after some thousand."""
-    return WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
-
-
 def _check_bias(options, exact: bool) -> None:
     if options.tempering == "likelihood" or options.exchange == "tempering":
         raise InputError(
@@ -150,12 +133,12 @@ def _check_bias(options, exact: bool) -> None:
         raise InputError(
             "swap_rule: swaps under a bias need exact energies.", options.swap_rule, "metropolis or barker, or auto"
         )
+    _check_burnin(options, "bias: it grows during the burn-in only.")
+
+
+def _check_burnin(options, what: str) -> None:
     if not options.num_burnin_steps:
-        raise InputError(
-            "bias: it grows during the burn-in only.",
-            received="num_burnin_steps = 0",
-            expected="some thousand, and fewer than num_steps",
-        )
+        raise InputError(what, "num_burnin_steps = 0", "some thousand, and fewer than num_steps")
 
 
 def _check_likelihood(options, ladder: Ladder, prior) -> None:
@@ -196,7 +179,6 @@ def ladder_sentences(method, potential) -> list[str]:
 
 
 def unused_replica_options(options, sampler) -> list[str]:
-    """Given options of replicas that a run does not use."""
     config = sampler.get_config()
     if "num_replicas" not in config:
         names = ("adapt_ladder", "exchange", "swap_rule", "swap_schedule", "exchange_every", "exchange_batch_size")

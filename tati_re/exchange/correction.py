@@ -123,7 +123,6 @@ class Correction:
 
 
 def _neighbors(state: Smoothed, pairs):
-    """The average that belongs to each pair, bool `(ladders, pairs, rungs - 1)`."""
     lower = constant(np.arange(state.variance.shape[-1]), pairs.low)
     return (pairs.low[..., None] == lower) & (pairs.valid & (pairs.high == pairs.low + 1))[..., None]
 

@@ -61,7 +61,6 @@ def coefficients(table: RungTargets, pairs: Pairs):
 
 
 def exact_difference(table: RungTargets, pairs: Pairs, loss, penalty, num_examples: int) -> LogRatioEstimate:
-    """D from exact energies."""
     on_loss, on_penalty = coefficients(table, pairs)
     log_ratio = on_loss * gap(pairs, loss) + on_penalty * gap(pairs, penalty)
     zeros = tf.zeros_like(log_ratio)

@@ -47,7 +47,6 @@ def noise_table(
 
 
 def _losses(potential, state, auxiliary: tuple, rung, count: int, seed: int) -> np.ndarray:
-    """Losses of some examples for every walker, `(walkers, count)`."""
     chosen = np.random.default_rng([seed, 0x4E54]).permutation(potential.num_examples)[:count].astype(np.int32)
     evaluate = potential.bind(rung, None, auxiliary)
     losses = Compiled(lambda indices: evaluate.examples(state.position, indices))

@@ -137,7 +137,6 @@ class ReplicaExchange(Wrapper):
         return labels if self.bias is None else {**labels, "weight": self._weight(state)}
 
     def _weight(self, state):
-        """e^{βA(U)} over its value at the mean energy of the rung, `(walkers,)`."""
         rungs, index = state.rungs, state.rungs.index
         beta = rungs.table.inverse_temperature
         usual = log_weight(rungs.bias, beta, tf.gather(rungs.bias.mean, index), index)
@@ -217,14 +216,12 @@ class ReplicaExchange(Wrapper):
     # A swap round
 
     def _at_prior(self, inner, rungs: Rungs, evaluate, noise):
-        """The walkers at λ = 0 drawn anew from the prior."""
         fresh = noise.normal((self.num_ladders, *inner.position.shape[1:]))
         drawn = evaluate.drawn_from_prior(tf.tile(fresh, (self.num_rungs, 1)))
         there = tf.equal(rungs.index, self.num_rungs - 1)
         return inner._replace(position=tf.where(there[:, None], drawn, inner.position))
 
     def _changing(self, inner) -> dict:
-        """The fields of the state inside that a round may change."""
         names = [*self.of_rung]
         if self.has_momentum:
             names.append("momentum")
@@ -271,7 +268,6 @@ class ReplicaExchange(Wrapper):
         return rungs._replace(bias=grown)
 
     def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
-        """The changes of the inner state in a round."""
         source = self.places.source(rungs.index, new.index)
         changed = {name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()}
         if self.has_momentum:

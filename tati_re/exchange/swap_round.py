@@ -46,7 +46,6 @@ class SwapRound:
         self.correction = rule.correction if isinstance(rule, Corrected) else None
 
     def correction_at_start(self):
-        """The rule's noise averages before the first round; empty for a rule without them."""
         if self.correction is None:
             return ()
         return tf.nest.map_structure(tf.constant, self.correction.start(self.num_ladders, self.num_rungs))
@@ -106,7 +105,6 @@ class SwapRound:
         )
 
     def _pairs(self, rungs: Rungs, random: dict[str, Any]) -> Pairs:
-        """The pairs of a round; those of all neighbors where no pairs are chosen."""
         shape = (self.num_ladders, self.num_pairs)
         if self.schedule is None:
             low = tf.broadcast_to(tf.range(self.num_rungs - 1), shape)
@@ -142,13 +140,11 @@ class SwapRound:
     def _with_bias(
         self, difference: LogRatioEstimate, rungs: Rungs, table: RungTargets, pairs: Pairs, energy
     ) -> LogRatioEstimate:
-        """D with the biases of both rungs."""
         low, high = (tf.gather(energy, part, batch_dims=1) for part in (pairs.low, pairs.high))
         term = swap_term(rungs.bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
         return difference._replace(log_ratio=difference.log_ratio + term)
 
     def _reduced(self, table: RungTargets, loss, penalty, rungs: Rungs):
-        """u of every replica at every rung, `(ladders, rungs, replicas)`."""
         beta, weight = (column[None, :, None] for column in table)
         energy = weight * loss[:, None, :] + penalty[:, None, :]
         if self.biased:

@@ -207,7 +207,6 @@ class WellTempered:
         return self._grown(bias, safe, rung, on_rung * as_float64(used)[:, None], temperature, share)
 
     def _counted(self, bias: Bias, energy, finite, used) -> Bias:
-        """Running mean and variance with the walkers' energies, all of one rung at once."""
         seen = _over_walkers(finite)
         share = seen / maximum(minimum(bias.count + seen, maximum(seen, self.memory)), 1.0)
         mean = _over_walkers(finite * energy[:, None]) / maximum(seen, 1.0)

@@ -94,7 +94,6 @@ def descend(
 
 
 def _long_way_down(surface, start: np.ndarray, max_steps: int, temperature: float):
-    """A descent of many parameters: position, U, |∇U|, and whether it converged."""
     from scipy.optimize import minimize
 
     size = max(1.0, abs(float(surface.gradient(start)[0])))
@@ -130,8 +129,10 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
     index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
     kind = "saddle" if index else "minimum"
-    if not index and num_flat and _stays(surface, position, vectors[0], value, temperature, step):
-        kind = "valley"
+    if not index and num_flat:
+        away, there, _ = descend(surface, position + step * vectors[0], temperature=temperature)
+        if abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step:
+            kind = "valley"
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
     volume = 0.5 * float(np.sum(np.log(2 * np.pi * temperature / values))) if whole else float("nan")
     return StationaryPoint(
@@ -147,18 +148,18 @@ def _ends(surface, position) -> tuple[np.ndarray, np.ndarray]:
     return values, vectors[:, 0] @ basis
 
 
-def _stays(surface, position, direction, value: float, temperature: float, step: float) -> bool:
-    """Whether moving along a direction and descending again leads to another point of the same potential."""
-    away, there, _ = descend(surface, position + step * direction, temperature=temperature)
-    return abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step
-
-
 def lowest_below(surface, start: np.ndarray, temperature: float = 1.0, max_steps: int = LARGE_STEPS) -> StationaryPoint:
     """Descends, and where it ended on a saddle, from both sides of it again; the lowest point found."""
-    if surface.num_parameters > WHOLE:
-        found = _lowest_of_many(surface, np.asarray(start, np.float64), temperature, max_steps)
-    else:
-        found = characterize(surface, descend(surface, start)[0], temperature)
+
+    def below(place: np.ndarray) -> StationaryPoint:
+        if surface.num_parameters <= WHOLE:
+            return characterize(surface, descend(surface, place)[0], temperature)
+        place, _, _, over = _long_way_down(surface, place, max_steps, temperature)
+        point = characterize(surface, place, temperature)
+        # No saddle is told from a slope that goes on.
+        return point if over else point._replace(kind="unfinished")
+
+    found = below(np.asarray(start, np.float64))
     if found.kind != "saddle":
         return found
     position = found.position
@@ -166,18 +167,5 @@ def lowest_below(surface, start: np.ndarray, temperature: float = 1.0, max_steps
         direction = np.linalg.eigh(hessian_matrix(surface, position))[1][:, 0]
     else:
         direction = _ends(surface, position)[1]
-    both = []
-    for sign in (1, -1):
-        if surface.num_parameters > WHOLE:
-            both.append(_lowest_of_many(surface, position + 0.1 * sign * direction, temperature, max_steps))
-        else:
-            away, _, _ = descend(surface, position + 0.1 * sign * direction)
-            both.append(characterize(surface, away, temperature))
+    both = [below(position + 0.1 * sign * direction) for sign in (1, -1)]
     return min([found, *both], key=lambda one: one.potential)
-
-
-def _lowest_of_many(surface, start: np.ndarray, temperature: float, max_steps: int) -> StationaryPoint:
-    """Descends with many parameters, and says what is there; no saddle is told from a slope that goes on."""
-    position, _, _, over = _long_way_down(surface, start, max_steps, temperature)
-    found = characterize(surface, position, temperature)
-    return found if over else found._replace(kind="unfinished")

@@ -195,8 +195,6 @@ def explore(
 
 
 class _StationaryPoints:
-    """The minima and valleys found so far."""
-
     def __init__(self, surface, temperature: float) -> None:
         self.surface, self.temperature = surface, temperature
         self.found: list[StationaryPoint] = []
@@ -238,7 +236,6 @@ class _StationaryPoints:
 def _next_starts(
     minima: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
 ) -> list[np.ndarray]:
-    """Starts of the next round: half minima, the least visited first, half sampled points farthest from known ones."""
     seldom = np.argsort(minima.times, kind="stable")[: max(1, count // 2)]
     chosen = [minima.found[i].position for i in seldom]
     cloud = np.concatenate(legs)
@@ -263,7 +260,6 @@ def _next_starts(
 
 
 def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
-    """Coordinates for distances between points, `(n, k)`."""
     away = points - points.mean(axis=0)
     count = min(_COORDINATES, *away.shape)
     if directions == "diffusion_map" and len(points) > 20:
@@ -279,7 +275,6 @@ def _coordinates(points: np.ndarray, directions: str) -> np.ndarray:
 
 
 def _connect(surface, points: list[StationaryPoint], until: float, say: Callable[[str], None]):
-    """Paths between all pairs, the lowest first, as far as time allows, but at least one."""
     paths: dict[tuple[int, int], Path] = {}
     pairs = sorted(((i, j) for j in range(len(points)) for i in range(j)), key=lambda pair: (pair[1], pair[0]))
     for number, (i, j) in enumerate(pairs):
@@ -352,6 +347,5 @@ def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, dir
     if not len(heats) or min(heats) <= 0:
         raise InputError("heats are out of range.", list(heats), "numbers above 0")
     if directions not in DIRECTIONS:
-        raise InputError(
-            f"directions is not known.{nearest(directions, DIRECTIONS)}", directions, " or ".join(DIRECTIONS)
-        )
+        what = f"directions is not known.{nearest(directions, DIRECTIONS)}"
+        raise InputError(what, directions, " or ".join(DIRECTIONS))

@@ -100,7 +100,6 @@ def path_of_job(folder: Path, number: int) -> Path:
 
 
 def write(path: Path, done: JobResult) -> None:
-    """Writes the result of a job atomically."""
     content = io.BytesIO()
     arrays = {
         "leg": done.positions,

@@ -86,7 +86,10 @@ def connect(
         still = still + 1 if shift < 1e-6 * (1 + span) else 0
         if still >= 5:
             break
-    across = _across(images, gradients)
+    # The gradient without its part along the path, of the inner images.
+    along, inner = images[2:] - images[:-2], gradients[1:-1]
+    along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
+    across = inner - np.sum(inner * along, axis=1, keepdims=True) * along
     scale = max(float(np.linalg.norm(forces, axis=1).max()), 1e-300)
     fine = np.linspace(0, 1, _FINE * (num_images - 1) + 1)
     straight = surface.gradients(first + fine[:, None] * (second - first))[0]
@@ -122,11 +125,3 @@ def _spread(images: np.ndarray) -> np.ndarray:
     moved = images[place] + part[:, None] * (images[place + 1] - images[place])
     moved[0], moved[-1] = images[0], images[-1]
     return moved
-
-
-def _across(images: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """The gradient without its part along the path, of the inner images."""
-    along = images[2:] - images[:-2]
-    along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
-    inner = gradients[1:-1]
-    return inner - np.sum(inner * along, axis=1, keepdims=True) * along

@@ -17,7 +17,6 @@ _FEWEST, _NUMBERS = 20, 4_000_000
 
 
 def num_positions(num_parameters: int) -> int:
-    """Number of stored positions of a leg: at most 200, 32 MB, but at least 20."""
     return min(MOST_POSITIONS, max(_FEWEST, _NUMBERS // num_parameters))
 
 
@@ -64,12 +63,10 @@ class ModelTrajectories:
 
     @property
     def start(self) -> np.ndarray:
-        """The simulation's own position."""
         return self.sim.parameters.copy()
 
     @property
     def identity(self) -> str:
-        """One line on how legs are sampled."""
         options = self.sim.options
         return f"{options.sampler} {options.step_size} {options.friction} {options.batch_size}"
 

@@ -80,7 +80,9 @@ def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int 
     else:
         values, vectors = np.linalg.eigh(away.T @ away)
         values, rows = values[::-1], vectors[:, ::-1][:, :count].T
-    return _with_sign(rows), np.clip(values[:count], 0, None) / max(values.clip(0).sum(), 1e-300)
+    largest = rows[np.arange(count), np.abs(rows).argmax(axis=1)]
+    explained = np.clip(values[:count], 0, None) / max(values.clip(0).sum(), 1e-300)
+    return rows * np.where(largest < 0, -1.0, 1.0)[:, None], explained
 
 
 def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np.ndarray, np.ndarray]:
@@ -174,9 +176,3 @@ def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
     if not np.linalg.norm(left, axis=1).all():
         raise InputError("A direction moves nothing but parameters that are held fixed.")
     return left
-
-
-def _with_sign(rows: np.ndarray) -> np.ndarray:
-    """Each row with the sign that makes its largest entry positive."""
-    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
-    return rows * np.where(largest < 0, -1.0, 1.0)[:, None]

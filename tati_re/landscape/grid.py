@@ -54,6 +54,16 @@ def parse_axis(text: str) -> Axis:
     return Axis(low, high, count)
 
 
+def axes_of(ranges: Sequence[Axis | str] | Axis | str, what: str, count: int | None) -> list[Axis]:
+    """An axis for each of `count` directions or inputs: those that are given, None: as many; or one for all."""
+    listed = [ranges] if isinstance(ranges, str | Axis) else ranges
+    axes = [parse_axis(each) if isinstance(each, str) else Axis(*each) for each in listed]
+    axes = axes * (count or 1) if len(axes) == 1 else axes
+    if count is not None and len(axes) != count:
+        raise InputError(f"range: not one for each {what}.", f"{len(axes)}", f"1, or {count}")
+    return axes
+
+
 def parse_scales(text: str) -> tuple[int, ...]:
     """Reads `1,0,-1,-2`, the exponents of the powers of 10 that a range is multiplied with.
 

@@ -262,7 +262,6 @@ def _probes(surface, num_probes: int, free: np.ndarray | None, seed: int):
 
 
 def _quadrature(surface, position, start: np.ndarray, num_steps: int, free) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights `(probes, steps)` of parallel Lanczos runs."""
     probes = len(start)
     basis = [start / np.linalg.norm(start, axis=1, keepdims=True)]
     diagonal, off = np.zeros((probes, num_steps)), np.zeros((probes, num_steps - 1))

@@ -11,7 +11,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.unpacking import DAMAGED
-from tati_re.landscape.grid import MOST_POINTS, Axis, parse_axis
+from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 
 if TYPE_CHECKING:
     import pandas
@@ -97,7 +97,8 @@ def input_space(
     axes: tuple[Axis, ...] | None = None
     if inputs is None:
         axes = _axes(ranges, examples, run)
-        inputs = _grid(axes)
+        grid = np.meshgrid(*(axis.values for axis in axes), indexing="ij")
+        inputs = np.stack([part.ravel() for part in grid], axis=1)
         names = names or tuple(f"x{i + 1}" for i in range(len(axes)))
     elif ranges is not None:
         raise InputError("range: inputs are given already.", expected="one of the two")
@@ -116,7 +117,6 @@ def input_space(
 
 
 def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int) -> np.ndarray:
-    """The parameters selected by a word or by steps, `(draws, parameters)`."""
     from tati_re.landscape.request import centre_of
     from tati_re.runs.positions import Positions
 
@@ -132,7 +132,6 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
 
 
 def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
-    """Training inputs of a run before preparation, if they are vectors, and their column names."""
     from tati_re.prediction.of_run import dataset_of, names_its_data
 
     if not names_its_data(run):
@@ -156,20 +155,10 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
         room = MARGIN * np.where(high > low, high - low, 1.0)
         ends = zip((low - room).tolist(), (high + room).tolist(), strict=True)
         return tuple(Axis(*pair, POINTS[values.shape[1]]) for pair in ends)
-    if isinstance(ranges, str | Axis):
-        ranges = [ranges]
-    axes = [parse_axis(each) if isinstance(each, str) else Axis(*each) for each in ranges]
-    columns = examples[0].shape[1] if examples is not None else len(axes)
-    axes = axes * columns if len(axes) == 1 else axes
-    if len(axes) != columns:
-        raise InputError("range: not one for each input.", len(axes), f"1, or {columns}")
+    axes = axes_of(ranges, "input", None if examples is None else examples[0].shape[1])
     if np.prod([float(axis.num_points) for axis in axes]) > MOST_POINTS:
         raise InputError("range: the grid has too many points.", expected=f"at most {MOST_POINTS:,}")
     return tuple(axes)
-
-
-def _grid(axes: Sequence[Axis]) -> np.ndarray:
-    return np.stack([part.ravel() for part in np.meshgrid(*(axis.values for axis in axes), indexing="ij")], axis=1)
 
 
 def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:

@@ -153,7 +153,10 @@ def directions_of(
         return rows, [f"principal direction {i + 1} of the path, {part:.1%} of it" for i, part in enumerate(parts)]
     if kind == "between":
         return between(centre, *others)[1], [f"to given point {i + 1}" for i in range(len(others))]
-    numbers = _numbers(words, rest)
+    try:
+        numbers = [int(part) for part in rest.split(",")]
+    except ValueError:
+        raise InputError("directions: no numbers of eigenvectors.", words, f"{kind}:1,2") from None
     if kind == "covariance":
         if run is None:
             raise InputError("directions: covariance needs a sampled run.", expected="a run with a trajectory")
@@ -173,15 +176,7 @@ def _count(words: str, rest: str) -> int:
     return int(rest)
 
 
-def _numbers(words: str, rest: str) -> list[int]:
-    try:
-        return [int(part) for part in rest.split(",")]
-    except ValueError:
-        raise InputError("directions: no numbers of eigenvectors.", words, f"{words.split(':')[0]}:1,2") from None
-
-
 def applied(centre: np.ndarray, values: Mapping[int, float]) -> np.ndarray:
-    """The center with some parameters set."""
     centre = np.array(centre, np.float64)
     for place, value in values.items():
         centre[place] = value

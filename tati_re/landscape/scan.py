@@ -13,7 +13,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.landscape import tables
-from tati_re.landscape.grid import Axis, Grid, parse_axis, project
+from tati_re.landscape.grid import Axis, Grid, axes_of, project
 from tati_re.runs.lock import one_writer
 from tati_re.runs.storage import replacing
 
@@ -82,7 +82,7 @@ def scan(
     import pandas
 
     directions = np.atleast_2d(np.asarray(directions, np.float64))
-    grid = Grid(centre, directions, _axes(ranges, len(directions)), scales)
+    grid = Grid(centre, directions, axes_of(ranges, "direction", len(directions)), scales)
     names = tuple(names or (f"c{i}" for i in range(len(directions))))
     positions = None if trajectory is None else list(trajectory)
     if trajectory is not None and not positions:
@@ -216,17 +216,6 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     return list(islice(chosen(), (count - 1) % every, None, every))
 
 
-def _axes(ranges: Sequence[Axis | str] | Axis | str, count: int) -> list[Axis]:
-    if isinstance(ranges, str | Axis):
-        ranges = [ranges] * count
-    axes = [parse_axis(each) if isinstance(each, str) else Axis(*each) for each in ranges]
-    if len(axes) == 1:
-        axes *= count
-    if len(axes) != count:
-        raise InputError("range: not one for each direction.", f"{len(axes)}", f"1, or {count}")
-    return axes
-
-
 def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | None) -> str:
     parts: list[Any] = [surface.identity, tuple(surface.columns), tuple(names)]
     if grid is not None:
@@ -239,7 +228,6 @@ def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | 
 
 
 def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], path: Path | None):
-    """Rows of a trajectory: losses, and on a plane the coordinates and losses of the projections."""
     import pandas
 
     frame = tables.finished(path)

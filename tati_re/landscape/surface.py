@@ -131,8 +131,6 @@ class Surface:
 
 
 class _OfModel:
-    """Evaluations of a model on its examples, in pieces."""
-
     def __init__(self, sim: Any, batch_size: int | None, test: bool, points: int) -> None:
         options = sim.options
         self.potential: ModelPotential = sim.system.potential(options, sim.objects, copies=1)
@@ -158,7 +156,8 @@ class _OfModel:
         potential = self.potential
         batch = "all" if self._indices is None else self._indices.tolist()
         said = (potential.loss.get_config(), potential.prior.get_config(), potential.convention, batch)
-        layers = [(type(layer).__name__, _activation(layer)) for layer in potential.flat.model.layers]
+        acts = [(layer, getattr(layer, "activation", None)) for layer in potential.flat.model.layers]
+        layers = [(type(layer).__name__, getattr(activation, "__name__", "")) for layer, activation in acts]
         frozen = [float(np.sum(np.asarray(value, np.float64))) for value in self._auxiliary]
         return f"{potential.dataset.fingerprint()} {said} {layers} {frozen}"
 
@@ -166,9 +165,6 @@ class _OfModel:
         if points == 1:
             return "unrolled"
         return "vectorized" if self.potential.flat.vectorizable else "looped"
-
-    def _extra(self, points: int) -> tuple:
-        return tuple(tf.repeat(tf.constant(value)[None], points, axis=0) for value in self._auxiliary)
 
     def values(self, positions: np.ndarray) -> dict[str, np.ndarray]:
         loss, right = self._mean(positions, self._data)
@@ -189,7 +185,8 @@ class _OfModel:
         points = len(positions[0])
         compiled = self._compiled.setdefault(function.__name__, Compiled(function))
         size = self._piece if points > 1 else _MOST_EXAMPLES
-        return compiled.over_pieces(size, data, *positions, *self._extra(points))
+        extra = (tf.repeat(tf.constant(value)[None], points, axis=0) for value in self._auxiliary)
+        return compiled.over_pieces(size, data, *positions, *extra)
 
     def _sums_of_piece(self, x, y, position, *extra):
         return self.potential.sums(position, x, y, extra, self._how(position.shape[0]))
@@ -210,7 +207,6 @@ class _OfModel:
         return tf.cast(tape.gradient(along, position, unconnected_gradients="zero"), tf.float64)
 
     def _of_prior(self, position):
-        """V of each point and its gradient, the model's regularizers included."""
         prior, regularizer = self.potential.prior, self.potential.flat.regularizer
         gradient = prior.gradient(position)
         gradient = tf.zeros_like(position) if gradient is None else gradient
@@ -239,8 +235,6 @@ class _OfModel:
 
 
 class _OfFunction:
-    """Evaluations of a potential given as a function."""
-
     columns = ("loss", "potential")
     identity = "a function"
 
@@ -276,12 +270,7 @@ class _OfFunction:
         return self._products(positions, vectors).numpy()
 
 
-def _activation(layer: Any) -> str:
-    return getattr(getattr(layer, "activation", None), "__name__", "")
-
-
 def _width(model: Any) -> int:
-    """Size of the widest layer's output for one example."""
     widths = [int(np.prod(model.output_shape[1:], dtype=np.int64))]
     for layer in model.layers:
         try:

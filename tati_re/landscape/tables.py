@@ -39,7 +39,6 @@ def digest(*parts: Any) -> str:
 
 
 def prepare(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool = False) -> Path:
-    """Makes the folder of a landscape, or opens one with the same `digest` to continue."""
     now = {name: value for name, value in specification.items() if value is not None}
     outdated = [f"{name}{end}" for name in ("landscape.csv", "trajectory.csv", "hessian.csv") for end in ("", PARTIAL)]
     open_folder(folder, SPECIFICATION, now, "landscape", outdated=outdated, overwrite=overwrite, difference=_difference)
@@ -101,14 +100,12 @@ def _opened(path: Path, columns: Sequence[str]) -> tuple[list[np.ndarray], CsvTa
 
 
 def finish(path: Path, frame: pandas.DataFrame) -> None:
-    """Replaces the unfinished table by the finished one."""
     write_whole(path, frame_text(frame))
     with storing(path):
         path.with_name(path.name + PARTIAL).unlink(missing_ok=True)
 
 
 def finished(path: Path | None) -> pandas.DataFrame | None:
-    """Loads a finished table, or None."""
     if path is None or not path.exists():
         return None
     try:

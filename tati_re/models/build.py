@@ -39,13 +39,14 @@ def build_network(
         layers.append(keras.layers.Flatten(dtype=dtype, name="flatten"))
     for i, count in enumerate(units):
         last = i == len(units) - 1
+        # Two layers of one shape must not start with the same weights.
+        own = int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint32)[0] >> 1)
         layers.append(
             keras.layers.Dense(
                 count,
                 activation=output_activation if last else activation,
                 use_bias=use_bias,
-                # Two layers of one shape must not start with the same weights.
-                kernel_initializer=keras.initializers.GlorotUniform(seed=_layer_seed(seed, i)),
+                kernel_initializer=keras.initializers.GlorotUniform(seed=own),
                 dtype=dtype,
                 name=f"dense_{i}" if i else "dense",
             )
@@ -54,12 +55,10 @@ def build_network(
 
 
 def activation_names() -> list[str]:
-    """Names of the activations of Keras."""
     return sorted(n for n in dir(keras.activations) if n[0].islower() and n not in ("get", "serialize", "deserialize"))
 
 
 def check_activation(option: str, name: str) -> None:
-    """Refuses a name that is no Keras activation."""
     try:
         keras.activations.get(name)
     except (ValueError, TypeError):
@@ -68,7 +67,6 @@ def check_activation(option: str, name: str) -> None:
 
 
 def load_model(path: str | Path) -> Any:
-    """Loads a model from a `.keras` file, without running code from it."""
     path = Path(path).expanduser()
     if os.path.isdir(path) or path.suffix in (".h5", ".hdf5"):
         kind = "a folder, perhaps a SavedModel" if os.path.isdir(path) else "an HDF5 file, the form of Keras 2"
@@ -134,7 +132,3 @@ def _written_by(path: Path) -> str:
         return str(_member(path, "metadata.json").get("keras_version", ""))
     except (KeyError, ValueError, OSError):
         return ""
-
-
-def _layer_seed(seed: int, layer: int) -> int:
-    return int(np.random.SeedSequence([seed, layer]).generate_state(1, np.uint32)[0] >> 1)

@@ -74,7 +74,6 @@ class FlatModel:
         self.regularizer = regularizer if terms else None
 
     def _choose(self, fix: str | Sequence[str] | None) -> None:
-        """Splits the entries into free and fixed ones."""
         trainable, names = self.model.trainable_variables, tensor_names(self.model)
         fixed = fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
         free = [i for i, part in enumerate(fixed) if part is None or not part.mask.all()]

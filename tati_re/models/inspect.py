@@ -27,7 +27,6 @@ _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_
 
 
 def refuse_unsupported(model: Any) -> None:
-    """Refuses a model that cannot be sampled."""
     if not model.built or not all(layer.built for layer in layers_of(model)):
         raise InputError(
             "The model has no weights yet.", model.name, "one that starts with keras.Input, or was called on data"
@@ -57,7 +56,6 @@ def refuse_unsupported(model: Any) -> None:
 
 
 def _is_own(layer: Any) -> bool:
-    """Whether a layer runs code of users."""
     return not type(layer).__module__.startswith("keras.") or isinstance(layer, keras.layers.Lambda)
 
 
@@ -162,7 +160,6 @@ def _known_to_xla(part: Any) -> bool:
 
 
 def training_layers(model: Any) -> list[str]:
-    """Returns the class names of layers that act differently in training, sorted, each once."""
     names = set()
     for layer in layers_of(model):
         kind = type(layer).__name__
@@ -176,7 +173,6 @@ def training_layers(model: Any) -> list[str]:
 
 
 def input_dtype_of(model: Any) -> str | None:
-    """Returns the integer type of the model's single input, or None if it is floating or several are packed."""
     inputs = tensors_of(model, "inputs")
     dtype = inputs[0].dtype if inputs and len(inputs) == 1 else "float32"
     return dtype if "int" in dtype else None

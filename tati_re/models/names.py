@@ -41,7 +41,6 @@ def parameter_names(tensors: Iterable[str], shapes: Iterable[Sequence[int]]) -> 
 
 
 def described_names(described: Mapping[str, Any]) -> list[str]:
-    """Returns the names of a run's parameters from its manifest."""
     parts = described.get("parts", {})
     names: list[str] = []
     for tensor, shape in zip(described["names"], described["shapes"], strict=True):
@@ -58,21 +57,17 @@ def _visit(layer: Any, prefix: str, found: dict[int, str]) -> None:
     children = layers_of(layer, recursive=False)
     inner = {id(v) for child in children for v in child.weights}
     own = [v for v in layer.weights if id(v) not in inner]
-    for variable, name in zip(own, _distinct([_base_of_variable(v) for v in own]), strict=True):
+    for variable, name in zip(own, _distinct([_base(v, "variable") for v in own]), strict=True):
         found.setdefault(id(variable), prefix + name)
-    for child, name in zip(children, _distinct([_base_of_layer(child) for child in children]), strict=True):
+    kinds = [f"(?:forward_|backward_)?{snake_case(type(child).__name__)}" for child in children]
+    for child, name in zip(children, _distinct(list(map(_base, children, kinds))), strict=True):
         _visit(child, f"{prefix}{name}/", found)
 
 
-def _base_of_layer(layer: Any) -> tuple[str, bool]:
-    """Returns the name without Keras' number, and whether Keras made it."""
-    automatic = re.fullmatch(rf"((?:forward_|backward_)?{snake_case(type(layer).__name__)})(?:_\d+)?", layer.name)
-    return (automatic[1], True) if automatic else (layer.name, False)
-
-
-def _base_of_variable(variable: Any) -> tuple[str, bool]:
-    automatic = re.fullmatch(r"(variable)(?:_\d+)?", variable.name)
-    return (automatic[1], True) if automatic else (variable.name, False)
+def _base(part: Any, kind: str) -> tuple[str, bool]:
+    """Returns the name of a layer or variable without Keras' number, and whether Keras made it."""
+    automatic = re.fullmatch(rf"({kind})(?:_\d+)?", part.name)
+    return (automatic[1], True) if automatic else (part.name, False)
 
 
 def _distinct(bases: list[tuple[str, bool]]) -> list[str]:

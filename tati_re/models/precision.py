@@ -56,7 +56,6 @@ def in_precision(model: Any, dtype: str) -> Any:
 
 
 def _build_like(model: Any, rebuilt: Any, dtype: str) -> None:
-    """Builds the weights of a user's model, which exist only after a call."""
     if not model.built or len(rebuilt.variables) == len(model.variables):
         return
     shape = [length or 1 for length in input_shape_of(model)[1:]]
@@ -112,7 +111,6 @@ def _accepted(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_values(model: Any) -> Iterator[Any]:
-    """Yields a user's own objects in the layers: functions, initializers, regularizers."""
     for layer in [model, *layers_of(model)]:
         for value in vars(layer).values():
             if not (getattr(value, "__module__", None) or "keras.").startswith(("keras.", "builtins")):
@@ -120,7 +118,6 @@ def _own_values(model: Any) -> Iterator[Any]:
 
 
 def _custom_objects(model: Any) -> dict[str, Any]:
-    """Returns the user's classes and functions that the config names and Keras could not find."""
     kinds = (type(layer) for layer in [model, *layers_of(model)])
     found: dict[str, Any] = {kind.__name__: kind for kind in kinds if not kind.__module__.startswith("keras.")}
     for value in _own_values(model):

@@ -126,7 +126,6 @@ class KerasOptimizer(Optimizer):
 
 
 def keras_optimizers() -> dict[str, type]:
-    """Lowercase names of all Keras optimizers."""
     found = {}
     for name, value in vars(keras.optimizers).items():
         if (
@@ -139,7 +138,6 @@ def keras_optimizers() -> dict[str, type]:
 
 
 def with_momentum() -> list[str]:
-    """Names of the Keras optimizers that take a momentum."""
     return [
         name for name, optimizer in keras_optimizers().items() if "momentum" in inspect.signature(optimizer).parameters
     ]

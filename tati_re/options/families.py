@@ -73,7 +73,6 @@ def factory(where: str) -> Callable[..., Any]:
 
 
 def options_of_family(where: str) -> list[str]:
-    """The options that a sampler takes, in the order of its constructor."""
     return [name for name in inspect.signature(factory(where)).parameters if name in OPTIONS]
 
 

@@ -81,7 +81,6 @@ def expected(field: FieldInfo) -> str:
 
 
 def choices(field: FieldInfo) -> list[str]:
-    """The names an option may have, empty where it is not a choice of names."""
     parts = get_args(field.annotation) if get_origin(field.annotation) is not Literal else (field.annotation,)
     return [v for p in parts if get_origin(p) is Literal for v in get_args(p) if isinstance(v, str)]
 
@@ -92,7 +91,6 @@ def optional(field: FieldInfo) -> bool:
 
 
 def default_text(field: FieldInfo) -> str:
-    """The default as it is shown to a user: `none`, `0.001`, `BAOAB`, `[]`, `false`."""
     value = field.default
     if value is None:
         return "none"
@@ -102,31 +100,21 @@ def default_text(field: FieldInfo) -> str:
 def add_field(group: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     """Adds the flag of an option to a group of an argparse parser; values stay text, only typed flags are stored."""
     text = f"{meaning(field)} ({expected(field)}; default {default_text(field)})".replace("%", "%%")
-    if field.annotation is bool:
-        group.add_argument(
-            flag(name), dest=name, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text
-        )
-        return
-    names = choices(field)
-    if is_table(field.metadata):
-        kind = "NAME" if names else "X"
-        pair = (f"{kind}|PATTERN={kind}",) * 2
-        group.add_argument(
-            flag(name), dest=name, nargs="+", action=_OneOrMore, metavar=pair, default=argparse.SUPPRESS, help=text
-        )
-        return
-    if list[str] in get_args(field.annotation):
-        group.add_argument(
-            flag(name), dest=name, nargs="+", action=_OneOrMore, metavar="TEXT", default=argparse.SUPPRESS, help=text
-        )
-        return
+    names, style = choices(field), dict[str, Any]()
     base = next((t for t in _METAVARS if t is field.annotation or t in get_args(field.annotation)), str)
-    if get_origin(field.annotation) is list:
+    if field.annotation is bool:
+        style = {"action": argparse.BooleanOptionalAction}
+    elif is_table(field.metadata):
+        kind = "NAME" if names else "X"
+        style = {"nargs": "+", "action": _OneOrMore, "metavar": (f"{kind}|PATTERN={kind}",) * 2}
+    elif list[str] in get_args(field.annotation):
+        style = {"nargs": "+", "action": _OneOrMore, "metavar": "TEXT"}
+    elif get_origin(field.annotation) is list:
         shown = {Stage: METAVAR, str: _METAVARS[str]}.get(get_args(field.annotation)[0], "NAME" if names else "N")
-        group.add_argument(flag(name), dest=name, nargs="*", metavar=shown, default=argparse.SUPPRESS, help=text)
+        style = {"nargs": "*", "metavar": shown}
     else:
-        metavar = "NAME" if names else _METAVARS[base]
-        group.add_argument(flag(name), dest=name, metavar=metavar, default=argparse.SUPPRESS, help=text)
+        style = {"metavar": "NAME" if names else _METAVARS[base]}
+    group.add_argument(flag(name), dest=name, default=argparse.SUPPRESS, help=text, **style)
 
 
 def toml_line(name: str, value: Any) -> str:
@@ -145,7 +133,6 @@ def toml_line(name: str, value: Any) -> str:
 
 
 def markdown_table(fields: Mapping[str, FieldInfo]) -> str:
-    """A Markdown table of options, one row each: name, flag, type and range, default, meaning."""
     rows = ["| option | flag | type and range | default | meaning |", "|---|---|---|---|---|"]
     for name, field in fields.items():
         text = meaning(field).replace("|", "\\|")

@@ -19,34 +19,10 @@ from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
 from tati_re.options.representable import what_instead
 from tati_re.options.stages import sentence as stage_sentence
-from tati_re.options.table import (
-    COMMANDS_ONLY,
-    EVIDENCE,
-    GROUPS,
-    OPTIMIZE,
-    OPTIONS,
-    SAMPLE,
-    Options,
-    group_of,
-    options_of,
-)
-
-__all__ = [
-    "EVIDENCE",
-    "GROUPS",
-    "OPTIMIZE",
-    "OPTIONS",
-    "SAMPLE",
-    "Options",
-    "add_arguments",
-    "describe",
-    "make_options",
-    "options_from_flags",
-    "options_of",
-    "read_toml",
-    "reference_page",
-    "to_toml",
-]
+from tati_re.options.table import COMMANDS_ONLY, GROUPS, OPTIONS, Options, group_of, options_of
+from tati_re.options.table import EVIDENCE as EVIDENCE
+from tati_re.options.table import OPTIMIZE as OPTIMIZE
+from tati_re.options.table import SAMPLE as SAMPLE
 
 _MOST_TOML = 2**24
 """Bytes of a file of options that are read: a device may have no end."""

@@ -63,7 +63,6 @@ _BY_NAME = {name.upper(): name for name in PRESETS}
 
 
 def note_of(name: Any) -> str | None:
-    """A line on the preset of this name; `None` for any other sampler."""
     known = _BY_NAME.get(name.upper()) if isinstance(name, str) else None
     return known and f"{known}: {NOTES[known]}"
 

@@ -71,7 +71,6 @@ class PlannedStage(NamedTuple):
 
 
 def planned(options) -> list[PlannedStage]:
-    """The stages of a fit; a fit without stages has one."""
     if not options.stages:
         return [PlannedStage(0, options.num_steps, None, options.batch_size)]
     found, step = [], 0

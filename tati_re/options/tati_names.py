@@ -65,10 +65,6 @@ class Alias(NamedTuple):
     many: bool = False
 
 
-def _renamed(*new: str) -> Translation:
-    return lambda _, value: dict.fromkeys(new, value)
-
-
 def _unset(value: Any) -> bool:
     return value is None or (isinstance(value, str) and value.lower() in ("none", ""))
 
@@ -175,7 +171,7 @@ def _table() -> dict[str, Alias]:
         return Alias(new, translate, instead, group, many)
 
     def renamed(group: str, *new: str, many: bool = False) -> Alias:
-        return Alias(new, _renamed(*new), " and ".join(new), group, many)
+        return Alias(new, lambda _, value: dict.fromkeys(new, value), " and ".join(new), group, many)
 
     return {
         **{name: renamed(group, name) for group, names in _SAME.items() for name in names},
@@ -256,7 +252,6 @@ ALIASES = _table()
 
 
 def names_here(name: str, known: Collection[str]) -> tuple[str, ...]:
-    """The options that a name stands for: itself, or those in place of a name of TATi."""
     return ALIASES[name].new if name in ALIASES and name not in known else (name,)
 
 

@@ -63,7 +63,7 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        required, known = parameter.default is parameter.empty, _is_option(parameter.name)
+        required, known = parameter.default is parameter.empty, parameter.name in (*OPTIONS, "kT")
         value = others.get(parameter.name, getattr(options, parameter.name, None) if known else None)
         if required and not known and parameter.name not in others:
             where = "in the constructor" if inspect.isclass(factory) else "in the function"
@@ -80,10 +80,6 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
         raise
     except Exception as error:
         raise InputError(f"{option}: {name} cannot be made ({said(error)}).") from error
-
-
-def _is_option(name: str) -> bool:
-    return name in OPTIONS or name == "kT"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, GRAY, labeled, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,11 @@ def plot_autocorrelation(
     Raises:
         InputError: No chain that moves, or a path that cannot be written.
     """
-    shown = {name: values for name, values in chains.items() if _moves(values)}
+    shown = {
+        name: values
+        for name, values in chains.items()
+        if values.shape[1] >= MINIMUM_DRAWS and np.isfinite(values).all() and (np.ptp(values, axis=1) > 0).all()
+    }
     if not shown:
         raise InputError("No observable changes: there is no autocorrelation to draw.")
     estimates = {name: autocorrelation_estimate(values) for name, values in shown.items()}
@@ -55,14 +59,7 @@ def plot_autocorrelation(
             error = 2 * np.sqrt((1 + 2 * np.cumsum(function[1:] ** 2)) / values.size)
             axes.fill_between(steps[1:], -error, error, color=GRAY, alpha=0.2, linewidth=0)
     axes.axhline(0.0, color=GRAY, linewidth=0.8)
-    axes.set_xlabel("lag (steps)")
-    axes.set_ylabel("autocorrelation")
     axes.set_xlim(0, None)
     axes.legend(frameon=False, fontsize=8, title="integrated time", title_fontsize=8)
-    plain(axes)
-    save(figure, path)
-    return figure
-
-
-def _moves(chains: np.ndarray) -> bool:
-    return bool(chains.shape[1] >= MINIMUM_DRAWS and np.isfinite(chains).all() and (np.ptp(chains, axis=1) > 0).all())
+    labeled(axes, "lag (steps)", "autocorrelation")
+    return save(figure, path)

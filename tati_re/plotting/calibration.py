@@ -58,10 +58,8 @@ def plot_calibration(
         _draw_entropy(axes, values, labels, name)
     upper.tick_params(labelbottom=False)
     lower.set_xlabel("predictive entropy (nats)")
-    for axes in (reliability, counts, upper, lower):
-        plain(axes)
-    save(figure, path)
-    return figure
+    plain(reliability, counts, upper, lower)
+    return save(figure, path)
 
 
 def plot_classes(
@@ -103,22 +101,24 @@ def plot_classes(
             _draw_apart(panel, one, outside[name], name)
         panel.tick_params(labelbottom=number == len(names) - 1)
     panels[-1].set_xlabel("predictive entropy (nats)")
-    for axes in (reliability, counts, *panels):
-        plain(axes)
-    save(figure, path)
-    return figure
+    plain(reliability, counts, *panels)
+    return save(figure, path)
 
 
 def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, name: str) -> None:
     edges = np.linspace(0.0, np.log(inside.probabilities.shape[1]), 31)
     for one, word, color, filled in ((inside, "test", COLORS[0], True), (outside, "other inputs", COLORS[1], False)):
-        heights = np.histogram(np.clip(one.entropy, 0, edges[-1]), edges)[0] / len(one.entropy)
-        style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
-        axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({len(one.entropy)})", **style)
+        _draw_stairs(axes, one.entropy, edges, word, color, filled)
     area = auroc(inside.entropy, outside.entropy)
     axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10)
     axes.set_ylabel("part of inputs")
     axes.legend(frameon=False, fontsize=8, loc="upper center")
+
+
+def _draw_stairs(axes: Axes, values: np.ndarray, edges: np.ndarray, word: str, color: str, filled: bool) -> None:
+    heights = np.histogram(np.clip(values, 0, edges[-1]), edges)[0] / max(len(values), 1)
+    style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
+    axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({len(values)})", **style)
 
 
 def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], names: Sequence[str]) -> None:
@@ -165,10 +165,7 @@ def _draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, nam
     right = values.argmax(axis=1) == class_labels(labels, values.shape[1])
     edges = np.linspace(0.0, np.log(values.shape[1]), 21)
     for chosen, word, color, filled in ((right, "right", COLORS[0], True), (~right, "wrong", COLORS[1], False)):
-        count = int(chosen.sum())
-        heights = np.histogram(np.clip(entropy[chosen], 0, edges[-1]), edges)[0] / max(count, 1)
-        style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
-        axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({count})", **style)
+        _draw_stairs(axes, entropy[chosen], edges, word, color, filled)
     axes.set_title(name, loc="left", color=DARK, fontsize=10)
     axes.set_ylabel("part of predictions")
     legend_above(axes)

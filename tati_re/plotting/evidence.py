@@ -66,7 +66,5 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
     right.set_xlabel("log Z, nats")
     right.ticklabel_format(axis="x", useOffset=False)
     right.locator_params(axis="x", nbins=4)
-    for axes in (left, right):
-        plain(axes)
-    save(figure, path)
-    return figure
+    plain(left, right)
+    return save(figure, path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,8 +44,7 @@ def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = N
     if several:
         _barriers(figure, panels[1], found)
         _profiles(panels[2], found)
-    save(figure, path)
-    return figure
+    return save(figure, path)
 
 
 def _map(panel: Axes, found: Exploration) -> None:
@@ -102,7 +101,5 @@ def _profiles(panel: Axes, found: Exploration) -> None:
         way, color = found.paths[pair], COLORS[number % len(COLORS)]
         panel.plot(way.place, way.linear, color=color, linewidth=0.9, linestyle=":")
         panel.plot(way.place, way.relaxed, color=color, linewidth=1.5, label=f"{pair[0]} to {pair[1]}")
-    panel.set_xlabel("part of the way; dotted: straight line")
-    panel.set_ylabel("potential U")
-    plain(panel)
+    labeled(panel, "part of the way; dotted: straight line", "potential U")
     legend_above(panel)

@@ -33,13 +33,21 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def plain(axes: Axes) -> None:
-    """Removes the upper and right lines of a panel and makes its text small."""
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(labelsize=8, color=GRAY)
-    axes.xaxis.label.set_fontsize(9)
-    axes.yaxis.label.set_fontsize(9)
+def plain(*panels: Axes) -> None:
+    """Removes the upper and right lines of panels and makes their text small."""
+    for axes in panels:
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        axes.tick_params(labelsize=8, color=GRAY)
+        axes.xaxis.label.set_fontsize(9)
+        axes.yaxis.label.set_fontsize(9)
+
+
+def labeled(axes: Axes, x: str, y: str) -> None:
+    """A panel as `plain` leaves it, with the names of its axes."""
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    plain(axes)
 
 
 def legend_above(axes: Axes) -> None:
@@ -57,8 +65,8 @@ def legend_above(axes: Axes) -> None:
     )
 
 
-def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
-    """Writes a figure as PNG at 150 dots per inch.
+def save(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
+    """Writes a figure as PNG at 150 dots per inch, and returns it.
 
     Args:
         figure: The figure.
@@ -68,8 +76,9 @@ def save(figure: Figure, path: str | os.PathLike[str] | None) -> None:
         InputError: Another ending, or a file that cannot be written.
     """
     if path is None:
-        return
+        return figure
     if Path(path).suffix.lower() != ".png":
         raise InputError("The path of a figure must end in .png.", received=path)
     with replacing(path) as file:
         figure.savefig(file, format="png", dpi=DPI)
+    return figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GRAY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, new_figure, plain, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,11 +38,8 @@ def plot_free_energy(
     error = np.nan_to_num(table["error"].to_numpy())
     axes.fill_between(x, energy - error, energy + error, color=COLORS[4], alpha=0.35, linewidth=0)
     axes.plot(x, energy, color=COLORS[0], linewidth=1.2, marker="o", markersize=3)
-    axes.set_xlabel(name)
-    axes.set_ylabel("free energy -T ln p")
-    plain(axes)
-    save(figure, path)
-    return figure
+    labeled(axes, name, "free energy -T ln p")
+    return save(figure, path)
 
 
 def plot_diffusion_map(
@@ -83,10 +80,8 @@ def plot_diffusion_map(
     right.set_xlabel("eigenfunction 1")
     right.set_ylabel("eigenfunction 2" if len(found.values) > 1 else "potential U")
     figure.colorbar(drawn, ax=right, label="potential U")
-    for axes in (left, right):
-        plain(axes)
-    save(figure, path)
-    return figure
+    plain(left, right)
+    return save(figure, path)
 
 
 def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] | None = None) -> Figure:
@@ -112,8 +107,5 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] 
             part["temperature"], part["mean"], yerr=part["error"],
             color=COLORS[0], ecolor=DARK, marker="o", markersize=3, linewidth=1.0, capsize=2,
         )  # fmt: skip
-        axes.set_xlabel("temperature (dotted: sampled)")
-        axes.set_ylabel(name.replace("_", " "))
-        plain(axes)
-    save(figure, path)
-    return figure
+        labeled(axes, "temperature (dotted: sampled)", name.replace("_", " "))
+    return save(figure, path)

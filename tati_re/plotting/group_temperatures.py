@@ -55,5 +55,4 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
         x=0.99,
         ha="right",
     )
-    save(figure, path)
-    return figure
+    return save(figure, path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GRAY, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +42,7 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
     if len(axes) == 1:
         figure = new_figure(6.0, 3.6)
         _curves(figure.subplots(), space, classes)
-        save(figure, path)
-        return figure
+        return save(figure, path)
     figure = new_figure(9.6, 4.2)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     x, y = axes[0].values, axes[1].values
@@ -80,8 +79,7 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
         panel.set_xlabel(space.names[0])
         plain(panel)
     left.set_ylabel(space.names[1])
-    save(figure, path)
-    return figure
+    return save(figure, path)
 
 
 def _plane(space: InputSpace, values: np.ndarray) -> np.ndarray:
@@ -136,7 +134,5 @@ def _curves(panel: Axes, space: InputSpace, classes: bool) -> None:
     if space.examples is not None and not classes:
         inputs, labels = space.examples
         panel.plot(inputs[:, 0], labels.reshape(len(labels), -1)[:, 0], ".", color=GRAY, markersize=4, zorder=0)
-    panel.set_xlabel(space.names[0])
-    panel.set_ylabel("probability" if classes else "prediction")
     panel.legend(frameon=False, fontsize=8)
-    plain(panel)
+    labeled(panel, space.names[0], "probability" if classes else "prediction")

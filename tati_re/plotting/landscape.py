@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,8 +77,7 @@ def plot_landscape(
             _surface(panel, landscape, table, trajectory, quantity or "ln_excess_loss", scale or 0)
         if scale is not None:
             panel.set_title(f"scale $10^{{{scale}}}$", loc="left", fontsize=9, color=DARK)
-    save(figure, path)
-    return figure
+    return save(figure, path)
 
 
 def matrix(landscape: Landscape, table: Any, quantity: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -120,9 +119,7 @@ def _sweep(panel: Axes, landscape: Landscape, table: Any, trajectory: Any, quant
         panel.plot(table[name], table[column], color=color, linewidth=1.5, label=label)
     if trajectory is not None and len(trajectory) and shown[0] in trajectory:
         panel.plot(trajectory[name], trajectory[shown[0]], ".", color=GRAY, markersize=2, label="trajectory", zorder=0)
-    panel.set_xlabel(name)
-    panel.set_ylabel(WORDS.get(shown[0], shown[0]))
-    plain(panel)
+    labeled(panel, name, WORDS.get(shown[0], shown[0]))
     if len(panel.get_legend_handles_labels()[0]) > 1:
         legend_above(panel)
 
@@ -139,9 +136,7 @@ def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, traj
             panel.plot(x, y, color="white", linewidth=0.6, alpha=0.9)
             panel.plot(x, y, ".", color=COLORS[1], markersize=2.5)
             panel.plot(x.iloc[-1:], y.iloc[-1:], "o", color=COLORS[1], markersize=6, markeredgecolor="white")
-    panel.set_xlabel(landscape.names[0])
-    panel.set_ylabel(landscape.names[1])
-    plain(panel)
+    labeled(panel, landscape.names[0], landscape.names[1])
     bar = figure.colorbar(
         drawn, ax=panel, label=WORDS.get(quantity, quantity), format="%.2f" if high - low > 0.1 else "%.3g"
     )
@@ -212,8 +207,5 @@ def plot_spectrum_of_hessian(
         )  # fmt: skip
         legend_above(panel)
     panel.axvline(0, color=GRAY, linewidth=0.6, zorder=0)
-    panel.set_xlabel("eigenvalue of the Hessian of U")
-    panel.set_ylabel("eigenvalues per unit")
-    plain(panel)
-    save(figure, path)
-    return figure
+    labeled(panel, "eigenvalue of the Hessian of U", "eigenvalues per unit")
+    return save(figure, path)

@@ -10,7 +10,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
-from tati_re.plotting.figure import COLORS, GRAY, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,15 +48,12 @@ def plot_points(dataset: Dataset, path: str | os.PathLike[str] | None = None) ->
         else:
             _classes(axes, inputs, targets, dataset, words)
     names = dataset.feature_names or numbered(columns)
-    axes.set_xlabel(names[0])
-    axes.set_ylabel(names[1] if columns == 2 else "label")
     if columns == 2 and 1 / 3 < np.divide(*np.ptp(dataset.inputs, axis=0).clip(1e-300)) < 3:
         axes.set_aspect("equal", adjustable="datalim")
-    plain(axes)
+    labeled(axes, names[0], names[1] if columns == 2 else "label")
     if len(axes.get_legend_handles_labels()[0]) > 1:
         legend_above(axes)
-    save(figure, path)
-    return figure
+    return save(figure, path)
 
 
 def _scatter(axes: Axes, x: np.ndarray, y: np.ndarray, color: str, marker: str, hollow: bool, label: str) -> None:

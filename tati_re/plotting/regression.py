@@ -46,10 +46,8 @@ def plot_values(
         _draw_pairs(panels[0], first, name)
     if known:
         _draw_coverage(panels[1], known)
-    for panel in panels:
-        plain(panel)
-    save(figure, path)
-    return figure
+    plain(*panels)
+    return save(figure, path)
 
 
 def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) -> None:

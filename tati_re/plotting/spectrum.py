@@ -55,5 +55,4 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[st
         panels[1].set_ylabel("autocorrelation time (steps)")
     if len(tables) > 1:
         legend_above(panels[0])
-    save(figure, path)
-    return figure
+    return save(figure, path)

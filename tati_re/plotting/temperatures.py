@@ -57,8 +57,7 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
         panels[0].set_yscale("log")
     short = f"\nerrors {SHORT_NOTE}" if "short" in frame and frame["short"].any() else ""
     panels[-1].set_xlabel(f"temperature T{short}")
-    save(figure, path)
-    return figure
+    return save(figure, path)
 
 
 def _draw(axes: Axes, frame: pd.DataFrame, lines: tuple) -> None:

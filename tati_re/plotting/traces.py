@@ -55,11 +55,9 @@ def plot_traces(
     panels[-1].set_xlabel("step")
     panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     panels[-1].set_xlim(0, int(run_info["step"].max()))
-    for panel in panels:
-        plain(panel)
+    plain(*panels)
     figure.align_ylabels(list(panels))
-    save(figure, path)
-    return figure
+    return save(figure, path)
 
 
 def _measured(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int) -> list[Temperature]:

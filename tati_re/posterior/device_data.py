@@ -23,7 +23,6 @@ class StoredExamples:
         self.count, self.limit, self.streamed = len(labels), limit, isinstance(self.x, StreamedInputs)
 
     def taken(self, indices) -> tuple:
-        """Inputs and labels of some examples, `(*indices.shape, ...)`."""
         return taken(self.x, indices), tf.gather(self.y, indices)
 
     def piece(self, most: int) -> int:

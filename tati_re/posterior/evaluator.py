@@ -32,14 +32,12 @@ class Evaluator:
         return tf.constant(indices[0], tf.int32), tf.constant(sizes[0], tf.int32)
 
     def energy(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> Energy:
-        """U, its gradient, loss and log prior of all walkers, as numpy arrays."""
         values = self._call(
             "energy", lambda evaluate, position: tuple(evaluate(position)), (position,), batch, auxiliary
         )
         return Energy(*(value.numpy() for value in values))
 
     def metric(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> np.ndarray:
-        """Accuracy of all walkers."""
         return self._call("metric", lambda evaluate, x: evaluate.metric(x), (position,), batch, auxiliary).numpy()
 
     def _call(self, name: str, function: Callable, positions: tuple, batch: tuple, auxiliary: tuple):

@@ -22,7 +22,6 @@ class Spread(NamedTuple):
 
 
 def refuse_single_examples(batches, num_examples: int) -> None:
-    """Refuses batches of a single example, which has no variance."""
     size, sampling = batches.batch_size, batches.sampling
     single = sampling == "epochs" and num_examples % size == 1
     if size == 1 or single or (sampling == "symmetric" and batches.mean_size < 2):

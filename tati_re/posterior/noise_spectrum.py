@@ -63,13 +63,11 @@ def noise_spectrum(
             slope += potential.regularizer(theta)[1]
 
     def product(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """∇²U times a vector, and the gradients of single examples along it."""
         along = tf.constant((scale * vector)[None], theta.dtype)
         curved, each = tape.gradient(slope, [theta, weight], along, "zero")
         return scale * curved.numpy()[0].astype(np.float64), each.numpy()
 
     def noise() -> np.ndarray:
-        """The deviations of the gradients of all examples, with random weights: their squares add up."""
         weights = random.standard_normal(count)
         found = gradient(tf.constant(weights - weights.mean()))
         return scale * found.numpy()[0].astype(np.float64)

@@ -81,7 +81,6 @@ class ModelPasses:
         self.chain = chain if chain is not None and chain.fits(self.train.x.shape[1:]) else None
 
     def _stored(self, inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> StoredExamples:
-        """Examples with labels as `counted` takes them; where some have weights, those without count once."""
         if self.dataset.weights is not None:
             labels = WeightedLoss.packed(labels, np.ones(len(labels)) if weights is None else weights, self.dtype)
         return StoredExamples(inputs, labels, self.dataset.input_scale, self.flat.input_dtype, self._limit)
@@ -129,7 +128,6 @@ class ModelPasses:
         return self.train.taken(indices)
 
     def prepared(self, x):
-        """Stored inputs in the type and scale that the model takes."""
         x = tf.cast(x, self.flat.input_dtype)
         scale = self.dataset.input_scale
         return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
@@ -236,7 +234,6 @@ class ModelPasses:
         return self._of_a_batch(spread, rung, batch)
 
     def _of_a_batch(self, spread, rung: Rung, batch: Batch):
-        """The variance of a mini-batch's estimate of ∇U from that of scale times the gradient of one example."""
         count = tf.cast(batch.size, tf.float64)
         rest = 1.0 if self.batches.sampling == "replacement" else 1.0 - count / self.num_examples
         weight = tf.cast(rung.likelihood_weight, tf.float64) * self._share(batch.size)
@@ -286,7 +283,6 @@ class ModelPasses:
         return energy, self._of_a_batch(self.scale**2 * self.flat.join(spread.variances), rung, batch)
 
     def regularizer(self, position) -> tuple:
-        """The part of V that the model's weight regularizers are, `(walkers,)`, and its gradient."""
         with tf.GradientTape() as tape:
             tape.watch(position)
             values = tf.stack(
@@ -298,7 +294,6 @@ class ModelPasses:
         return values, tape.gradient(values, position, unconnected_gradients="zero")
 
     def metric(self, position, batch: Batch | None, auxiliary: tuple):
-        """Accuracy of each walker on a batch, `(walkers,)`, float64."""
         if batch is None and self.streamed:
             return self._accuracy_of_all(position, auxiliary)
         x, y = self.gather(batch)
@@ -323,7 +318,6 @@ class ModelPasses:
         return tf.math.divide_no_nan(right, tf.cast(count, tf.float64))
 
     def _accuracy_of_all(self, position, auxiliary: tuple):
-        """Accuracy on all examples, piece by piece."""
         how = "looped" if self._full_evaluation == "vectorized" else self._full_evaluation
 
         def part(x, y):
@@ -347,7 +341,6 @@ class ModelPasses:
         return map_walkers(how, one, self.flat.split(position), auxiliary, self.prepared(x), y, True)
 
     def validation(self, position, auxiliary: tuple):
-        """Mean loss of each walker on the test part of the data, layers as in prediction, `(walkers,)`, float64."""
         return self._mean_over(self.test, position, auxiliary)
 
     def mean_loss(self, position, auxiliary: tuple):

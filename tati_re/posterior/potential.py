@@ -35,7 +35,6 @@ class ModelPotential(ModelPasses, Potential):
     """
 
     def with_batches(self, batches) -> ModelPotential:
-        """The same potential on other mini-batches; both hold the data, once."""
         other = copy.copy(self)
         other.take_batches(batches)
         return other

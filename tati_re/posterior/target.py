@@ -66,7 +66,6 @@ class Target:
         return value(position)
 
     def value_and_gradient(self, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """U and ∇U of positions, as arrays."""
         x = tf.constant(np.asarray(position, self.dtype))
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -117,7 +116,6 @@ class Target:
                 )
 
     def _values(self, x: Any) -> Any:
-        """What the function returns for all walkers, in the types of positions."""
         # The gradient of a reshape is dense, that of rows taken out of x is not.
         dense = tf.reshape(x, tf.shape(x))
         found = self.function(x) if self.batched else tf.vectorized_map(self.function, dense)
@@ -235,7 +233,6 @@ class TargetPotential(FunctionPotential):
         return True
 
     def with_batches(self, batches: Any) -> TargetPotential:
-        """The same potential: it has no examples."""
         return self
 
     def describe(self, batch: str | None = None) -> str:

@@ -111,7 +111,6 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
 
 
 def _each(weights: list, auxiliary: tuple, x, y, shared: bool) -> list:
-    """The weights, auxiliary, inputs and labels of one walker after the other."""
     walkers, num_weights = weights[0].shape[0], len(weights)
     batch = ((x, y),) * walkers if shared else zip(*map(tf.unstack, (x, y)), strict=True)
     # Taken apart in one operation for each tensor, where indexing makes four for each walker.

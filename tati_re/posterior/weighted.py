@@ -33,7 +33,6 @@ class WeightedLoss:
         return labels[..., 0] if self._rank == 1 else labels, packed[..., -1]
 
     def per_example(self, packed: tf.Tensor, outputs: tf.Tensor, *noise: Any) -> tf.Tensor:
-        """Weight times loss of each example, `(n,)`."""
         labels, weights = self._parts(packed)
         losses = self.loss.per_example(labels, outputs, *noise)
         return tf.cast(weights, losses.dtype) * losses

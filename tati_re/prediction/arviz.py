@@ -126,7 +126,6 @@ def write_arviz(
 
 
 def _statistics(rows: pd.DataFrame, chains: np.ndarray) -> dict[str, Any]:
-    """The columns of run.csv, and those that ArviZ knows."""
     full = "full_potential" in rows and rows["full_potential"].notna().all()
     potential = rows["full_potential" if full else "potential"]
     columns = {name: rows[name] for name in rows.columns if name not in ("step", "walker")}

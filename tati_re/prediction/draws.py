@@ -26,7 +26,9 @@ class Draws:
     def __init__(self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
         if run.manifest.get("kind") == "fit":
             raise InputError(f"{run.folder} is the run of an optimizer.", expected="a run that sampled")
-        if rung and not _has_rungs(run):
+        with (run.folder / files.ROWS).open(encoding="utf-8") as file:
+            has_rungs = "rung" in file.readline().rstrip().split(",")
+        if rung and not has_rungs:
             raise InputError(f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one")
         self._positions = Positions(run, burnin, thin, rung=rung)
         self.burnin = self._positions.burnin
@@ -74,8 +76,3 @@ class Members:
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:
         for first in range(0, len(self), most):
             yield first, self.vectors[first : first + most]
-
-
-def _has_rungs(run: RunFiles) -> bool:
-    with (run.folder / files.ROWS).open(encoding="utf-8") as file:
-        return "rung" in file.readline().rstrip().split(",")

@@ -73,7 +73,9 @@ def _array(path: Path) -> np.ndarray:
 def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     header, read = TABLES[path.suffix]
     names = list(header(path))
-    wanted = run.manifest["dataset"].get("feature_names") or names[: _num_columns(run)]
+    shapes = run.manifest["parameters"]["shapes"]
+    columns = int(shapes[0][0]) if shapes and len(shapes[0]) > 1 else 1
+    wanted = run.manifest["dataset"].get("feature_names") or names[:columns]
     for name in wanted:
         if name not in names:
             raise InputError(f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
@@ -86,8 +88,3 @@ def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | Non
         return contents.inputs, None
     targets = contents.targets
     return contents.inputs, targets[:, 0] if targets.shape[1] == 1 else targets
-
-
-def _num_columns(run: RunFiles) -> int:
-    shapes = run.manifest["parameters"]["shapes"]
-    return int(shapes[0][0]) if shapes and len(shapes[0]) > 1 else 1

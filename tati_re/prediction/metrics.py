@@ -86,7 +86,7 @@ def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     Raises:
         InputError: Shapes or labels that do not fit.
     """
-    values, right = _pair(probabilities, labels)
+    values, right = paired(probabilities, labels)
     return float((values.argmax(axis=1) == right).mean())
 
 
@@ -103,7 +103,7 @@ def negative_log_likelihood(
     Raises:
         InputError: Shapes or labels that do not fit.
     """
-    values, right = _pair(probabilities, labels)
+    values, right = paired(probabilities, labels)
     chosen = np.clip(values[np.arange(len(right)), right], floor, 1.0)
     with np.errstate(divide="ignore"):
         return float(np.mean(-np.log(chosen)))
@@ -166,7 +166,7 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 1
     """
     if num_bins < 1:
         raise InputError("num_bins is too small.", num_bins, "at least 1")
-    values, right = _pair(probabilities, labels)
+    values, right = paired(probabilities, labels)
     sure = values.max(axis=1)
     hit = values.argmax(axis=1) == right
     # Bins are closed above, as in the reference: a confidence of 1 belongs to the last bin.
@@ -213,7 +213,7 @@ def posterior_average(
     return PosteriorAverage(mean, squares / num_draws, num_draws, observed)
 
 
-def _pair(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def paired(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = class_probabilities(probabilities)
     right = class_labels(labels, values.shape[1])
     if len(values) != len(right):

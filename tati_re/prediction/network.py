@@ -50,11 +50,9 @@ class Network:
             self.auxiliary = [np.asarray(arrays[f"auxiliary/{k}"]) for k in range(len(self.flat.auxiliary))]
 
     def packed(self, inputs: Any) -> np.ndarray:
-        """Inputs of the data set in one array, several packed."""
         return as_packed(inputs, self._layout)
 
     def prepared(self, inputs: np.ndarray) -> np.ndarray:
-        """The network's inputs from the data set's, `(n, ...)`."""
         from tati_re.models.inputs import fit_inputs
 
         values = self.packed(inputs)
@@ -68,7 +66,6 @@ class Network:
         return fit_inputs(values, self._outputs.input_shape).astype(self.flat.input_dtype)
 
     def prepared_targets(self, targets: np.ndarray) -> np.ndarray:
-        """Targets in the units of the network's outputs."""
         return targets if self.preparation is None else self.preparation.targets(np.asarray(targets))
 
     def outputs(self, parameters: np.ndarray, walkers: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -85,7 +82,6 @@ class Network:
         return np.exp(np.asarray(parameters[:, -1], np.float64)) if self.predictive.samples_noise else None
 
     def final_positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """The current positions of the run's walkers, `(walkers, P)`, and their numbers."""
         arrays, _, _ = checkpoint.load(self._folder)
         positions = np.asarray(arrays["state/position/0"])
         return positions, np.arange(len(positions))

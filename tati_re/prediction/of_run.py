@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def model_of(run: RunFiles) -> Any:
-    """The Keras model that the folder of a run holds."""
     from tati_re.models.build import load_model
 
     check_model(run)
@@ -24,7 +23,6 @@ def model_of(run: RunFiles) -> Any:
 
 
 def check_model(run: RunFiles) -> None:
-    """Refuses a run that sampled a potential given as a function."""
     if run.manifest.get("dataset", {}).get("potential"):
         raise InputError(
             f"The run {run.folder} sampled a potential given as a function: it has no model and no data.",
@@ -44,12 +42,10 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
 
 
 def names_its_data(run: RunFiles) -> bool:
-    """Whether the data of a run can be read again: they were named, not given in Python."""
     return not {"data", "test_data"} & set(run.manifest.get("objects", []))
 
 
 def dataset_of(run: RunFiles) -> Dataset:
-    """The data of a run, read again."""
     from tati_re.data import dataset_from_options
     from tati_re.options.make import make_options
 

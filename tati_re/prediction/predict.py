@@ -78,7 +78,7 @@ def predict(
         if labels is not None:
             raise InputError("labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and runs[0].manifest["options"].get("stream_predictions")
-        if kept and not (_stored(runs[0]) and names_its_data(runs[0])):
+        if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
             from tati_re.prediction.streamed import streamed_prediction
 
             return streamed_prediction(runs[0], interval)
@@ -98,7 +98,6 @@ def source_of(
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
-    """Inputs and labels of the test part of a run's data, read again."""
     dataset = dataset_of(run)
     if dataset.test_inputs is None:
         raise InputError("The run's data have no test part.", expected="inputs to predict")
@@ -246,7 +245,6 @@ def _outputs(
 
 
 def _joined(parts: list[_Part], name: str) -> Any:
-    """The values of all parts, one after the other; None where they have none."""
     values = [getattr(part, name) for part in parts]
     return None if values[0] is None else np.concatenate(values)
 
@@ -254,10 +252,6 @@ def _joined(parts: list[_Part], name: str) -> Any:
 def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:
     values = [getattr(part, name) for part in parts]
     return None if values[0] is None else np.sum(values, axis=0) / count
-
-
-def _stored(run: RunFiles) -> bool:
-    return files.trajectory_in(run.folder) is not None
 
 
 __all__ = ["Prediction", "average", "predict", "source_of", "test_part"]

@@ -307,7 +307,6 @@ class RegressionPrediction(Prediction):
 
 
 def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
-    """The scores of several predictions of the same inputs, one row each: `predictor, draws`, and the scores."""
     import pandas as pd
 
     rows = [{"predictor": name, "draws": one.num_draws, **one.scores()} for name, one in predictions.items()]
@@ -315,7 +314,6 @@ def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
 
 
 def labels_of_classes(labels: np.ndarray | None, num_classes: int) -> np.ndarray | None:
-    """Labels counted from 0, or None."""
     return None if labels is None else class_labels(labels, num_classes)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError
-from tati_re.prediction.metrics import class_labels, class_probabilities
+from tati_re.prediction.metrics import paired
 
 _PIECE_VALUES = 4_000_000
 
@@ -25,10 +25,7 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
     Raises:
         InputError: Shapes or labels that do not fit.
     """
-    values = class_probabilities(probabilities)
-    right = class_labels(labels, values.shape[1])
-    if len(values) != len(right):
-        raise InputError("Probabilities and labels differ in length.", f"{len(values)} and {len(right)}", "equal")
+    values, right = paired(probabilities, labels)
     return float(((values - np.eye(values.shape[1])[right]) ** 2).sum(axis=1).mean())
 
 

@@ -23,7 +23,7 @@ def streamed_prediction(
     Of the draws only averages are left: class probabilities have no intervals, those of values are the normal ones, and
     there is no loss of each draw.
     """
-    from scipy.special import ndtri
+    from scipy.special import ndtr, ndtri
 
     from tati_re.prediction.scores import normal_crps
 
@@ -80,7 +80,7 @@ def streamed_prediction(
         targets=y,
         log_density=None if noise is None else kept["log_density"] - np.log(weight),
         crps=None if noise is None else normal_crps(y, mean, total),
-        pit=None if noise is None else _normal_pit(y, mean, total),
+        pit=None if noise is None else ndtr((y - mean) / total),
     )
 
 
@@ -92,9 +92,3 @@ def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:
         return []
     scores = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.scores().items())
     return [("test predictions", f"{scores}; average of {found.num_draws:,} draws")]
-
-
-def _normal_pit(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    from scipy.special import ndtr
-
-    return ndtr((y - mean) / std)

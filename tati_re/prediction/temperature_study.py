@@ -166,7 +166,6 @@ def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
 
 
 def _parts(inputs: np.ndarray, labels: np.ndarray, fraction: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Validation examples, evenly spread, and the other examples, which test."""
     if not 0 <= fraction < 1:
         raise InputError("validation_fraction is out of range.", fraction, "a number in [0, 1)")
     numbers = np.arange(len(inputs))

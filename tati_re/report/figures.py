@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain
+from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,6 @@ def narrow(figure: Figure) -> None:
 
 
 def plot_ladder(ladder: pd.DataFrame) -> Figure:
-    """Draws the acceptance of swaps between neighboring rungs, measured and expected."""
     pairs = ladder.iloc[:-1]
     figure = new_figure(4.6, 2.9)
     axes = figure.subplots()
@@ -43,15 +42,12 @@ def plot_ladder(ladder: pd.DataFrame) -> Figure:
     every = -(-len(pairs) // 10)
     shown = pairs["rung"].to_numpy()[::every]
     axes.set_xticks(shown + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in shown])
-    axes.set_xlabel("between rungs, 0 is the target")
-    axes.set_ylabel("part of the swaps")
     legend_above(axes)
-    plain(axes)
+    labeled(axes, "between rungs, 0 is the target", "part of the swaps")
     return figure
 
 
 def plot_replicas(rows: pd.DataFrame) -> Figure:
-    """Draws the rungs of some replicas over the steps."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     figure = new_figure(4.6, 2.9)
@@ -73,15 +69,12 @@ def plot_replicas(rows: pd.DataFrame) -> Figure:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.set_xlabel("step")
-    axes.set_ylabel("rung")
     legend_above(axes)
-    plain(axes)
+    labeled(axes, "step", "rung")
     return figure
 
 
 def plot_bias(bias: pd.DataFrame) -> Figure:
-    """Draws the bias of each rung against the potential."""
     figure = new_figure(4.6, 2.9)
     axes = figure.subplots()
     for number, (rung, part) in enumerate(bias.groupby("rung")):
@@ -89,8 +82,6 @@ def plot_bias(bias: pd.DataFrame) -> Figure:
         label = f"rung {rung}" if number < len(COLORS) else None
         every = max(1, len(part) // _MOST_STEPS)
         axes.plot(part["energy"][::every], part["bias"][::every], color=color, linewidth=1.1, label=label)
-    axes.set_xlabel("potential U")
-    axes.set_ylabel("bias A(U)")
     axes.legend(frameon=False, fontsize=8)
-    plain(axes)
+    labeled(axes, "potential U", "bias A(U)")
     return figure

@@ -53,6 +53,5 @@ def why_hot(manifest: dict[str, Any], kind: str, excess: float) -> str:
 
 
 def _latest(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The prediction from where the run arrived, else from where it started."""
     found = manifest.get("heating", {})
     return found.get("end") or found.get("start") or {}

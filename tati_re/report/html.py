@@ -21,14 +21,11 @@ MOST_ROWS = 40
 
 @dataclass
 class Section:
-    """A section of a page."""
-
     title: str
     anchor: str
     parts: list[str] = field(default_factory=list)
 
     def html(self) -> str:
-        """The section."""
         return (
             f'<section id="{escape(self.anchor)}"><h3>{escape(self.title)}</h3>\n'
             + "\n".join(self.parts)
@@ -77,7 +74,6 @@ def figure(drawn: Figure, caption: str, width: float | None = None, height: floa
 
 
 def image(content: bytes, caption: str, wide: bool = False) -> str:
-    """A PNG file as an embedded image."""
     data = base64.b64encode(content).decode()
     kind = ' class="broad"' if wide else ""
     text = escape(caption)
@@ -87,12 +83,10 @@ def image(content: bytes, caption: str, wide: bool = False) -> str:
 
 
 def figures(drawn: Sequence[str]) -> str:
-    """Figures side by side on a wide page."""
     return '<div class="figures">' + "\n".join(drawn) + "</div>" if drawn else ""
 
 
 def fold(title: str, content: str) -> str:
-    """A part that is folded until opened."""
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 

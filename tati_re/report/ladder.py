@@ -49,7 +49,6 @@ def ladder_lines(
 
 
 def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
-    """Whether the noise of mini-batches is normal, as swap rules and thermostats assume."""
     from tati_re.exchange.gaussianity import gaussianity_report
 
     notes, lines = [], []

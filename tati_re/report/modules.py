@@ -64,7 +64,6 @@ class Choices:
 
     @property
     def diffusion(self) -> dict[str, Any]:
-        """The options of `diffusion_map_of`."""
         return {name: getattr(self, name) for name in ("num_points", "bandwidth", "alpha", "target_measure")}
 
 

@@ -81,10 +81,10 @@ def write_report(
 def page_of(
     runs: Iterable[RunFiles], figures: Sequence[str | os.PathLike[str]] = (), burnin: int | None = None, thin: int = 1
 ) -> str:
-    """The page of `write_report`."""
     runs = list(runs)
     parts = [Part.of(run, burnin, thin) for run in runs]
-    names = [_name(run, runs) for run in runs]
+    short = [run.folder.resolve().name for run in runs]
+    names = [name if short.count(name) == 1 else str(run.folder) for name, run in zip(short, runs, strict=True)]
     title = f"Report: {names[0]}" if len(runs) == 1 else f"Report of {len(runs)} runs"
     body = [f"<h1>{html.escape(title)}</h1>"]
     if len(runs) > 1:
@@ -99,12 +99,6 @@ def page_of(
         drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
     return html.document(title, "\n".join(body))
-
-
-def _name(run: RunFiles, runs: list[RunFiles]) -> str:
-    short = run.folder.resolve().name
-    same = [other for other in runs if other.folder.resolve().name == short]
-    return short if len(same) == 1 else str(run.folder)
 
 
 def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> str:

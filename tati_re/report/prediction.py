@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,8 +48,11 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
             raise InputError(f"{run.folder} is not a run of an optimizer.", expected="a folder of tati-optimize")
     if not groups and not {"data", "ood"} & set(typed):
         # Also of a run that kept averages of its test part in place of draws.
-        return _written(folder, {AVERAGE: predict(runs, interval=level, **chosen)}, {}, _test_inputs(runs[0]))
-    inputs, labels = _inputs(runs[0], typed.get("data"))
+        average_alone, shown = predict(runs, interval=level, **chosen), None
+        with contextlib.suppress(InputError):
+            shown = test_part(runs[0])[0]
+        return _written(folder, {AVERAGE: average_alone}, {}, shown)
+    inputs, labels = read_inputs(typed["data"], runs[0]) if "data" in typed else test_part(runs[0])
     sources = {AVERAGE: [source_of(run, **chosen) for run in runs]}
     sources |= {name: [source_of(run) for run in group] for name, group in groups.items()}
     if OPTIMUM in sources:
@@ -76,7 +80,6 @@ def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Predic
 
 
 def reliability_table(predictions: Mapping[str, ClassPrediction], num_bins: int = 15) -> pd.DataFrame:
-    """The bins of each predictor: `predictor, lower, upper, count, confidence, accuracy`."""
     import pandas as pd
 
     frames = []
@@ -85,19 +88,6 @@ def reliability_table(predictions: Mapping[str, ClassPrediction], num_bins: int 
         columns = {"predictor": name, "lower": bins.edges[:-1], "upper": bins.edges[1:], "count": bins.count}
         frames.append(pd.DataFrame(columns | {"confidence": bins.confidence, "accuracy": bins.accuracy}))
     return pd.concat(frames, ignore_index=True)
-
-
-def _inputs(run: Run, source: str | None) -> tuple[np.ndarray, np.ndarray | None]:
-    return test_part(run) if source is None else read_inputs(source, run)
-
-
-def _test_inputs(run: Run) -> np.ndarray | None:
-    """The test inputs, if available."""
-    try:
-        inputs = test_part(run)[0]
-    except InputError:
-        return None
-    return inputs
 
 
 def _of_classes(predictions: Mapping[str, Any]) -> dict[str, ClassPrediction]:

@@ -15,13 +15,10 @@ from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import storing, write_whole
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tati_re.simulation.run import Run
 
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
-    """Writes `temperatures.csv` and `temperatures.png` of runs at several temperatures, and describes them."""
     for name in ("optimum", "ensemble", "ood", "rung"):
         if name in typed:
             raise InputError(f"--{name} does not belong to --by-temperature.")
@@ -31,9 +28,11 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     write_whole(folder / "temperatures.csv", frame_text(frame))
     plot_temperatures(frame, folder / "temperatures.png")
     best, rose = stopping(frame)
+    names = ("train_loss", "validation_loss", "test_loss", "test_accuracy")
+    known = [name for name in names if name in frame and frame[name].notna().any()]
     lines = []
     for row in frame.to_dict("records"):
-        values = {name: with_error(row[name], row[f"{name}_error"], row["short"]) for name in _shown(frame)}
+        values = {name: with_error(row[name], row[f"{name}_error"], row["short"]) for name in known}
         shown = [f"{name.replace('_', ' ')} {value}" for name, value in values.items()]
         lines.append((f"T = {row['temperature']:g}", "  ".join(shown)))
     if frame["short"].any():
@@ -41,8 +40,3 @@ def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, A
     risen = "never rises" if rose is None else f"has risen at T = {rose:.3g}"
     lines.append(("cooling down", f"the validation loss is lowest at T = {best:.3g}, and {risen}"))
     return table([*lines, ("folder", str(folder)), ("files", "temperatures.csv, temperatures.png")])
-
-
-def _shown(frame: pd.DataFrame) -> list[str]:
-    names = ("train_loss", "validation_loss", "test_loss", "test_accuracy")
-    return [name for name in names if name in frame and frame[name].notna().any()]

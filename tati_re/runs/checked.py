@@ -121,7 +121,8 @@ def _first_fault(lines: bytes, columns: Sequence[str] | None, first_line: int) -
             continue
         if line.count(b",") != len(names) - 1:
             return f"line {number}: it has {line.count(b',') + 1} cells, the table {len(names)} columns."
-        if _LINE.fullmatch(line) and _integers(names, line):
+        first = zip(names, line.split(b",", 2)[:2], strict=False)
+        if _LINE.fullmatch(line) and all(cell.isdigit() for name, cell in first if name in INDEX):
             continue
         for name, cell in zip(names, line.rstrip(b"\n").split(b","), strict=True):
             if name not in _WORDS and not (_CELL.fullmatch(cell) and (name not in INDEX or cell.isdigit())):
@@ -130,12 +131,7 @@ def _first_fault(lines: bytes, columns: Sequence[str] | None, first_line: int) -
     return None
 
 
-def _integers(names: Sequence[str], line: bytes) -> bool:
-    return all(cell.isdigit() for name, cell in zip(names, line.split(b",", 2)[:2], strict=False) if name in INDEX)
-
-
 def header_of(line: bytes) -> list[str]:
-    """The names in a header line."""
     text = line.decode(errors="replace").rstrip("\r\n")
     try:
         return [from_cell(name) for name in next(csv.reader([text]), [])]
@@ -167,7 +163,6 @@ class LineCheck:
         self._path, self._known, self.digest = path, known or Known(0), Digest((known or Known(0)).size)
 
     def add(self, lines: bytes) -> None:
-        """Goes on with these bytes; refuses another content."""
         self.digest.update(lines)
         if change := self.digest.first_change(self._known.digest):
             raise changed(self._path, *change)
@@ -187,7 +182,6 @@ class RowCheck:
         self.digest = Digest(self._known.size * self._width)
 
     def add(self, index: np.ndarray, rows: np.ndarray) -> None:
-        """Goes on with these rows, in the types of the file; refuses others than the checkpoint knows."""
         left = self._known.size - self._rows
         self._rows += len(index)
         if left > 0:
@@ -197,7 +191,6 @@ class RowCheck:
             raise InputError(f"{self._path}, {where}", expected=_EXPECTED)
 
     def all_of(self, file: Any, length: int) -> Digest:
-        """Reads so many rows of the file, and returns their digest, to go on with."""
         step = max(1, _PART_BYTES // self._width)
         for first in range(0, length, step):
             last = min(first + step, length)
@@ -211,7 +204,6 @@ class RowCheck:
 
 
 def check_table(path: Path, known: Known | None) -> int:
-    """Reads a table of any size as `read_table` does, without keeping it; returns its number of rows."""
     if path.suffix == ".h5":
         with open_h5(path) as file:
             rows = RowCheck(path, file, known)

@@ -157,7 +157,6 @@ def _compare_tables(
 
 
 def _difference(a: pd.DataFrame, b: pd.DataFrame, column: str, limit: Tolerance, ignore_sign: bool) -> str | None:
-    """Describes how a column differs; None if it agrees."""
     try:
         x, y = (np.asarray(table[column], dtype=np.float64) for table in (a, b))
     except (TypeError, ValueError):

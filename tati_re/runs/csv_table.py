@@ -102,7 +102,9 @@ class CsvTable(Rows):
 
     def flush(self) -> None:
         if self.pending:
-            self._write(b"".join(self._text(rows) for rows in self.pending))
+            step = max(1, BLOCK_VALUES // len(self.columns))
+            blocks = (rows[first : first + step] for rows in self.pending for first in range(0, len(rows), step))
+            self._write(b"".join(map(self._block, blocks)))
             self.pending.clear()
 
     def _write(self, text: bytes) -> None:
@@ -126,10 +128,6 @@ class CsvTable(Rows):
         self._left = self.on_disk
         self.digest.update(text)
 
-    def _text(self, rows: np.ndarray) -> bytes:
-        step = max(1, BLOCK_VALUES // len(self.columns))
-        return b"".join(self._block(rows[first : first + step]) for first in range(0, len(rows), step))
-
     def _block(self, rows: np.ndarray) -> bytes:
         values = rows.tolist()
         for column in np.flatnonzero(self.is_integer).tolist():
@@ -148,7 +146,6 @@ class CsvTable(Rows):
 
 
 def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
-    """A table as CSV text, NaN as an empty cell."""
     lines = [
         ",".join("" if value != value else str(value) for value in row)
         for row in zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)

@@ -34,7 +34,6 @@ class Digest:
         self.size, self._limit, self._blocks, self._open = 0, limit, list[str](), hashlib.sha256()
 
     def update(self, content: bytes | memoryview) -> None:
-        """Goes on with these bytes."""
         view = memoryview(content)
         if self._limit is not None:
             view = view[: self._limit - self.size]
@@ -70,7 +69,6 @@ class Digest:
 
 
 def of_whole(content: bytes) -> str:
-    """The digest of a file that is written at once."""
     return hashlib.sha256(content).hexdigest()[: 2 * LENGTH]
 
 

@@ -21,13 +21,11 @@ class ExpectedParameters(NamedTuple):
     fixed: Collection[str] = ()
 
     def places(self, path: Path, found: list[str]) -> list[int]:
-        """Where each parameter is among those of a file; refuses the parameters of another model."""
         self.check(path, [name for name in found if name not in self.fixed])
         place = {name: k for k, name in enumerate(found)}
         return [place[name] for name in self.names]
 
     def check(self, path: Path, found: list[str]) -> None:
-        """Refuses the parameters of another model."""
         if found == self.names:
             return
         if len(found) != len(self.names):
@@ -37,7 +35,6 @@ class ExpectedParameters(NamedTuple):
         raise InputError(f"parameters: {path} is of another model.", f"a parameter {first[0]}", first[1])
 
     def checked(self, path: Path, values: np.ndarray) -> np.ndarray:
-        """The values `(rows, parameters)` of a file, float64; refuses other shapes and what is no finite number."""
         values = np.asarray(values)
         if values.ndim != 2 or values.shape[1] != len(self.names):
             found = f"{values.shape[-1]} parameters" if values.ndim == 2 else f"an array of shape {values.shape}"

@@ -36,22 +36,18 @@ H5_FROM = 1_000
 
 
 def row_columns(observables: Sequence[str]) -> list[str]:
-    """Columns of run.csv."""
     return [*INDEX, *observables]
 
 
 def average_columns(averaged: Sequence[str], by_rung: bool) -> list[str]:
-    """Columns of averages.csv."""
     return [*INDEX, *averaged, "expected_kinetic_energy", "expected_virial", *(["rung"] if by_rung else [])]
 
 
 def trajectory_columns(parameters: Sequence[str], labels: Sequence[str]) -> list[str]:
-    """Columns of the trajectory."""
     return [*INDEX, *BEFORE_PARAMETERS, *parameters, *labels]
 
 
 def timing_columns() -> list[str]:
-    """Columns of timing.csv."""
     return ["step", "seconds", "steps_per_second"]
 
 
@@ -117,7 +113,6 @@ def of_method(table: str) -> str:
 
 
 def trajectory_in(folder: Path) -> Path | None:
-    """The file of stored positions in a run folder; None where there is none."""
     return next((folder / name for name in TRAJECTORIES.values() if (folder / name).exists()), None)
 
 

@@ -151,7 +151,6 @@ class H5Table(Rows):
         return content.getvalue()
 
     def _write(self, path: Path, first: int, rows: np.ndarray, index: np.ndarray) -> None:
-        """Writes rows from row `first` on, replacing old ones, and returns when they are on disk."""
         from h5py import File
 
         last = first + len(rows)
@@ -177,7 +176,6 @@ class H5Table(Rows):
 
 
 def _chunk(num_columns: int, size: int) -> tuple[int, int]:
-    """Returns the rows and columns of a chunk of numbers of `size` bytes."""
     width = min(num_columns, CHUNK_BYTES // size)
     return max(1, min(4096, CHUNK_BYTES // (width * size))), width
 

@@ -26,7 +26,6 @@ def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
 
 
 def sees_batches(manifest: dict[str, Any]) -> bool:
-    """Whether the steps of a run saw mini-batches."""
     options, whole = manifest.get("options", {}), manifest.get("dataset", {}).get("num_examples")
     size = options.get("batch_size")
     return size is not None and (size != whole or options.get("batch_sampling") == "replacement")

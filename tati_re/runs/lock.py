@@ -150,7 +150,6 @@ def _is_there(file: BinaryIO, path: Path) -> bool:
 
 
 def _said(file: BinaryIO) -> dict[str, Any]:
-    """What the holder wrote, as far as it has the right form."""
     file.seek(0)
     try:
         said = json.loads(file.read(4096))

@@ -20,16 +20,8 @@ SCHEMA_VERSION = 1
 
 
 def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Writes `manifest.toml` atomically.
-
-    Args:
-        folder: The run folder, which exists.
-        content: Nested mappings, lists, texts, numbers, booleans, paths, numpy numbers and arrays. TOML has no word
-            for None: such a key is left out, and an absent key means None. `schema_version` is added at the front.
-
-    Raises:
-        StorageError: The file cannot be written; an old one is unchanged.
-    """
+    """Writes `manifest.toml` atomically, `schema_version` first. TOML has no word for None: such a key is left out, and
+    an absent key means None."""
     import tomli_w
 
     text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
@@ -37,12 +29,8 @@ def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
 
 
 def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the content of `manifest.toml`. It is nested dictionaries; a key that was None is absent.
-
-    Raises:
-        InputError: The file is missing, is no TOML, was written by a later version of the package, or lacks what
-            the run's checkpoint knows of it.
-    """
+    """The content of `manifest.toml`; refuses one of a later version of the package, or that lacks what the run's
+    checkpoint knows of it."""
     path = Path(folder) / MANIFEST
     try:
         if path.exists() and not path.is_file():

@@ -28,11 +28,9 @@ class FileParameters(NamedTuple):
     auxiliary: list[np.ndarray] | None = None
 
     def for_walkers(self, num_walkers: int) -> np.ndarray:
-        """Positions `(num_walkers, parameters)`: each walker's own, or the first for all if some are not stored."""
         return np.array(self.positions[self.rows_of(num_walkers)])
 
     def rows_of(self, num_walkers: int) -> np.ndarray:
-        """The row of each walker."""
         return np.arange(num_walkers) if len(self.positions) >= num_walkers else np.zeros(num_walkers, int)
 
 

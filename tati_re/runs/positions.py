@@ -227,7 +227,6 @@ class Positions:
 
 
 def stores_projections(run: RunFiles) -> bool:
-    """Whether a run stores projections on directions instead of parameters."""
     options = run.manifest.get("options", {})
     return bool(options.get("directions")) or "directions" in run.manifest.get("objects", [])
 

@@ -120,7 +120,6 @@ def _is_inside(file: Any, name: str) -> bool:
 
 
 def h5_columns(file: Any) -> tuple[list[str], list[str]]:
-    """Returns the names of the columns of `index` and of `rows`."""
     return list(file["index_columns"].asstr()[:]), list(file["columns"].asstr()[:])
 
 

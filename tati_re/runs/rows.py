@@ -13,16 +13,8 @@ from tati_re.runs.digests import Digest
 from tati_re.runs.storage import storing
 
 INTEGERS = (
-    "step",
-    "walker",
-    "rung",
-    "replica",
-    "rung_low",
-    "rung_high",
-    "replica_low",
-    "replica_high",
-    "batch_size",
-    "accepted",
+    *("step", "walker", "rung", "replica", "rung_low", "rung_high", "replica_low", "replica_high"),
+    *("batch_size", "accepted"),
 )
 """Columns of the tables of a run that hold integers."""
 
@@ -78,5 +70,4 @@ class Rows:
             )
 
     def position(self) -> int:
-        """Returns the size on disk: bytes of a CSV file, rows of an HDF5 file."""
         return self.on_disk

@@ -69,7 +69,6 @@ class RunFiles:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Opens the folder of a run; nothing but its manifest is read yet."""
         run = cls(path)
         if not run.folder.exists():
             above = run.folder.parent
@@ -82,7 +81,6 @@ class RunFiles:
         return f"{type(self).__name__}({os.fspath(self.folder)!r})"
 
     def has(self, name: str) -> bool:
-        """Returns whether the folder has a file of this name (`tati_re.runs.files`)."""
         return (self.folder / name).exists()
 
     @property

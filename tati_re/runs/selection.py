@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def as_run(run: RunFiles | str | os.PathLike[str]) -> RunFiles:
-    """Returns a run, opened where its folder is given."""
     return RunFiles.open(run) if isinstance(run, str | os.PathLike) else run
 
 
@@ -58,7 +57,6 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
 
 
 def check_thin(thin: int) -> None:
-    """Refuses a thinning below 1."""
     if thin < 1:
         raise InputError("thin keeps every k-th row.", thin, "1 or more")
 

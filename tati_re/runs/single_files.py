@@ -60,5 +60,4 @@ def trajectory_format(options, num_columns: int) -> str:
 
 
 def kind_of(path: str) -> str:
-    """The format that the name of a trajectory file says."""
     return "h5" if path.endswith((".h5", ".hdf5")) else "csv"

@@ -14,7 +14,6 @@ from tati_re.runs.storage import remove_leftovers, storing, write_whole
 
 
 def first_difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The first entry of `now` that is another one in `then`, as text; None if there is none."""
     return next((f"{name} = {then.get(name)}" for name, value in now.items() if then.get(name) != value), None)
 
 

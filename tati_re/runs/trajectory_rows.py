@@ -93,7 +93,6 @@ def _columns(path: Path, columns: list[str], wanted: ExpectedParameters) -> tupl
 
 
 def _numbered(kind: re.Pattern, places: dict[str, int]) -> list[int]:
-    """Places of the columns of one kind, by their number."""
     found = [(int(match[1]), place) for name, place in places.items() if (match := kind.fullmatch(name))]
     return [place for _, place in sorted(found)]
 

@@ -21,7 +21,7 @@ from tati_re.models.imported import imported_model
 from tati_re.models.inputs import fit_inputs, layout_of
 from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
-from tati_re.options.make import OPTIONS, Options
+from tati_re.options.make import OPTIONS, Options, options_of
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_targets, is_signs
@@ -36,51 +36,14 @@ _FEW_STEPS = 4_000
 """Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph and under XLA on 2
 cores: 8-50-1, 2,000 steps of one walker 1.2 and 1.5, of four 2.9 and 2.2; 784-100-10, batch 100, 500 steps of four
 3.7 and 4.1, 2,000 of them 14 and 9."""
-FIXED = (
-    "data",
-    "test_data",
-    "test_fraction",
-    "label_columns",
-    "input_columns",
-    "data_keys",
-    "num_classes",
-    "standardize",
-    "shuffle",
-    "memory_limit",
-    "sample_weights",
-    "class_weights",
-    "model",
-    "hidden",
-    "activation",
-    "output_activation",
-    "use_bias",
-    "fix_parameters",
-    "dtype",
-    "num_walkers",
-    "parameters",
-    "parameters_step",
-    "dimension",
-    "coordinates",
-    "walker_start",
-    "walker_jitter",
-    "threads",
-)
+FIXED = {*options_of(("data", "model", "walkers")), "dimension", "coordinates", "threads"} - {
+    *("batch_size", "batch_sampling", "walker_batches", "walker_evaluation")
+}
 """Options that shape the system: set once, when a Simulation is made."""
 
 OBJECTS = (
-    "data",
-    "test_data",
-    "sample_weights",
-    "model",
-    "loss",
-    "potential",
-    "prior",
-    "optimizer",
-    "sampler",
-    "directions",
-    "mass",
-    "step_schedule",
-    "temperature_schedule",
+    *("data", "test_data", "sample_weights", "model", "loss", "potential", "prior", "optimizer", "sampler"),
+    *("directions", "mass", "step_schedule", "temperature_schedule"),
 )
 """Options that may also be objects in Python."""
 
@@ -323,7 +286,6 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
 
 
 def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
-    """Outputs of a network that is built for this data set and the name of a loss."""
     if dataset.targets.ndim > 1:
         return int(np.prod(dataset.targets.shape[1:]))
     if (

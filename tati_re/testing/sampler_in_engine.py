@@ -72,8 +72,6 @@ def check_walls(sampler: Any, bound: float = 0.1) -> None:
 
 
 class _TensorNoise:
-    """Random numbers of numpy as tensors."""
-
     def __init__(self, seed: int) -> None:
         self.noise = NumpyNoise(seed)
 

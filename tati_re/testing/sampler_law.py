@@ -113,7 +113,6 @@ def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[f
 
 
 def _ratio(totals: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Values of each walker whose mean is the ratio of the means, and whose spread gives its standard error."""
     share = counts.mean(axis=-1, keepdims=True)
     ratio = totals.mean(axis=-1, keepdims=True) / share
     return ratio + (totals - ratio * counts) / share

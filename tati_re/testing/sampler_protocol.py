@@ -20,7 +20,6 @@ ENERGIES = ("potential", "loss", "log_prior")
 
 
 def require(condition: Any, sentence: str) -> None:
-    """Raises an AssertionError with this sentence unless the condition holds."""
     if not condition:
         raise AssertionError(sentence)
 
@@ -57,7 +56,6 @@ def check_attributes(sampler: Any) -> None:
 
 
 def inputs(dtype=np.float64):
-    """Positions, the potential, and noise, all in numpy; the positions refuse to be written to."""
     position = np.random.default_rng(0).normal(size=(WALKERS, PARAMETERS)).astype(dtype)
     position.setflags(write=False)
     return position, NumpyEvaluate(rung_of(STEP_SIZES, TEMPERATURES, numpy=True)), NumpyNoise(1, dtype)
@@ -73,7 +71,6 @@ def locked(state):
 
 
 def started(sampler: Any, dtype=np.float64):
-    """The state after `init` in numpy, and the potential."""
     position, evaluate, noise = inputs(dtype)
     state = sampler.init(position, evaluate, noise)
     require(_fields_of(state), f"init returns a {type(state).__name__}. Expected: a NamedTuple such as State.")
@@ -93,7 +90,6 @@ def stepped(sampler: Any, state, evaluate, noise):
 
 
 def _fields_of(state) -> tuple[str, ...]:
-    """The names of a NamedTuple's fields; none of anything else."""
     return getattr(state, "_fields", ())
 
 
@@ -135,10 +131,11 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
     for name in as_method(sampler).shown:
         fits = np.shape(after._asdict().get(name)) == narrow
         require(fits, f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.")
-    told = [value is not None for value in info]
+    told = ", ".join(name for name, value in info._asdict().items() if value is not None)
     require(
-        told == [sampler.metropolis] * 2,
-        f"metropolis is {sampler.metropolis}, and step returns {_told(info)}. Expected: both of Info, or neither.",
+        [value is not None for value in info] == [sampler.metropolis] * 2,
+        f"metropolis is {sampler.metropolis}, and step returns {told or 'an empty Info'}. Expected: both of Info, or "
+        "neither.",
     )
     if sampler.metropolis:
         fits = info.acceptance.shape == info.energy_change.shape == narrow
@@ -147,10 +144,6 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
             ((info.acceptance >= 0) & (info.acceptance <= 1)).all(),
             f"acceptance reaches {info.acceptance.min():.3g} to {info.acceptance.max():.3g}. Expected: 0 to 1.",
         )
-
-
-def _told(info: Info) -> str:
-    return ", ".join(name for name, value in info._asdict().items() if value is not None) or "an empty Info"
 
 
 def first_difference(first, second) -> str | None:
@@ -163,14 +156,19 @@ def first_difference(first, second) -> str | None:
 
 def check_pure(sampler: Any) -> None:
     """Inputs are unchanged, the same inputs give the same outputs, and nothing is kept in the sampler."""
-    before = {name: (value, _copied(value)) for name, value in vars(sampler).items()}
+    changing = (list, dict, set, np.ndarray)
+    before = {n: (v, copy.deepcopy(v) if isinstance(v, changing) else v) for n, v in vars(sampler).items()}
     state, evaluate = started(sampler)
     copies = state._replace(**{name: np.copy(value) for name, value in state._asdict().items() if name != "rung"})
     first, _ = stepped(sampler, state, evaluate, NumpyNoise(2))
     stepped(sampler, first, evaluate, NumpyNoise(3))
     again, _ = stepped(sampler, state, evaluate, NumpyNoise(2))
     other, _ = stepped(sampler, state, evaluate, NumpyNoise(4))
-    changed = [name for name, value in vars(sampler).items() if name not in before or not _kept(value, *before[name])]
+    changed = []
+    for name, value in vars(sampler).items():
+        then, copied = before.get(name, (None, None))
+        if name not in before or value is not then or not (value is copied or np.all(value == copied)):
+            changed.append(name)
     require(
         not changed,
         f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state.",
@@ -182,14 +180,6 @@ def check_pure(sampler: Any) -> None:
     require(first_difference(first, other), "other random numbers give the same step. Expected: another one.")
     differs = first_difference(sampler.init(*inputs()), sampler.init(*inputs()))
     require(differs is None, f"{differs} differs when init is repeated. Expected: the same for the same inputs.")
-
-
-def _copied(value: Any) -> Any:
-    return copy.deepcopy(value) if isinstance(value, list | dict | set | np.ndarray) else value
-
-
-def _kept(value: Any, before: Any, copied: Any) -> bool:
-    return value is before and (value is copied or bool(np.all(value == copied)))
 
 
 def check_noise_asked_alike(sampler: Any) -> None:

@@ -104,7 +104,6 @@ class Width:
         return f"of its own for each parameter, {self.values.min():g} to {self.values.max():g}"
 
     def both_sides(self) -> str:
-        """The lower and the upper wall."""
         if self.given.ndim:
             return f"bounds {self}"
         return f"-{self.given:g}{'/sqrt(k)' if self.fan_in else ''} and {self}"

@@ -95,8 +95,6 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
 
 
 def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) -> Prior:
-    """The prior of neighboring tensors that have one kind of it."""
-
     def of(name: str, absent: float | None = None):
         values = [absent if (value := getattr(each, name)) is None else value for each in chosen]
         return values[0] if len(set(values)) == 1 else np.repeat(values, sizes)

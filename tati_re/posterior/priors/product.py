@@ -66,11 +66,9 @@ class Product(Prior):
         return tf.concat([part.from_normal(piece) for part, piece in self._pieces(normal)], axis=1)
 
     def get_config(self) -> dict:
-        return {"prior": "product", "parts": {said: self._config(said) for said in self._grouped()}}
-
-    def _config(self, said: str) -> dict:
-        part = next(part for part in self.parts if str(part) == said)
-        return {**part.get_config(), "parameters": self._grouped()[said]}
+        first = {str(part): part.get_config() for part in reversed(self.parts)}
+        parts = {said: {**first[said], "parameters": names} for said, names in self._grouped().items()}
+        return {"prior": "product", "parts": parts}
 
     def _grouped(self) -> dict[str, list[str]]:
         groups: dict[str, list[str]] = {}

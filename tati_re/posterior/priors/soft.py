@@ -179,7 +179,6 @@ class SoftWalls(Prior):
 
 
 def layers(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Widths of the layers in which walls begin to push."""
     with np.errstate(invalid="ignore"):
         both = np.isfinite(lower) & np.isfinite(upper) & (lower < upper)
         alone = np.where(np.isfinite(lower), lower, upper)
