@@ -73,8 +73,8 @@ def group_temperatures(
         tensors = [match[2] for match in found if match[1] == column]
         groups: dict[str, list[str]] = {}
         for tensor in tensors:
-            layer, _, kind = tensor.rpartition("/")
-        groups.setdefault({"tensor": tensor, "layer": layer or tensor, "kind": kind}[by], []).append(tensor)
+            layer, _, last = tensor.rpartition("/")
+            groups.setdefault({"tensor": tensor, "layer": layer or tensor, "kind": last}[by], []).append(tensor)
         if len(groups) > 1:
             groups["all"] = tensors
         for group, members in groups.items():
