@@ -22,6 +22,9 @@ GROUP = "tati_re.samplers"
 WORDS = ("BAOAB", "OBABO", "ABOBA", "OABAO", "UBU", "BADODAB", "GLA1", "GLA2", "mCCAdL")
 """Splitting words that have a name or are common; any other valid word is a sampler too."""
 
+DEFAULT = "BAOAB"
+"""The sampler where none is named, but the step size or a ladder."""
+
 FAMILIES = {
     "SGLD": "tati_re.samplers.sgld:SGLD",
     "LM": "tati_re.samplers.leimkuhler_matthews:LeimkuhlerMatthews",

@@ -93,6 +93,8 @@ def _merged(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str
     for name, other in (("temperature", "inverse_temperature"), ("inverse_temperature", "temperature")):
         if overrides.get(name) is not None and other not in overrides:
             merged.pop(other, None)
+    if overrides.get("preset") is not None and "sampler" not in overrides:
+        merged.pop("sampler", None)
     if _plain(overrides.get("stages")) and "num_steps" not in overrides:
         merged.pop("num_steps", None)
     return merged | dict(overrides)

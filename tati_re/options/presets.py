@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tati_re.core.errors import InputError
+
 _LADDER = {"num_replicas": 12, "temperature_ratio": 1.2}
 _PAIR = {"num_replicas": 2, "swap_rule": "corrected", "swap_schedule": "all_pairs"}
 
@@ -68,9 +70,18 @@ def note_of(name: Any) -> str | None:
 
 
 def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the preset that `sampler` names put in place of it; what else is given goes first.
+    """The options with the preset that `preset` or `sampler` names put in place of it; what else is given goes first.
     A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature,
     or another prior."""
+    name = values.get("preset")
+    if name is not None:
+        if str(name).upper() not in {"AUTO", *_BY_NAME}:
+            raise InputError("preset: not known.", repr(name), ", ".join(["auto", *PRESETS]))
+        if values.get("sampler") is not None:
+            raise InputError(
+                "preset and sampler both name the sampler.", f"{name} and {values['sampler']}", "one of the two"
+            )
+        values = {**{key: value for key, value in values.items() if key != "preset"}, "sampler": name}
     name = values.get("sampler")
     preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}
     if not preset:

@@ -202,10 +202,12 @@ class Options(BaseModel):
     prior_upper_boundary: Wall = _posterior(None, "soft wall above the parameters")
 
     sampler: str = _sampler(
-        "BAOAB",
+        "auto",
         "a splitting word over A, B, O, U, C, D (BAOAB, UBU, BADODAB, ...); a method by name: {samplers}; your own: "
-        "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}",
+        "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}; auto: BAOAB, or, where "
+        "step size and ladder are left open too, what fits the data and the model",
     )
+    preset: str | None = _sampler(None, "a set of options by name, as a value of sampler: auto, {presets}")
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
         0.001, "time step h of the scheme; for SGLD the coefficient of the gradient"
     )
@@ -297,10 +299,13 @@ class Options(BaseModel):
         "run folder; none: the weights of the model",
     )
     parameters_step: int | None = _walkers(None, "row of that trajectory, by its column step; none: the last", ge=0)
-    walker_start: Literal["same", "jitter", "fresh"] = _walkers(
+    walker_start: Literal["same", "jitter", "fresh", "fit"] = _walkers(
         "same",
         "same: at the model's weights, or at rows of parameters; jitter: displaced from there by walker_jitter; fresh: "
-        "each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1",
+        "each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1; fit: fresh, followed by a fit of each before sampling",
+    )
+    fit_steps: int = _walkers(
+        2000, "walker_start fit: steps of the fit, the last quarter at a tenth of the learning rate", ge=1
     )
     walker_jitter: float = _walkers(0.01, "jitter: standard deviation of the displacement of each parameter", gt=0)
     walker_batches: Literal["own", "shared"] = _walkers("own", "own mini-batches for each walker, or one for all")

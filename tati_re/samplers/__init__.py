@@ -9,7 +9,7 @@ from __future__ import annotations
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.method import Method, Sampler, Wrapper
 from tati_re.core.protocol import Energy, Info, Rung, State
-from tati_re.options.families import FAMILIES, WORDS, families, family
+from tati_re.options.families import DEFAULT, FAMILIES, WORDS, families, family
 from tati_re.samplers.ccadl import CCAdL
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.ghmc import GeneralizedHMC
@@ -95,6 +95,7 @@ def tuned(sampler: Method, options) -> Method:
 
 
 def _of_name(name: str, options) -> Method:
+    name = DEFAULT if name.lower() == "auto" else name
     where = name if ":" in name else family(name)
     if where is not None:
         if where in FAMILIES.values() and options.thermostat_bath == "noise":

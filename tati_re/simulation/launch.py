@@ -211,7 +211,7 @@ class Launch:
         if method.has_momentum:
             walkers.momentum = np.array(state.momentum)[there]
         walkers.auxiliary = tuple(np.array(value)[there] for value in carry.auxiliary)
-        walkers.sentence = None
+        walkers.sentence, walkers.drawn = None, None
 
     def _test_noise(self, carry) -> None:
         """Writes noise.csv, where swaps saw mini-batches."""

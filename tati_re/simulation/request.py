@@ -13,6 +13,7 @@ from tati_re.core.method import Method
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.exchange.choosing import with_replicas
 from tati_re.optimizers import make_optimizer
+from tati_re.options.families import DEFAULT
 from tati_re.options.make import Options, make_options
 from tati_re.options.stages import planned
 from tati_re.posterior.potential import ModelPotential
@@ -81,6 +82,8 @@ def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
     """The request with the method that options and objects name, and the order of mini-batches that it takes."""
+    if options.sampler == "auto":
+        options = options.settled(sampler=DEFAULT)
     if kind == "sample":
         check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
         sampler, prior = sampler_of(options, objects, system), system.prior(options, objects)

@@ -33,6 +33,7 @@ from tati_re.simulation.run import Run
 from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, is_named, refuse_fixed
 from tati_re.simulation.target import system_of, with_defaults
+from tati_re.simulation.unattended import prepared
 
 
 class Simulation(Evaluations):
@@ -150,7 +151,7 @@ class Simulation(Evaluations):
     @parameters.setter
     def parameters(self, value) -> None:
         self.walkers.position[...] = self.walkers.fitting(value, "parameters")
-        self.walkers.sentence = None
+        self.walkers.sentence, self.walkers.drawn = None, None
 
     @property
     def momenta(self) -> np.ndarray:
@@ -314,7 +315,9 @@ class Simulation(Evaluations):
         Raises:
             SamplingError: The run diverged; what came before is on the disk.
         """
-        return self._launched(make_request("sample", *self._for_call(overrides), self.system, self.limits))
+        options, objects = self._for_call(overrides)
+        options = prepared(self, options, objects)
+        return self._launched(make_request("sample", options, objects, self.system, self.limits))
 
     def _launched(self, request: Request) -> Run:
         run = launch(request, self.walkers, self.calls)

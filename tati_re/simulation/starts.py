@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
@@ -31,12 +32,18 @@ _FIRST_TIME_STEP = 0.1
 class Walkers:
     """Where the walkers of a simulation are, `(walkers, parameters)`, with their momenta, None until they are drawn.
     `auxiliary` are Keras' non-trainable variables, `(walkers, ...)` each. `sentence` is what the start of a run says of
-    the position; None once they have moved."""
+    the position; None once they have moved. `drawn` is a check sum of the position that nobody has given."""
 
     position: np.ndarray
     auxiliary: tuple[np.ndarray, ...]
     sentence: str | None = None
     momentum: np.ndarray | None = None
+    drawn: int | None = None
+
+    @property
+    def placed(self) -> bool:
+        """Whether the walkers were put where they are, or have moved."""
+        return self.drawn != crc32(np.ascontiguousarray(self.position))
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
         """An array in the shape of the positions, or of one of them."""
@@ -66,11 +73,11 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     else:
         said = "Start: all walkers at the same place" if walkers > 1 else ""
     if given is not None:
-        if start == "fresh":
-            raise InputError("parameters and walker_start fresh both say where walkers start.", expected="one of them")
+        if start in ("fresh", "fit"):
+            raise InputError(f"parameters and walker_start {start} both say where walkers start.", expected="one of them")
         position = np.array(_finite(Walkers(position, auxiliary).fitting(given, "parameters"), position), flat.dtype)
         said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
-    if start == "fresh":
+    if start in ("fresh", "fit"):
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)
         position = with_noise_of(flat, position)
         said = "Start: each walker newly drawn"
@@ -80,7 +87,9 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
         said = f"{said or 'Start: the model'}, moved by Gaussian numbers of deviation {options.walker_jitter:g}"
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
-    return Walkers(position, auxiliary, f"{said}." if said else None)
+    free = given is None and options.parameters is None
+    position = np.ascontiguousarray(position)
+    return Walkers(position, auxiliary, f"{said}." if said else None, drawn=crc32(position) if free else None)
 
 
 def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
@@ -138,9 +147,9 @@ def _check(options: Options) -> None:
         raise InputError(
             "parameters_step belongs to a file.", options.parameters_step, "parameters, the file it is a step of"
         )
-    if options.parameters is not None and options.walker_start == "fresh":
+    if options.parameters is not None and options.walker_start in ("fresh", "fit"):
         raise InputError(
-            "parameters and walker_start fresh both say where walkers start.",
+            f"parameters and walker_start {options.walker_start} both say where walkers start.",
             options.parameters,
             "one of the two, or walker_start same or jitter",
         )

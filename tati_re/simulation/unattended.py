@@ -1,0 +1,140 @@
+"""Runs without a named sampler: walkers, fits, sampler, mass and end follow from the data and the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tati_re.engine.progress import make_progress
+from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
+from tati_re.options.stages import check_num_steps
+from tati_re.simulation.heating import expected_heating
+from tati_re.simulation.launch import launch
+from tati_re.simulation.request import make_request, sees_all
+from tati_re.simulation.starts import starting_walkers
+
+if TYPE_CHECKING:
+    from tati_re.simulation.simulation import Simulation
+
+AUTO = "auto"
+NUM_WALKERS = 4
+FULL_BATCH_BELOW = 5_000
+"""Examples up to which every step sees all of them."""
+BATCH_SIZE = 128
+FEW_PARAMETERS = 10
+NUM_STEPS = {True: 100_000, False: 200_000}
+"""The most steps on the full batch, and on mini-batches."""
+UNTIL = "rhat<1.01, ess>400"
+FIT_BATCH_SIZE = 100
+_OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
+
+
+def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
+    """Whether sampler, step size and ladder are all left to the run."""
+    named = {name for name in ("sampler", "step_size") if getattr(options, name) != AUTO}
+    schedules = {"step_schedule", "temperature_schedule"}
+    return not (named or options.explicit & {*options_of(["replicas"]), *schedules} or {"sampler", *schedules} & {*objects})
+
+
+def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> Options:
+    """The options of a run of `Simulation.sample` with what was left open; says what was chosen, and fits the walkers
+    where they are to start at a fit and have not moved."""
+    progress = make_progress(options.verbose)
+    if options.num_walkers != sim.num_walkers():
+        # A preset asks for more than the Simulation has.
+        options = _multiplied(sim, options)
+    if is_open(options, objects):
+        for sentence in _choose_walkers(sim, options):
+            progress.message(sentence)
+        options = make_options(options, **sim.options.values_of(("num_walkers", "walker_start", "walker_jitter")))
+        options, said = _chosen(sim, options, objects)
+        for sentence in said:
+            progress.message(sentence)
+    if options.walker_start == "fit" and not sim.walkers.placed:
+        _fit(sim, options, objects)
+    return options
+
+
+def _multiplied(sim: Simulation, options: Options) -> Options:
+    """The options of a preset that brings its own walkers: those walkers, or the ones that were placed before."""
+    names = ("num_walkers", "walker_start")
+    if sim.walkers.placed:
+        return make_options(options, **sim.options.values_of(names))
+    sim.options = make_options(sim.options, **options.values_of(names))
+    sim.walkers = starting_walkers(sim.options, sim.system.flat)
+    return options
+
+
+def _choose_walkers(sim: Simulation, options: Options) -> list[str]:
+    """Sets the walkers apart that nobody has placed, and says so."""
+    first = "No sampler is named: the run chooses, in brackets the options that decide instead."
+    if sim.walkers.placed:
+        count = "1 walker" if sim.num_walkers() == 1 else f"{sim.num_walkers()} walkers"
+        return [first, f"Start: {count} where they are (num_walkers, walker_start)."]
+    values: dict[str, Any] = {} if "num_walkers" in options.explicit else {"num_walkers": NUM_WALKERS}
+    if "walker_start" not in options.explicit:
+        values |= {"walker_start": "fit"} if sim.system.has_data else {"walker_start": "jitter", "walker_jitter": 1.0}
+    sim.options = make_options(sim.options, **values)
+    sim.walkers = starting_walkers(sim.options, sim.system.flat)
+    how = {
+        "fit": f"each from a fit of its own ({options.fit_steps:,} steps of {options.optimizer})",
+        "jitter": f"displaced by Gaussian numbers of deviation {sim.options.walker_jitter:g}",
+    }
+    start = how.get(sim.options.walker_start, sim.options.walker_start)
+    return [first, f"Start: {sim.num_walkers()} walkers, {start} (num_walkers, walker_start, fit_steps)."]
+
+
+def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tuple[Options, list[str]]:
+    """The options with sampler, batches, tuning and end, and a sentence on each."""
+    size, dimension = sim.system.dataset.num_examples, sim.num_parameters()
+    if options.batch_size is None and size >= FULL_BATCH_BELOW:
+        options = make_options(options, batch_size=BATCH_SIZE)
+    whole = sees_all(options, sim.system)
+    if not whole:
+        sampler, why = "BAOAB", f"mini-batches of {options.batch_size} of {size:,} examples"
+    elif dimension < FEW_PARAMETERS:
+        sampler, why = "HMC", f"exact, and cheap with {dimension} parameters"
+    else:
+        sampler, why = "MCLMC", f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
+    values = {"friction": AUTO, "num_leapfrog_steps": AUTO, "mass": "fisher", "until": UNTIL, "num_steps": NUM_STEPS[whole]}
+    unused = {"HMC": "friction"}.get(sampler, "num_leapfrog_steps")
+    taken = {name: value for name, value in values.items() if name not in {unused, *options.explicit, *objects}}
+    options = make_options(options, sampler=sampler, **taken)
+    if not whole and "batch_sampling" not in options.explicit:
+        options, order = _ordered(sim, options, objects)
+        why += order
+    length = "number of leapfrog steps" if sampler == "HMC" else "friction"
+    tolerance = "" if sampler == "HMC" else f", so that variances are wrong by {options.target_bias:.0%} at most"
+    return options, [
+        f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
+        f"Step size, {length} and masses are tuned in the burn-in, which ends by itself{tolerance} (step_size, friction, "
+        "num_leapfrog_steps, mass, target_bias, num_burnin_steps).",
+        f"The run ends when {options.until}, at step {options.num_steps:,} at the latest (until, num_steps, max_time).",
+    ]
+
+
+def _ordered(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tuple[Options, str]:
+    """The order of mini-batches that is expected to heat less, of epochs and symmetric sweeps."""
+    found = {}
+    for order in ("epochs", "symmetric"):
+        request = make_request("sample", make_options(options, batch_sampling=order), objects, sim.system, sim.limits)
+        auxiliary = tuple(value[:1] for value in sim.walkers.auxiliary)
+        found[order] = expected_heating(request, sim.walkers.position[0], auxiliary)
+    known = {order: heating["mean"] for order, heating in found.items() if "mean" in heating}
+    best = min(known, key=lambda order: known[order]) if len(known) == len(found) else "epochs"
+    said = f", in {'shuffled epochs' if best == 'epochs' else 'symmetric sweeps'}, whose noise heats less"
+    return make_options(options, batch_sampling=best), said if known else ", in shuffled epochs"
+
+
+def _fit(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> None:
+    """Takes each walker to a minimum of U; three quarters of the steps at the learning rate, the rest at a tenth."""
+    left_out = {*_OF_THE_RUN, "num_steps", "num_burnin_steps", "stages", "call"}
+    given = options.values_of((options.explicit & {*options_of(OPTIMIZE)}) - left_out)
+    first = max(1, 3 * options.fit_steps // 4)
+    rates = [(first, options.learning_rate), (options.fit_steps - first, options.learning_rate / 10)]
+    given["stages"] = [{"num_steps": steps, "learning_rate": rate} for steps, rate in rates if steps]
+    if sim.system.has_data and options.batch_size is None:
+        given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
+    chosen = sim.calls.numbered("fit", make_options(given))
+    chosen = make_options(chosen, num_steps=check_num_steps(chosen))
+    launch(make_request("fit", chosen, objects, sim.system, sim.limits), sim.walkers, sim.calls).passing_on()
