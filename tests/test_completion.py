@@ -60,7 +60,7 @@ def test_bash_completes_flags_names_and_files(parser, tmp_path):
 def test_zsh_is_told_flags_meanings_and_names(parser):
     text = script(parser, "zsh")
     assert text.startswith("#compdef tati-sample\n")
-    assert '"--walker-start[' in text and ':NAME:(same jitter fresh)"\n' in text
+    assert '"--walker-start[' in text and ':NAME:(same jitter fresh fit)"\n' in text
     assert '{--shuffle,--no-shuffle}"[' in text
     for line in text.splitlines():
         assert line.replace('\\"', "").count('"') % 2 == 0, line

@@ -61,9 +61,18 @@ def test_explicit_are_the_names_that_were_given():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"step_size": -0.1}, "step_size is out of range. Received: -0.1. Expected: a number greater than 0."),
-        ({"step_size": float("nan")}, "step_size is out of range. Received: nan. Expected: a number greater than 0."),
-        ({"step_size": "0.1"}, "step_size has the wrong type. Received: '0.1'. Expected: a number greater than 0."),
+        (
+            {"step_size": -0.1},
+            "step_size is out of range. Received: -0.1. Expected: a number greater than 0 or 'auto'.",
+        ),
+        (
+            {"step_size": float("nan")},
+            "step_size is out of range. Received: nan. Expected: a number greater than 0 or 'auto'.",
+        ),
+        (
+            {"step_size": "0.1"},
+            "step_size has an unknown value. Received: '0.1'. Expected: a number greater than 0 or 'auto'.",
+        ),
         ({"num_steps": True}, "num_steps has the wrong type. Received: True. Expected: an integer at least 1."),
         ({"num_steps": 2.5}, "num_steps has the wrong type. Received: 2.5. Expected: an integer at least 1."),
         ({"num_steps": None}, "num_steps has the wrong type. Received: none. Expected: an integer at least 1."),
@@ -157,8 +166,11 @@ def test_toml_round_trip(tmp_path):
     ("text", "sentence"),
     [
         ("step_sise = 0.1", "step_sise is not a known option. Did you mean 'step_size'?"),
-        ("step_size = -1", "step_size is out of range. Received: -1. Expected: a number greater than 0."),
-        ('step_size = "1"', "step_size has the wrong type. Received: '1'. Expected: a number greater than 0."),
+        ("step_size = -1", "step_size is out of range. Received: -1. Expected: a number greater than 0 or 'auto'."),
+        (
+            'step_size = "1"',
+            "step_size has an unknown value. Received: '1'. Expected: a number greater than 0 or 'auto'.",
+        ),
         ("[sampler]\nstep_size = 1", "options stand without tables. Received: [sampler]. Expected: step_size = 0.001."),
         (
             'resume = "runs/a"',
@@ -208,7 +220,7 @@ def test_help_of_the_package_prints_the_description(capsys):
 def test_choices_are_named_in_the_table():
     assert choices(OPTIONS["execution"]) == ["auto", "xla", "graph", "eager"]
     assert choices(OPTIONS["from_logits"]) == ["auto"]
-    assert choices(OPTIONS["step_size"]) == []
+    assert choices(OPTIONS["step_size"]) == ["auto"] and choices(OPTIONS["num_steps"]) == []
 
 
 def test_reference_page_of_the_userguide_is_up_to_date():

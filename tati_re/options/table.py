@@ -302,7 +302,7 @@ class Options(BaseModel):
     walker_start: Literal["same", "jitter", "fresh", "fit"] = _walkers(
         "same",
         "same: at the model's weights, or at rows of parameters; jitter: displaced from there by walker_jitter; fresh: "
-        "each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1; fit: fresh, followed by a fit of each before sampling",
+        "each drawn from U(-1/sqrt(k), 1/sqrt(k)), k = fan-in + 1; fit: fresh, and fitted before sampling",
     )
     fit_steps: int = _walkers(
         2000, "walker_start fit: steps of the fit, the last quarter at a tenth of the learning rate", ge=1

@@ -74,7 +74,9 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
         said = "Start: all walkers at the same place" if walkers > 1 else ""
     if given is not None:
         if start in ("fresh", "fit"):
-            raise InputError(f"parameters and walker_start {start} both say where walkers start.", expected="one of them")
+            raise InputError(
+                f"parameters and walker_start {start} both say where walkers start.", expected="one of them"
+            )
         position = np.array(_finite(Walkers(position, auxiliary).fitting(given, "parameters"), position), flat.dtype)
         said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
     if start in ("fresh", "fit"):

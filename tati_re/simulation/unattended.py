@@ -33,7 +33,9 @@ def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
     """Whether sampler, step size and ladder are all left to the run."""
     named = {name for name in ("sampler", "step_size") if getattr(options, name) != AUTO}
     schedules = {"step_schedule", "temperature_schedule"}
-    return not (named or options.explicit & {*options_of(["replicas"]), *schedules} or {"sampler", *schedules} & {*objects})
+    return not (
+        named or options.explicit & {*options_of(["replicas"]), *schedules} or {"sampler", *schedules} & {*objects}
+    )
 
 
 def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> Options:
@@ -96,7 +98,13 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
         sampler, why = "HMC", f"exact, and cheap with {dimension} parameters"
     else:
         sampler, why = "MCLMC", f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
-    values = {"friction": AUTO, "num_leapfrog_steps": AUTO, "mass": "fisher", "until": UNTIL, "num_steps": NUM_STEPS[whole]}
+    values = {
+        "friction": AUTO,
+        "num_leapfrog_steps": AUTO,
+        "mass": "fisher",
+        "until": UNTIL,
+        "num_steps": NUM_STEPS[whole],
+    }
     unused = {"HMC": "friction"}.get(sampler, "num_leapfrog_steps")
     taken = {name: value for name, value in values.items() if name not in {unused, *options.explicit, *objects}}
     options = make_options(options, sampler=sampler, **taken)
@@ -107,8 +115,8 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
     tolerance = "" if sampler == "HMC" else f", so that variances are wrong by {options.target_bias:.0%} at most"
     return options, [
         f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
-        f"Step size, {length} and masses are tuned in the burn-in, which ends by itself{tolerance} (step_size, friction, "
-        "num_leapfrog_steps, mass, target_bias, num_burnin_steps).",
+        f"Step size, {length} and masses are tuned in the burn-in, which ends by itself{tolerance} (step_size, "
+        "friction, num_leapfrog_steps, mass, target_bias, num_burnin_steps).",
         f"The run ends when {options.until}, at step {options.num_steps:,} at the latest (until, num_steps, max_time).",
     ]
 
