@@ -16,7 +16,7 @@ from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
 from tati_re.options.trust import options_of_folder
 
 LEFT_OUT = (
-    *("resume", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
+    *("resume", "until", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time"),
     *("checkpoint_seconds", "temperature", "inverse_temperature", "step_schedule", "schedule_delay", "schedule_power"),
     *("cycle_steps", "exploration_fraction", "temperature_schedule", "temperature_start", "control_variate"),
     *("control_variate_every", "covariance_blending", "covariance_after_steps", "ensemble_scheme", "batch_size"),

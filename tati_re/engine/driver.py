@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,6 +39,15 @@ class Outcome(enum.Enum):
     OUT_OF_TIME = "max_time is over, a checkpoint is written; resume the run to go on."
 
 
+class Looks(Protocol):
+    """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and the answer at it,
+    from the files of the run."""
+
+    def next_look(self, step: int, burnin: int) -> int: ...
+
+    def is_reached(self, step: int) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Plan:
     """How long a run is and what it writes.
@@ -50,6 +59,7 @@ class Plan:
         requeue_signal: Name of a signal that ends it like Ctrl-C, or None.
         trajectory_format: "csv" or "h5".
         parameter_names: Columns of the trajectory.
+        looks: Where the run may end before, or None.
         expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
         callbacks: Called as `callback(folder, step)` after each flush.
     """
@@ -62,6 +72,7 @@ class Plan:
     parameter_names: Sequence[str]
     expected: tuple[float, float]
     callbacks: Sequence[Recorder] = field(default_factory=tuple)
+    looks: Looks | None = None
 
 
 class Driver:
@@ -134,7 +145,10 @@ class Driver:
                 while self._move < last:
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
                         carry, self.loop, most = loop.take_over(carry), loop, self.limits.first_steps
-                    end = min(last, line.moves(self._end_of(loop)))
+                    if self._ends_here(carry):
+                        last = self._move
+                        break
+                    end = min(last, line.moves(self._end_of(loop)), line.moves(self._next_look(self.step)))
                     count = min(loop.chunk_steps, end - self._move, most)
                     if self.predictions is not None:
                         count = self.predictions.moves_until_due(loop.timeline, self._move, count)
@@ -166,6 +180,21 @@ class Driver:
             self.progress.stop()
             self._tables.close()
         return carry, outcome
+
+    def _next_look(self, step: int) -> int:
+        """The step of the next look after a step; beyond all steps where there is none."""
+        looks, burnin = self.plan.looks, self.loop.timeline.num_burnin_steps
+        return self.plan.num_steps if looks is None else looks.next_look(max(step, burnin), burnin)
+
+    def _ends_here(self, carry: Carry) -> bool:
+        """Whether this is a step to look at, and the run ends here; all that is stored so far is then on the disk."""
+        line, looks = self.loop.timeline, self.plan.looks
+        if looks is None or self.step <= line.num_burnin_steps or self._move != line.moves(self.step):
+            return False
+        if self._next_look(self.step - 1) != self.step:
+            return False
+        self._flush(carry)
+        return looks.is_reached(self.step)
 
     def exit_status(self, outcome: Outcome) -> int:
         """What a command ends with: that of a signal also where the last step was done when it came."""

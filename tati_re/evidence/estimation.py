@@ -34,7 +34,7 @@ from tati_re.simulation.request import Request, sampler_of
 from tati_re.simulation.system import check_memory
 
 _UNUSED = (
-    *("record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
+    *("until", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
     *("step_schedule", "temperature_schedule", "control_variate", "exchange", "swap_rule", "swap_schedule"),
     *("exchange_every", "adapt_ladder", "replica_start", "batch_sampling", "walker_batches"),
 )

@@ -427,15 +427,27 @@ class Options(BaseModel):
         lt=1,
     )
 
-    num_steps: int = _run(1000, "total number of steps, burn-in included", ge=1)
+    num_steps: int = _run(1000, "total number of steps, burn-in included; with until at most, and by itself 100000", ge=1)
+    until: str | None = _run(
+        None,
+        "conditions at which sampling ends before num_steps, joined by commas, such as rhat<1.01, ess>400, "
+        "mcse(potential)<0.1: the worst R-hat and the least effective sample size of U, predictions and projections, "
+        "the standard error of the mean of a column of run.csv",
+    )
     num_burnin_steps: int = _run(0, "initial steps, excluded from averages and trajectory", ge=0)
-    record_every: int = _run(10, "steps between rows of run.csv and averages.csv", ge=1)
+    record_every: Annotated[int, Field(ge=1)] | Literal["auto"] = _run(
+        "auto", "steps between rows of run.csv and averages.csv; auto: 1 for samplers with a Metropolis test, else 10"
+    )
     full_every: int = _run(
         0,
         "steps between evaluations of full_loss and full_potential on all data, a multiple of record_every; 0: never",
         ge=0,
     )
-    trajectory_every: int = _run(100, "steps between rows of the trajectory; 0: no trajectory", ge=0)
+    trajectory_every: Annotated[int, Field(ge=0)] | Literal["auto"] = _run(
+        "auto",
+        "steps between rows of the trajectory; 0: no trajectory; auto: so many that about 1,000 positions of all "
+        "walkers are stored (with until: up to 20,000; 512 MB at most), and 100 for fit",
+    )
     group_temperatures: bool = _run(
         False, "columns of run.csv with the kinetic energy and the virial of each tensor, for tati-analyse"
     )

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tati_re.analysis.until import conditions_of
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, shown
+from tati_re.core.errors import InputError, nearest, shown
 from tati_re.core.given import as_array
 from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
@@ -125,7 +126,7 @@ def check_stream_predictions(request: Request) -> None:
     every = request.options.stream_predictions
     if not every or not request.samples:
         return
-    dataset, record_every = request.system.dataset, request.options.record_every
+    dataset, record_every = request.system.dataset, request.record_every
     if dataset.test_inputs is None:
         raise InputError(
             "stream_predictions: the data have no test part.",
@@ -251,7 +252,7 @@ def check_single_files(request: Request) -> None:
             raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
     if options.trajectory_file is None:
         return
-    if not options.trajectory_every:
+    if not request.trajectory_every:
         raise InputError(
             "trajectory_file: no trajectory is stored.", "trajectory_every = 0", "trajectory_every above 0"
         )
@@ -309,13 +310,28 @@ def check_exchange_batch_size(request: Request) -> None:
 
 def check_full_every(request: Request) -> None:
     """Energies of all data at steps without a row."""
-    options = request.options
-    if options.full_every % options.record_every:
+    full_every, record_every = request.options.full_every, request.record_every
+    if full_every % record_every:
         raise InputError(
             "full_every: rows are recorded at other steps.",
-            received=f"{options.full_every}, and record_every {options.record_every}",
+            received=f"{full_every}, and record_every {record_every}",
             expected="a multiple of record_every",
         )
+
+
+def check_until(request: Request) -> None:
+    """Conditions of an end that are none, of no column, or on positions that are not stored."""
+    conditions = conditions_of(request.options.until) if request.samples else []
+    if not conditions:
+        return
+    own = {**request.potential.columns, **(request.objects.get("observables") or {})}
+    options, method = request.options, request.method
+    columns = Observables(method, request.potential.metric_name, own, options.full_every).columns
+    for one in conditions:
+        if one.name and (one.name not in columns or one.name in ("step", "walker")):
+            raise InputError(f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}", options.until)
+        if not one.name and not request.trajectory_every:
+            raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
 
 
 def check_directions(request: Request) -> None:
@@ -347,6 +363,7 @@ CHECKS = [
     check_tensorboard,
     check_exchange_batch_size,
     check_full_every,
+    check_until,
     check_directions,
     check_observables,
 ]

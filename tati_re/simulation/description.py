@@ -44,10 +44,10 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     yield from tati_sentences(options)
     if start is not None:
         yield start
-    if options.record_every > options.num_steps:
-        yield f"record_every {options.record_every} is above num_steps {options.num_steps}: no row will be recorded."
-    if "trajectory_every" in options.explicit and options.trajectory_every > options.num_steps:
-        yield f"trajectory_every {options.trajectory_every} is above num_steps: no position will be stored."
+    if request.record_every > options.num_steps:
+        yield f"record_every {request.record_every} is above num_steps {options.num_steps}: no row will be recorded."
+    if "trajectory_every" in options.explicit and request.trajectory_every > options.num_steps:
+        yield f"trajectory_every {request.trajectory_every} is above num_steps: no position will be stored."
     if options.call not in (None, 1):
         yield f"Noise and mini-batches are those of call {options.call} of seed {options.seed}."
     if len(run.stages) > 1:
@@ -97,11 +97,12 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
     """The entries of the manifest: what was asked for, what it became, and what the numbers depend on."""
     request, potential = run.request, run.potential
     options, dataset = request.options, request.system.dataset
+    every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
     return {
         "kind": request.kind,
         "tati_re": __version__,
         "versions": versions(),
-        "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}),
+        "options": options.model_dump(exclude_none=True, exclude={"resume", "overwrite"}) | every,
         "given": sorted(options.explicit - {"resume", "overwrite"}),
         "unused": _unused(request),
         "objects": sorted(set(OBJECTS) & set(request.objects)),

@@ -117,7 +117,7 @@ def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum) -> dic
     lowest = spectrum.curvature[0] if spectrum.rest == 0 else min(spectrum.curvature[0], spectrum.rest_curvature)
     omega = np.sqrt(np.maximum(np.append(curvature, lowest), slowest**2))
     of_lowest = of_batch * (spectrum.rest_variance / spectrum.rest if spectrum.rest else spectrum.variance[0])
-    batching = batches.sampling, batches.batch_size, count, options.record_every
+    batching = batches.sampling, batches.batch_size, count, request.record_every
     found = relative_heating(method, step_size, temperature, omega, np.append(variance, of_lowest), *batching)
     total = float(variance.sum())
     mean_curvature = float(variance @ omega[:-1] ** 2) / total if total else 0.0

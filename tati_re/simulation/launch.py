@@ -33,6 +33,7 @@ from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
+from tati_re.simulation.ending import Ending
 from tati_re.simulation.heating import expected_heating, heating_sentence
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
@@ -115,6 +116,7 @@ class Launch:
         self._format = trajectory_format(request.options, len(self._names))
         self._copies = single_files(request.options, self._format)
         self._tensorboard = TensorBoard(request.options.tensorboard)
+        self.ending = Ending(request, walkers, folder)
         self.driver = self._driver()
 
     def _driver(self) -> Driver:
@@ -127,6 +129,7 @@ class Launch:
             trajectory_format=self._format,
             parameter_names=self._names,
             expected=_expected(request),
+            looks=self.ending if self.ending.conditions else None,
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
         )
         averages = _prediction_averages(request)
@@ -175,13 +178,18 @@ class Launch:
         finally:
             self._copies(self.folder, driver.step, last=True)
         self._arrive(carry)
+        stopped = outcome is not Outcome.FINISHED or driver.signal
+        if self.request.samples and not driver.signal:
+            said = self._guarded(lambda: self.ending.finish(driver.step, not stopped))
+            if said is not None:
+                self.progress.message(said)
         if outcome is Outcome.FINISHED and self.request.samples:
             self._guarded(lambda: self._test_noise(carry))
             if self._has_noise:
                 stored = manifest.read(self.folder)
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
-        if outcome is not Outcome.FINISHED or driver.signal:
+        if stopped:
             said = f"{outcome.value} Step {driver.step} of {options.num_steps}"
             if temporary is None:
                 said += f"; tati-sample --resume {self.folder}, or Simulation.resume({str(self.folder)!r})"

@@ -24,6 +24,13 @@ from tati_re.samplers.importing import checked, made
 from tati_re.simulation.saved_model import read_directions
 from tati_re.simulation.system import System, check_memory
 
+_POSITIONS, _POSITIONS_UNTIL, _POSITION_BYTES = 1_000, 20_000, 2**29
+"""Stored positions of all walkers that `trajectory_every` auto aims at, those of a run that may end long before
+num_steps, and their bytes at most, in float64."""
+_OF_FITS = 100
+_MOST_STEPS = 100_000
+"""Steps of a run with `until` and no `num_steps`."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -42,6 +49,27 @@ class Request:
     def samples(self) -> bool:
         """Whether this is a run of a sampler."""
         return self.kind == "sample"
+
+    @property
+    def record_every(self) -> int:
+        """Steps between rows."""
+        given = self.options.record_every
+        return given if isinstance(given, int) else 1 if self.samples and self.method.metropolis else 10
+
+    @property
+    def trajectory_every(self) -> int:
+        """Steps between stored positions."""
+        given, options = self.options.trajectory_every, self.options
+        if isinstance(given, int):
+            return given
+        if not self.samples:
+            return _OF_FITS
+        recorded = options.num_walkers if options.trajectory_rungs == "target" else self.copies
+        width = self.system.flat.num_parameters if self.directions is None else len(self.directions)
+        most = _POSITIONS if options.until is None else _POSITIONS_UNTIL
+        most = min(most, _POSITION_BYTES // (8 * width))
+        length = options.num_steps - (options.num_burnin_steps or 0)
+        return max(1, round(length * recorded / max(most, 1)))
 
     @property
     def full_batch(self) -> bool:
@@ -85,6 +113,8 @@ def make_request(
     if options.sampler == "auto":
         options = options.settled(sampler=DEFAULT)
     if kind == "sample":
+        if options.until is not None and "num_steps" not in options.explicit:
+            options = options.settled(num_steps=_MOST_STEPS)
         check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
         sampler, prior = sampler_of(options, objects, system), system.prior(options, objects)
         exact = sees_all(options, system)

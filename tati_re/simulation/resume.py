@@ -71,7 +71,10 @@ def _resumed(
     overrides |= {"num_steps": steps, "threads": said["threads"]}
     options = options_of_folder(values, folder, "resume", trust, known, **overrides)
     order = stored.get("batch_sampling", "auto")
-    options = options.settled(batch_sampling=order, execution=said["execution"])
+    every = {name: stored[name] for name in ("record_every", "trajectory_every") if name in stored}
+    if said.get("until", {}).get("reached"):
+        every["until"] = None  # a longer run: its end was reached before
+    options = options.settled(batch_sampling=order, execution=said["execution"], **every)
     stack.enter_context(stopping(options.requeue_signal))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)

@@ -1,0 +1,162 @@
+"""An end that is earned: conditions on R-hat, effective sample size and errors, and the numbers that they are about."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error, r_hat
+from tati_re.core.errors import InputError
+
+FORM = "conditions joined by commas, each rhat<A with A above 1, ess>N, or mcse(NAME)<X of a column of run.csv"
+_CONDITION = re.compile(r"\s*(?:(rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)")
+_EXPLAINED = 3.0
+"""A few walkers spoil R-hat where without them it is below the limit, or so many times closer to 1."""
+DEFAULTS = {"rhat": 1.01, "ess": 400.0}
+"""What is asked for where nothing is said."""
+FIRST_ROWS = 250
+"""Rows of a walker at the first look; at each further one they are twice as many."""
+
+
+class Condition(NamedTuple):
+    """`quantity` is "rhat", "ess" or "mcse", `name` the column of the last one."""
+
+    quantity: str
+    name: str
+    limit: float
+
+    def __str__(self) -> str:
+        what = f"mcse({self.name})" if self.name else self.quantity
+        return f"{what}{'>' if self.quantity == 'ess' else '<'}{self.limit:g}"
+
+    def value(self, numbers: Mapping[str, Any]) -> float:
+        """What the numbers of a look say of it."""
+        return float(numbers["mcse"].get(self.name, math.nan) if self.name else numbers[self.quantity])
+
+    def met(self, numbers: Mapping[str, Any]) -> bool:
+        """Whether it holds; not where its number is not known."""
+        value = self.value(numbers)
+        return value > self.limit if self.quantity == "ess" else value < self.limit
+
+
+def conditions_of(text: str | None) -> list[Condition]:
+    """The conditions of the option `until`; refuses what is none in one sentence, with its place."""
+    found: list[Condition] = []
+    place, text = 0, text or ""
+    while place < len(text):
+        match = _CONDITION.match(text, place)
+        if match is not None:
+            quantity, name, sign, number = match.groups()
+            one = Condition(quantity or "mcse", (name or "").strip(), float(number))
+            least = 1.0 if quantity == "rhat" else 0.0
+            if (sign == ">") == (quantity == "ess") and least < one.limit < math.inf:
+                if (one.quantity, one.name) in ((other.quantity, other.name) for other in found):
+                    raise InputError(f"until: {str(one).rstrip('0123456789.<>')} stands there twice.", text, FORM)
+                found.append(one)
+                place = match.end()
+                continue
+        at = place + len(text[place:]) - len(text[place:].lstrip()) + 1
+        raise InputError(f"until: there is no condition at character {at}.", text, FORM)
+    return found
+
+
+def look_after(steps: int, unit: int, multiple: int = 1) -> int:
+    """The first look more than `steps` steps after the burn-in: 250, 500, 1,000, ... rows of a walker, a row each
+    `unit` steps, rounded up to a multiple of the steps of a turn."""
+    look = FIRST_ROWS * unit
+    while (rounded := -(-look // multiple) * multiple) <= steps:
+        look *= 2
+    return rounded
+
+
+class Chains(NamedTuple):
+    """Draws of a quantity, `(walkers, draws)`, and what each counts, None where all count the same. Walkers that are
+    not `compared` may be in places that are worth the same, such as networks with their units permuted: each is then
+    looked at about its own mean."""
+
+    name: str
+    draws: np.ndarray
+    weights: np.ndarray | None = None
+    compared: bool = True
+
+
+def diagnosis(quantities: Iterable[Chains], limit: float) -> dict[str, Any]:
+    """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`, `rhat_of`, `ess`,
+    `ess_of`. `spoiled_by` are the walkers, fewer than half, that alone lift R-hat above the limit, and `rhat_without`
+    what it is without them. What never changes says nothing; nan where there is nothing that does, or too few draws."""
+    worst, least = (math.nan, "", np.zeros((1, 0))), (math.nan, "")
+    few = False
+    for name, draws, weights, compared in quantities:
+        if draws.shape[1] < 2 * MINIMUM_DRAWS:
+            few, hat, size = True, math.nan, float(draws.size)
+        elif np.isfinite(draws).all() and np.ptp(draws) == 0:
+            continue
+        elif not np.isfinite(draws).all():
+            hat, size = math.inf, 0.0
+        else:
+            draws = draws if compared else draws - draws.mean(axis=1, keepdims=True)
+            draws, size = _weighted(draws, weights)
+            hat = r_hat(draws)
+        worst = (hat, name, draws if compared else draws[:1]) if not hat <= worst[0] and hat == hat else worst
+        least = (size, name) if not size >= least[0] and size == size else least
+    hat, name, draws = worst
+    found: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
+    if hat > limit and math.isfinite(hat):
+        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, hat, limit)
+    elif few:
+        found |= {"rhat": math.nan, "rhat_of": "too few draws"}
+    return found
+
+
+def _weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, float]:
+    """What each draw adds to the error of the weighted mean, to first order, and the effective sample size."""
+    if weights is None or np.ptp(weights) == 0:
+        return draws, effective_sample_size(draws)
+    total = weights.sum()
+    away = draws - (weights * draws).sum() / total
+    influence = weights * away * (weights.size / total)
+    size = float((weights * away**2).sum() / total) / monte_carlo_error(influence) ** 2
+    return influence, min(size, float(total**2 / (weights**2).sum()))
+
+
+def _spoilers(draws: np.ndarray, hat: float, limit: float) -> tuple[list[int], float]:
+    left, without = list(range(len(draws))), hat
+    while len(left) > 2 and len(left) - 1 > len(draws) / 2:
+        hats = [r_hat(draws[[other for other in left if other != walker]]) for walker in left]
+        without = min(hats)
+        left.pop(int(np.argmin(hats)))
+        if without - 1 <= max(limit - 1, (hat - 1) / _EXPLAINED):
+            return sorted(set(range(len(draws))) - set(left)), without
+    return [], math.nan
+
+
+def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any], steps: int) -> str:
+    """One sentence on conditions that do not hold `steps` steps after the burn-in, and how many more they take where
+    that can be told: effective draws grow with the steps, errors fall with their root."""
+    parts = []
+    for one in conditions:
+        value = one.value(numbers)
+        if one.met(numbers):
+            continue
+        if math.isnan(value):
+            parts.append(f"{one} cannot be told from so few rows or stored positions")
+        elif one.quantity == "rhat":
+            said = f"R-hat is {value:.3f} of {numbers['rhat_of']}"
+            if walkers := numbers.get("spoiled_by"):
+                said += f", {numbers['rhat_without']:.3f} without {walker_names(walkers)}"
+            parts.append(f"{said}, and when it is below {one.limit:g} cannot be told")
+        else:
+            factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2
+            what = f"ess is {value:,.0f} of {numbers['ess_of']}" if one.quantity == "ess" else f"{one}: {value:.3g}"
+            more = f"about {float(f'{steps * (factor - 1):.2g}'):,.0f} more steps at this rate" if value else "no rate"
+            parts.append(f"{what}, which takes {more}" if one.name else f"{what}, and {one.limit:g} take {more}")
+    return "; ".join(parts)
+
+
+def walker_names(walkers: Sequence[int]) -> str:
+    """`walker 3`, or `walkers 1, 3`."""
+    return f"walker{'s' if len(walkers) > 1 else ''} {', '.join(map(str, walkers))}"

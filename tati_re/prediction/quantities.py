@@ -1,0 +1,74 @@
+"""The quantities by which the convergence of a run is told: U, predictions, and projections of its positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.until import Chains
+from tati_re.core.errors import InputError
+from tati_re.runs import files
+from tati_re.runs.kinds import sees_batches
+from tati_re.runs.positions import Positions
+from tati_re.runs.run import RunFiles
+from tati_re.runs.selection import burnin_of, select_rows
+
+Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Numbers `(n, k)` of positions `(n, P)` and their walkers `(n,)`."""
+
+INPUTS, PROJECTIONS, DRAWS = 256, 64, 2_000
+_MOST_BYTES = 2**30
+"""Of a trajectory that is read for this."""
+
+
+def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = DRAWS) -> list:
+    """Chains of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
+    from up to `most` stored positions, evenly. Draws are those at the target, with their weights. Walkers of networks
+    are compared by U and predictions only, for their weights may differ where the functions agree."""
+    rows, burnin = select_rows(run, burnin), burnin_of(run, burnin)
+    whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
+    column = "full_potential" if whole else "potential"
+    noisy = sees_batches(run.manifest) and not whole
+    weights = chains_of(rows, "weight", -1) if "weight" in rows else None
+    found = [Chains("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)]
+    path = files.trajectory_in(run.folder)
+    if path is None or path.stat().st_size > _MOST_BYTES:
+        return found
+    every = max(1, int(run.manifest["options"].get("trajectory_every") or 1))
+    stored = max(1, (int(rows["step"].max()) - burnin) // every) * rows["walker"].nunique()
+    try:
+        positions = Positions(run, burnin, max(1, -(-stored // most)))
+        steps, walkers, columns, weight, names = _columns(positions, predict)
+    except InputError:  # no position is stored yet
+        return [*found, Chains("stored positions", np.zeros((1, 0)))]
+    # By walker, cut to the shortest, as `chains_of` has rows.
+    order = np.lexsort((steps, walkers))
+    parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
+    chosen = np.stack([part[: min(map(len, parts))] for part in parts])
+    of_weights = run.manifest.get("dataset", {}).get("potential") is None
+    return found + [
+        Chains(name, column[chosen], None if weight is None else weight[chosen], not (of_weights and own))
+        for (name, own), column in zip(names, columns.T, strict=True)
+    ]
+
+
+def _columns(positions: Positions, predict: Predict | None) -> tuple:
+    """Steps, walkers, all quantities `(draws, quantities)`, weights, and each one's name and whether it is of the
+    parameters themselves; block by block."""
+    parts: list[tuple] = []
+    number = positions.num_parameters
+    for block in positions.blocks():
+        if number <= PROJECTIONS:
+            own = block.values
+        else:
+            random = np.random.default_rng(number)
+            own = np.stack([block.values @ random.standard_normal(number) for _ in range(PROJECTIONS)], axis=1)
+        told = predict(block.values, block.walker) if predict is not None else np.zeros((len(own), 0))
+        parts.append((block.step, block.walker, np.concatenate([told, own], axis=1), block.weight))
+    step, walker, columns = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    weight = None if parts[0][3] is None else np.concatenate([part[3] for part in parts])
+    names = [(f"prediction {k}", False) for k in range(told.shape[1])]
+    own_names = positions.names if number <= PROJECTIONS else [f"projection {k}" for k in range(PROJECTIONS)]
+    return step, walker, columns, weight, [*names, *((name, True) for name in own_names)]

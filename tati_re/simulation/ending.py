@@ -1,0 +1,116 @@
+"""Where a run ends by itself (`until`), and how far it has converged at its end."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.analysis.averages import average
+from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, what_is_missing
+from tati_re.core.errors import InputError
+from tati_re.posterior.examples import device_inputs
+from tati_re.posterior.outputs import Outputs
+from tati_re.prediction.quantities import DRAWS, INPUTS, Predict, quantities
+from tati_re.runs import files, manifest
+from tati_re.runs.run import RunFiles
+from tati_re.runs.selection import burnin_of, select_rows
+from tati_re.simulation.request import Request
+from tati_re.simulation.starts import Walkers
+
+_FEW_SWAPS = 0.01
+
+
+class Ending:
+    """The looks at a run on a doubling grid of steps after the burn-in, and what they found, which is in its manifest:
+    a run that was killed looks at the same steps, and not twice."""
+
+    def __init__(self, request: Request, walkers: Walkers, folder: Path) -> None:
+        self._request, self._walkers, self._folder = request, walkers, folder
+        self.conditions = conditions_of(request.options.until) if request.samples else []
+        limits = {one.quantity: one.limit for one in self.conditions}
+        self._hat, self._size = (limits.get(name, DEFAULTS[name]) for name in ("rhat", "ess"))
+        self.reached = False
+
+    def next_look(self, step: int, burnin: int) -> int:
+        """The step of the next look after this one."""
+        method = self._request.method
+        turn = method.group_steps if method.groups > 1 else 1
+        return burnin + look_after(step - burnin, self._request.record_every, turn)
+
+    def is_reached(self, step: int) -> bool:
+        """Looks at what the run stored up to this step, its last checkpoint; notes what it found."""
+        stored = manifest.read(self._folder)
+        looks = stored.get("until", {}).get("looks", [])
+        look = next((look for look in looks if look["step"] == step), None)
+        if look is None:
+            look = {"step": step, **self.numbers()}
+            looks = [*looks, look]
+        self.reached = all(one.met(look) for one in self.conditions)
+        entry = {"conditions": list(map(str, self.conditions)), "most": self._request.options.num_steps}
+        manifest.write(self._folder, stored | {"until": {**entry, "reached": self.reached, "looks": looks}})
+        return self.reached
+
+    def numbers(self) -> dict[str, Any]:
+        """R-hat, effective sample size and errors of what is stored."""
+        run, mcse = RunFiles(self._folder), dict[str, float]()
+        try:
+            found = diagnosis(quantities(run, self._predict, most=max(DRAWS, int(4 * self._size))), self._hat)
+            rows = select_rows(run)
+        except InputError:  # no row is at the target yet
+            return diagnosis([], self._hat) | {"mcse": mcse}
+        weights = chains_of(rows, "weight", -1) if "weight" in rows else None
+        for name in (one.name for one in self.conditions if one.name):
+            mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
+        return found | {"mcse": mcse}
+
+    def finish(self, step: int, done: bool) -> str | None:
+        """Notes how far the run has converged at its last step; what is missing in one sentence, where it has an end
+        that is not reached. Where fewer positions are stored than draws are asked for, nothing is looked at."""
+        if self.conditions and done and not self.reached:
+            self.is_reached(step)
+        stored, run = manifest.read(self._folder), RunFiles(self._folder)
+        steps = step - burnin_of(run, None)
+        positions = steps // (self._request.trajectory_every or steps + 1) * self._walkers.position.shape[0]
+        if not self.conditions and positions < self._size:
+            return None
+        looks = stored.get("until", {}).get("looks", [])
+        found = next((look for look in looks if look["step"] == step), None) or {"step": step, **self.numbers()}
+        if self.reached:
+            stored["options"]["num_steps"] = step
+        manifest.write(self._folder, stored | {"convergence": found})
+        if not self.conditions:
+            return None
+        if self.reached:
+            return f"until {self._request.options.until} is reached at step {step:,}."
+        said = f"until is not reached: {what_is_missing(self.conditions, found, steps)}"
+        if run.has(files.LADDER):
+            swaps = run.ladder.set_index("rung")["acceptance"].iloc[:-1]
+            if len(swaps) and swaps.min() < _FEW_SWAPS:
+                said += f"; rungs {swaps.idxmin()} and {swaps.idxmin() + 1} swap at a rate of {swaps.min():.2g}"
+        return f"{said}."
+
+    @cached_property
+    def _predict(self) -> Predict | None:
+        """Outputs for up to 256 inputs of the test part, else of the training part, one output of each in turn."""
+        system, walkers = self._request.system, self._walkers
+        if not system.has_data or self._request.directions is not None:
+            return None
+        ready, flat, potential = system.examples, system.flat, self._request.potential
+        data = ready.inputs if ready.test_inputs is None else ready.test_inputs
+        chosen = np.unique(np.linspace(0, len(data) - 1, INPUTS).astype(int))
+        inputs = device_inputs(np.asarray(data[chosen]), ready.input_scale, flat.input_dtype)
+        inputs, outputs = potential.prepared(inputs).numpy(), Outputs(flat)
+
+        def predict(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+            extra = [np.asarray(value)[numbers % len(value)] for value in walkers.auxiliary]
+            found = outputs(values, extra, inputs).reshape(len(values), len(inputs), -1).astype(np.float64)
+            if system.dataset.num_classes and found.shape[2] > 1:
+                found -= found.mean(axis=2, keepdims=True)  # what a softmax does not see
+            places = np.arange(len(inputs))
+            return found[:, places, places % found.shape[2]]
+
+        return predict
