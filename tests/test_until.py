@@ -1,0 +1,185 @@
+"""A run that ends by itself: the grammar of its conditions, the numbers behind them, and what the end does to averages."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+import tati_re
+from tati_re import InputError
+from tati_re.analysis.convergence import effective_sample_size, r_hat
+from tati_re.analysis.until import Chains, conditions_of, diagnosis, look_after, what_is_missing
+from tati_re.cli.sample import main
+from tati_re.core.backend import tf
+from tests.systems import tables
+
+UNTIL = "rhat<1.03, ess>400, mcse(potential)<.1"
+
+
+def autoregression(random, walkers, count, memory=0.9):
+    """Stationary chains of N(0, 1) with correlation `memory` from draw to draw, `(walkers, count)`."""
+    noise = random.standard_normal((walkers, count))
+    noise[:, 1:] *= np.sqrt(1 - memory**2)
+    return lfilter([1], [1, -memory], noise, axis=1)
+
+
+def gaussian(x):
+    return 0.5 * tf.reduce_sum((x / tf.constant([1.0, 2.0], x.dtype)) ** 2, axis=-1)
+
+
+def simulation(**options):
+    options = {"sampler": "BAOAB", "step_size": 0.5, "num_walkers": 4, "execution": "graph", "verbose": 0} | options
+    return tati_re.Simulation(potential=gaussian, dimension=2, num_burnin_steps=100, **options)
+
+
+def test_conditions_are_read():
+    text = " rhat < 1.01,ess>4e2 ,mcse(kinetic_energy(dense/kernel)) < .1"
+    assert list(map(str, conditions_of(text))) == ["rhat<1.01", "ess>400", "mcse(kinetic_energy(dense/kernel))<0.1"]
+    assert conditions_of(None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rhat<1.01; ess>400", "character 1"),
+        ("rhat<1.01, es>400", "character 12"),
+        ("rhat<1.01,", "character 1"),
+        ("rhat>1.01", "character 1"),
+        ("rhat<1", "character 1"),
+        ("ess<400", "character 1"),
+        ("mcse(potential)<0", "character 1"),
+        ("mcse<.1", "character 1"),
+        ("rhat<nan", "character 1"),
+        ("ess>1e999", "character 1"),
+        ("ess>400, ess>500", "twice"),
+        (" ", "character 2"),
+    ],
+)
+def test_what_is_no_condition_is_refused_with_its_place(text, words):
+    with pytest.raises(InputError, match=rf"^until: .*{words}.*Received: .*Expected: conditions joined by commas"):
+        conditions_of(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"until": "mcse(potental)<1"}, "no column potental.*potential"),
+        ({"until": "rhat<1.1", "trajectory_every": 0}, "about stored positions"),
+        ({"until": "rhat"}, "character 1"),
+    ],
+)
+def test_an_end_that_cannot_be_is_refused_before_the_first_step(tmp_path, options, words):
+    with pytest.raises(InputError, match=words):
+        simulation().sample(**options, output=str(tmp_path / "a"))
+    assert not (tmp_path / "a" / "manifest.toml").exists()
+
+
+def test_looks_double():
+    assert [look_after(step, 10) for step in (0, 2499, 2500, 5000)] == [2500, 2500, 5000, 10_000]
+    assert [look_after(step, 1, 100) for step in (0, 300, 500)] == [300, 500, 1000]
+
+
+def test_the_worst_of_all_quantities_counts_and_constants_do_not():
+    random = np.random.default_rng(0)
+    good, slow = random.standard_normal((4, 500)), autoregression(random, 4, 500)
+    apart = good + 3 * (np.arange(4) == 2)[:, None]
+    found = diagnosis([Chains("a", good), Chains("b", slow), Chains("c", np.zeros((4, 500)))], 1.01)
+    assert (found["ess_of"], found["ess"]) == ("b", effective_sample_size(slow))
+    assert found["rhat"] == max(r_hat(good), r_hat(slow))
+    found = diagnosis([Chains("a", good), Chains("d", apart)], 1.01)
+    assert (found["rhat_of"], found["spoiled_by"], found["rhat"]) == ("d", [2], r_hat(apart))
+    assert found["rhat_without"] < 1.01 < 1.3 < found["rhat"]
+    # Of networks the walkers may be apart in their weights, but each has to stand still.
+    assert diagnosis([Chains("d", apart, None, False)], 1.01)["rhat"] < 1.01
+    falling = good - np.linspace(0, 3, 500)
+    assert diagnosis([Chains("e", falling, None, False)], 1.01)["rhat"] > 1.1
+    assert np.isnan(diagnosis([Chains("a", good), Chains("f", good[:, :5])], 1.01)["rhat"])
+    assert diagnosis([Chains("g", np.where(good > 9, 0, np.nan))], 1.01)["rhat"] == np.inf
+
+
+def test_weights_make_fewer_draws_never_more():
+    random = np.random.default_rng(1)
+    draws, weights = random.standard_normal((4, 1000)), (random.random((4, 1000)) < 0.2).astype(float)
+    size = diagnosis([Chains("a", draws, weights)], 1.01)["ess"]
+    assert 0.7 * 800 < size <= weights.sum()
+    heavy = np.where(np.arange(1000) == 7, 1e6, 1.0) * np.ones((4, 1))
+    assert diagnosis([Chains("a", draws, heavy)], 1.01)["ess"] < 5
+
+
+def test_a_sentence_says_what_is_missing():
+    numbers = {"rhat": 1.08, "rhat_of": "U", "ess": 100.0, "ess_of": "x", "mcse": {"u": 0.2}}
+    numbers |= {"spoiled_by": [3], "rhat_without": 1.004}
+    said = what_is_missing(conditions_of("rhat<1.01, ess>400, mcse(u)<.1, mcse(v)<1"), numbers, 1000)
+    assert said == (
+        "R-hat is 1.080 of U, 1.004 without walker 3, and when it is below 1.01 cannot be told; ess is 100 of x, and "
+        "400 take about 3,000 more steps at this rate; mcse(u)<0.1: 0.2, which takes about 3,000 more steps at this "
+        "rate; mcse(v)<1 cannot be told from so few rows or stored positions"
+    )
+
+
+def stopped_mean(random, rule):
+    """(mean of U = x²/2 at the end - truth) / its error there, of 4 chains that end by a rule on the grid of looks."""
+    u, memory = 0.5 * autoregression(random, 4, 8000) ** 2, 0.9
+    count = next((count for count in 250 * 2 ** np.arange(5) if rule(u[:, :count])), 8000)
+    return (u[:, :count].mean() - 0.5) / np.sqrt(0.5 * (1 + memory**2) / (1 - memory**2) / (4 * count))
+
+
+@pytest.mark.parametrize("count", [1000, pytest.param(8000, marks=pytest.mark.slow)])
+def test_the_end_moves_averages_by_less_than_a_tenth_of_their_error(count):
+    """Ends at ess > 400, mostly at the first three looks. Errors of the mean of `count` ends are .03 and .011: beyond
+    .1, 3.9 of them are left, so that a shift of .34, or .19, is found. An end that waits for a mean that is liked
+    shifts it by .37."""
+    random, few = np.random.default_rng(2), 3.9 / np.sqrt(count)
+    found = [stopped_mean(random, lambda u: effective_sample_size(u) > 400) for _ in range(count)]
+    assert abs(np.mean(found)) < 0.1 + few
+    assert abs(np.std(found) - 1) < 0.15
+    liked = [stopped_mean(random, lambda u: u.mean() < 0.5) for _ in range(count)]
+    assert np.mean(liked) < -0.1 - few
+
+
+@pytest.mark.parametrize("kind", ["csv", pytest.param("h5", marks=pytest.mark.slow)])
+def test_a_run_ends_at_a_look_and_a_killed_one_looks_at_the_same_steps(tmp_path, kind):
+    """The kill comes between the checkpoint of the second look and the look."""
+    options = {"until": "rhat<1.03, ess>700, mcse(potential)<.1", "trajectory_format": kind}
+    whole = simulation().sample(**options, output=str(tmp_path / "a"))
+    until, last = whole.manifest["until"], whole.manifest["options"]["num_steps"]
+    assert until["reached"] and until["most"] == 100_000 and until["conditions"][1] == "ess>700"
+    assert [look["step"] for look in until["looks"]] == [2600, 5100] and last == 5100 == whole.run_info["step"].max()
+    assert until["looks"][0]["ess"] < 700 < until["looks"][1]["ess"] and whole.exit_status == 0
+    assert whole.manifest["convergence"] == until["looks"][1]
+
+    def stop(folder, step):
+        if step == last:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        simulation().sample(**options, output=str(tmp_path / "b"), callbacks=[stop])
+    again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
+    assert again.manifest["until"] == until and tables(again.folder) == tables(whole.folder)
+    # A longer run goes on from there, and is the run without an end.
+    longer = tati_re.Simulation.resume(str(tmp_path / "b"), num_steps=last + 500, potential=gaussian)
+    plain = simulation().sample(num_steps=last + 500, trajectory_every=20, trajectory_format=kind)
+    assert longer.manifest["until"]["reached"] and tables(longer.folder) == tables(plain.folder)
+
+
+def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
+    code = "import tensorflow as tf\ndef u(x):\n    return 0.5 * tf.reduce_sum(x * x, axis=-1)\n"
+    (tmp_path / "u.py").write_text(code)
+    (tmp_path / "run.toml").write_text('until = "rhat<1.5, ess>9000"\nnum_steps = 3000\n')
+    command = ["--potential", f"{tmp_path}/u.py:u", "--dimension", "2", "--step-size", ".5", "--config"]
+    command += [f"{tmp_path}/run.toml", "--output", f"{tmp_path}/a", "--execution", "graph"]
+    assert main(command) == 0
+    out = capsys.readouterr()
+    assert "until is not reached: ess is " in out.out + out.err and "more steps at this rate" in out.out + out.err
+    until = tati_re.load(tmp_path / "a").manifest["until"]
+    assert not until["reached"] and [look["step"] for look in until["looks"]] == [2500, 3000]
+    assert main([*command, "--until", "rhat>2"]) == 2
+    assert "--until: there is no condition at character 1." in capsys.readouterr().err
+
+
+def test_stored_positions_follow_the_length_of_the_run():
+    """About 1,000 of all walkers; every draw of a Metropolis method is a row; what is given stays."""
+    run = simulation().sample(num_steps=1100)
+    assert run.manifest["options"]["trajectory_every"] == 4 and len(run.trajectory) == 1000
+    assert run.manifest["options"]["record_every"] == 10 and len(run.run_info) == 440
+    exact = simulation(sampler="HMC", trajectory_every=100).sample(num_steps=300)
+    assert len(exact.run_info) == 1200 and len(exact.trajectory) == 8
