@@ -1,4 +1,4 @@
-"""A run that ends by itself: the grammar of its conditions, the numbers behind them, and what the end does to averages."""
+"""A run that ends by itself: the grammar of its conditions, the numbers behind them, what it does to averages."""
 
 import numpy as np
 import pytest
