@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +24,13 @@ __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_i
 
 class SimulationOfTati(_Simulation):
     """A Simulation whose mini-batch moves on by itself, as in TATi: all answers refer to one until one is asked a
-    second time or the parameters change."""
+    second time or the parameters change. Data stay as they are and noise is 1, unless options say otherwise."""
 
     follows_tati = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        own = {} if options.get("potential") is not None else {"standardize": "none", "noise_std": 1.0}
+        super().__init__(*args, **own | options)
 
 
 Simulation = SimulationOfTati

@@ -17,7 +17,7 @@ from tests.systems import tables
 
 GENERATOR = np.random.default_rng(10)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
-QUICK = {"verbose": 0, "execution": "graph", "num_steps": 4}
+QUICK = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "num_steps": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ COMMANDS = {
     ),
     "more walkers than fit": (
         ["--data", "good.csv", "--num-walkers", "1000000000000"],
-        "--num-walkers: 1,000,000,000,000 walkers of 3 parameters each need about 4.8e+05 GB of memory.",
+        "--num-walkers: 1,000,000,000,000 walkers of 4 parameters each need about 6.4e+05 GB of memory.",
     ),
     "more units than fit": (
         ["--data", "good.csv", "--hidden", "2", "100000000000"],
@@ -120,7 +120,7 @@ COMMANDS = {
     "no run to resume": (["--resume", "."], "not the folder of a run"),
     "no directions": (["--data", "good.csv", "--directions", "none.npy"], "none.npy"),
     "directions of words": (["--data", "good.csv", "--directions", "model.txt"], "model.txt"),
-    "directions that do not fit": (["--data", "good.csv", "--directions", "good.csv", "--hidden", "2"], "(k, 9)"),
+    "directions that do not fit": (["--data", "good.csv", "--directions", "good.csv", "--hidden", "2"], "(k, 10)"),
 }
 
 
@@ -193,7 +193,7 @@ def test_python_says_it_in_one_sentence(case):
 
 
 def test_a_potential_that_is_infinite_at_the_start_is_told(folder):
-    sim = Simulation(data=(1e30 * X, Y), **QUICK)
+    sim = Simulation(data=(1e30 * X, Y), standardize="none", **QUICK)
     with pytest.raises(SamplingError, match=r"walker 0 is inf after step 0\. Look for infinities") as caught:
         sim.sample(num_steps=5)
     assert caught.value.step == 0

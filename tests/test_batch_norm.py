@@ -15,7 +15,14 @@ N = 10
 GENERATOR = np.random.default_rng(3)
 X, Y = GENERATOR.normal(1, 2, size=(N, 2)), GENERATOR.normal(size=N)
 MOMENTUM, EPSILON = 0.9, 1e-3
-OPTIONS = {"dtype": "float64", "verbose": 0, "execution": "graph", "batch_norm": "batch", "step_size": 0.01}
+OPTIONS = {
+    "noise_std": 1.0,
+    "dtype": "float64",
+    "verbose": 0,
+    "execution": "graph",
+    "batch_norm": "batch",
+    "step_size": 0.01,
+}
 
 
 def network(*extra):

@@ -10,7 +10,7 @@ from tests.systems import tables
 GENERATOR = np.random.default_rng(8)
 X = GENERATOR.normal([3.0, -40.0], [2.0, 9.0], (40, 2))
 Y = 500.0 + 80.0 * X[:, 0] ** 2 + GENERATOR.normal(size=40)
-QUICK = {"verbose": 0, "execution": "graph", "dtype": "float64"}
+QUICK = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64"}
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,7 @@ EXECUTED = {"BAOAB": 4, "ABOBA": 4, "SGLD": 4, "HMC": None}
 def simulation(**options) -> Simulation:
     """A network with 9 parameters on 10 examples, mini-batches of 4, 4 and 2, both walkers their own."""
     defaults = {
+        "noise_std": 1.0,
         "hidden": [2],
         "activation": "tanh",
         "dtype": "float64",

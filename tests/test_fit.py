@@ -13,7 +13,14 @@ GENERATOR = np.random.default_rng(9)
 X, Y = GENERATOR.normal(size=(N, 2)), GENERATOR.normal(size=N)
 DESIGN = np.column_stack([X, np.ones(N)])
 START = GENERATOR.normal(size=(2, 3))
-LINEAR = {"dtype": "float64", "prior_std": PRIOR, "verbose": 0, "execution": "graph", "num_walkers": 2}
+LINEAR = {
+    "noise_std": 1.0,
+    "dtype": "float64",
+    "prior_std": PRIOR,
+    "verbose": 0,
+    "execution": "graph",
+    "num_walkers": 2,
+}
 
 
 def slope(theta) -> np.ndarray:

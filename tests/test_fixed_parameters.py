@@ -20,7 +20,7 @@ Y = X[:, 0] - 0.3
 NAMES = ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"]
 SHAPES = [(2, 3), (3,), (3, 1), (1,)]
 VALUES = [np.arange(np.prod(shape)).reshape(shape) + 1.0 for shape in SHAPES]
-QUICK = {"verbose": 0, "execution": "graph", "dtype": "float64", "step_size": 0.01}
+QUICK = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64", "step_size": 0.01}
 FIX = ["dense/bias=0.5,0,-1", "dense_1/kernel[1,0]=0.25", "dense/kernel[0,*]"]
 
 

@@ -18,7 +18,7 @@ from tati_re.samplers.importing import made
 
 GENERATOR = np.random.default_rng(18)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
-QUICK = {"verbose": 0, "execution": "graph", "num_steps": 3, "step_size": 0.01}
+QUICK = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "num_steps": 3, "step_size": 0.01}
 MASKED = np.ma.masked_array(X, X > 1)
 
 

@@ -377,7 +377,7 @@ GENERATOR = np.random.default_rng(12)
 X, Y = GENERATOR.normal(size=(12, 2)), GENERATOR.normal(size=12)
 DATA = ((X[:8], Y[:8]), (X[8:], Y[8:]))
 DESIGN = np.column_stack([X, np.ones(12)])[:8]
-LINEAR = {"dtype": "float64", "verbose": 0, "execution": "graph", "num_walkers": 2, "seed": 2}
+LINEAR = {"noise_std": 1.0, "dtype": "float64", "verbose": 0, "execution": "graph", "num_walkers": 2, "seed": 2}
 
 
 def validation_loss(theta) -> np.ndarray:

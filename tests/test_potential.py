@@ -310,7 +310,7 @@ def test_weight_regularisers_become_part_of_the_prior(capsys):
     model = keras.Sequential(
         [keras.Input((3,)), keras.layers.Dense(2, kernel_regularizer=keras.regularizers.L2(0.3), use_bias=False)]
     )
-    sim = Simulation(model, (X, VALUES), prior="none", **{**SMALL, "verbose": 2})
+    sim = Simulation(model, (X, VALUES), prior="none", noise_std=1.0, **{**SMALL, "verbose": 2})
     theta = sim.parameters
     expected = N * sim.loss() + N * 0.3 * theta @ theta
     assert sim.potential() == pytest.approx(expected, rel=1e-6)

@@ -254,8 +254,9 @@ def test_data_given_in_python_are_not_read_again(tmp_path):
     noise = np.exp([run.parameters(step)[-1] for step in (2, 4, 6)])
     assert stored.noise_std[:, 0] == pytest.approx(np.sqrt((noise**2).mean())), "of each draw its own"
     other = sim.sample(**options, output=str(tmp_path / "other"))
+    assert other.predict().targets.tolist() == y[:4, None].tolist()
     with pytest.raises(InputError, match="given in Python"):
-        other.predict()
+        tati_re.load(tmp_path / "other").predict()
 
 
 def test_help_loads_nothing_heavy():

@@ -18,6 +18,7 @@ X = np.random.default_rng(1).normal(size=(12, 2))
 Y = X @ [1.0, -0.5] + 0.1
 STEPS, BURNIN = 40, 20
 SMALL = {
+    "noise_std": 1.0,
     "hidden": [2],
     "activation": "tanh",
     "dtype": "float64",

@@ -16,6 +16,7 @@ RUNGS, WALKERS, STEPS, BURNIN, EVERY = 4, 2, 96, 50, 2
 GENERATOR = np.random.default_rng(5)
 X, Y = GENERATOR.normal(size=(10, 2)), GENERATOR.normal(size=10)
 SYSTEM = {
+    "noise_std": 1.0,
     "hidden": [2],
     "activation": "tanh",
     "seed": 3,

@@ -16,7 +16,7 @@ GENERATOR = np.random.default_rng(4)
 TOKENS = GENERATOR.integers(0, 5, size=(N, 3))
 NUMBERS = GENERATOR.normal(size=(N, 2))
 LABELS = np.arange(N) % 3
-QUICK = {"verbose": 0, "execution": "graph", "dtype": "float64"}
+QUICK = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64"}
 
 
 def model(as_dict: bool = False):

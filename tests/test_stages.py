@@ -23,7 +23,15 @@ X, Y = GENERATOR.normal(size=(N, 2)), GENERATOR.normal(size=N)
 DESIGN = np.column_stack([X, np.ones(N)])
 START = GENERATOR.normal(size=(2, 3))
 # So few steps take less time one by one than the compilation of a loop for each stage.
-OPTIONS = {"dtype": "float64", "prior_std": PRIOR, "verbose": 0, "execution": "eager", "num_walkers": 2, "seed": 5}
+OPTIONS = {
+    "noise_std": 1.0,
+    "dtype": "float64",
+    "prior_std": PRIOR,
+    "verbose": 0,
+    "execution": "eager",
+    "num_walkers": 2,
+    "seed": 5,
+}
 RATES, SIZES, STEPS = (0.2, 0.1, 0.02), (3, 5, None), (6, 4, 5)
 STAGES = [
     {"num_steps": steps, "learning_rate": rate, "batch_size": size}

@@ -17,7 +17,14 @@ X = GENERATOR.normal(size=(N, 2))
 Y = X[:, 0] - 0.3
 CLASSES = np.array([0, 1, 2, 2, 1, 0])
 W = np.array([0.0, 1.0, 2.0, 0.5, 3.0, 1.0])
-QUICK = {"verbose": 0, "execution": "graph", "dtype": "float64", "prior": "none"}
+QUICK = {
+    "noise_std": 1.0,
+    "standardize": "none",
+    "verbose": 0,
+    "execution": "graph",
+    "dtype": "float64",
+    "prior": "none",
+}
 
 
 def losses(theta) -> np.ndarray:

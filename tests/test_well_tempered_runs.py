@@ -258,7 +258,7 @@ OPTIONS = {
     "record_every": 1,
     "trajectory_every": 1,
 }
-SYSTEM = {"dtype": "float64", "seed": 3, "verbose": 0, "execution": "graph", "num_walkers": 2}
+SYSTEM = {"noise_std": 1.0, "dtype": "float64", "seed": 3, "verbose": 0, "execution": "graph", "num_walkers": 2}
 
 
 def sample(output=None, verbose=0, limits=LIMITS, **options):

@@ -24,7 +24,7 @@ def offered() -> dict[str, tuple[str, ...]]:
         "output_activation": ("linear", "softmax", "sigmoid", "tanh"),
         "loss": (
             *("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "gaussian"),
-            *("mean_squared_error", "mean_absolute_error"),
+            *("heteroscedastic_gaussian", "mean_squared_error", "mean_absolute_error"),
         ),
         "step_schedule": ("constant", "polynomial", "cyclical"),
         "temperature_schedule": ("constant", "annealing"),

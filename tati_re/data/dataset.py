@@ -194,9 +194,10 @@ class Dataset:
         """Returns inputs as the network takes them, unscaled where there is no preparation. Both are `(n, ...)`."""
         return inputs if self.preparation is None else self.preparation.inputs(inputs, self.input_scale)
 
-    def restore(self, outputs: np.ndarray) -> np.ndarray:
-        """Returns outputs of a network, `(n, ...)`, in the units of the data set's targets."""
-        return outputs if self.preparation is None else self.preparation.restored(outputs)
+    def restore(self, outputs: np.ndarray, predicts_noise: bool = False) -> np.ndarray:
+        """Returns outputs of a network, `(n, ...)`, in the units of the data set's targets; with `predicts_noise` their
+        second half are logarithms of standard deviations."""
+        return outputs if self.preparation is None else self.preparation.restored(outputs, predicts_noise)
 
     def prepared(self) -> Dataset:
         """Returns the data set that the network trains on; this one if it is at most rescaled."""

@@ -122,7 +122,7 @@ def load_data(
 def dataset_from_options(
     options: Any, data: object = None, test_data: object = None, sample_weights: object = None, loss: Any = None
 ) -> Dataset:
-    """Loads the data set that options describe.
+    """Loads the data set that options describe; standardize "auto" leaves them, for it depends on the network.
 
     Args:
         options: The options of the group data, as attributes.
@@ -146,7 +146,7 @@ def dataset_from_options(
         input_columns=options.input_columns or None,
         data_keys=options.data_keys or None,
         num_classes=options.num_classes,
-        standardize=options.standardize,
+        standardize="none" if options.standardize == "auto" else options.standardize,
         shuffle=options.shuffle,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
         class_weights=options.class_weights,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +12,12 @@ from tati_re.core.errors import InputError
 from tati_re.data.columns import Column, Columns
 from tati_re.data.on_disk import on_disk
 
+if TYPE_CHECKING:
+    from tati_re.data.dataset import Dataset
+
+_NEAR = math.sqrt(10)
+"""Means up to this, and deviations within this factor of 1, are of order 1."""
+_LARGE, _PIXELS = 10.0, 64
 STANDARDIZE = ("none", "inputs", "all")
 
 
@@ -72,9 +79,15 @@ class Preparation:
         """Targets in the units of the network's outputs."""
         return targets if self.target_standard is None else self.target_standard(targets)
 
-    def restored(self, outputs: np.ndarray) -> np.ndarray:
-        """Outputs of the network in the units of the targets."""
-        return outputs if self.target_standard is None else self.target_standard.undone(outputs)
+    def restored(self, outputs: np.ndarray, predicts_noise: bool = False) -> np.ndarray:
+        """Outputs of the network in the units of the targets, with `predicts_noise` means and, behind them, logarithms
+        of standard deviations."""
+        standard = self.target_standard
+        if standard is None or not predicts_noise:
+            return outputs if standard is None else standard.undone(outputs)
+        mean, log_std = np.split(outputs, 2, axis=-1)
+        parts = standard.undone(mean), (log_std + np.log(standard.deviation)).astype(_precision(outputs))
+        return np.concatenate(parts, axis=-1)
 
     def get_config(self) -> dict[str, Any]:
         """The manifest's entry, from which a run can predict without its data."""
@@ -131,6 +144,72 @@ def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparat
         None if standardize == "none" else Standard.of(inputs),
         Standard.of(dataset.targets) if standardize == "all" and dataset.task == "regression" else None,
     )
+
+
+def standardized(dataset: Dataset, standardize: str) -> Dataset:
+    """The data set, columns derived, with inputs ("inputs") or targets as well ("all") standardized behind them."""
+    columns = None if dataset.preparation is None else dataset.preparation.columns
+    preparation = prepare(dataset, columns, standardize)
+    return dataset if preparation is None else replace(dataset, preparation=preparation)
+
+
+def of_order_one(values: np.ndarray) -> bool:
+    """Whether each column, or all pixels of images, has a mean of at most √10 and a standard deviation between 1/√10
+    and √10; of a column that is constant, or 0 and 1 alone, the mean only. Numbers without a finite deviation are left
+    as they are."""
+    columns = values.reshape(len(values), -1) if values.ndim < 3 else values.reshape(-1, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, deviation = columns.mean(0, dtype=np.float64), columns.std(0, dtype=np.float64)
+    if not np.isfinite(deviation).all():
+        return True
+    free = deviation <= 1e-12 * np.abs(mean)
+    free |= (deviation == 0) | ((columns == 0) | (columns == 1)).all(0)
+    near = (deviation >= 1 / _NEAR) & (deviation <= _NEAR)
+    return bool(((np.abs(mean) <= _NEAR) & (free | near)).all())
+
+
+def automatic(dataset: Dataset, given: bool, kept: str) -> tuple[str, str | None]:
+    """What standardize "auto" means for a data set, "none", "inputs" or "all", and a sentence for the start of a run.
+    `given`: The network was not made for these data. `kept`: Why targets stay in their units; empty where they do not
+    have to."""
+    inputs, prepared, told = dataset.inputs, dataset.preparation, "standardize auto leaves the data as they are, for"
+    if dataset.input_scale != 1.0 or (prepared is not None and (prepared.input_standard or prepared.target_standard)):
+        return "none", None
+    if on_disk(inputs):
+        return "none", f"{told} they are on the disk." if inputs.dtype.kind == "f" else None
+    why = "they are several" if dataset.layout else "they are no table" if inputs.ndim > 2 else ""
+    why = why or ("they are whole numbers" if inputs.dtype.kind != "f" or _are_pixels(inputs) else "")
+    near = True, dataset.task != "regression" or of_order_one(dataset.targets)
+    if not why:
+        near = of_order_one(Preparation(None if prepared is None else prepared.columns).inputs(inputs)), near[1]
+    elif inputs.dtype.kind == "f" or not given:
+        # Other numbers of words and classes are for a model that is made for them.
+        near = max(abs(float(inputs.max())), abs(float(inputs.min()))) <= _LARGE, near[1]
+    if all(near):
+        return "none", None
+    if why or given:
+        why = "the model is given, which may expect them so or scale them itself" if given else why
+        cure = "" if given else ": scale them before" if dataset.layout else ": standardize inputs, or all, does it"
+        return "none", f"{told} {why}; they are far from order 1{cure}."
+    parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
+    if kept and "targets" in parts:
+        parts.remove("targets")
+    else:
+        kept = ""
+    if not parts:
+        return "none", f"The targets, far from order 1, stay in the units of {kept}." if kept else None
+    mode, words = ("all", "inputs and targets") if "targets" in parts else ("inputs", "inputs")
+    stay = f"; the targets stay in the units of {kept}" if kept else ""
+    return mode, (
+        f"The {words} are standardized (mean 0, deviation 1 on the training set): the {' and '.join(parts)} are far "
+        f"from order 1{stay}. Predictions are in the units of the data; standardize none leaves them."
+    )
+
+
+def _are_pixels(inputs: np.ndarray) -> bool:
+    """Whether rows are whole numbers from 0 to 255, as many as in an image of 8 x 8 pixels at least."""
+    wide = inputs.shape[1] >= _PIXELS and inputs.min() >= 0 and inputs.max() <= 255
+    return bool(wide and (inputs == np.floor(inputs)).all())
 
 
 def _precision(values: np.ndarray) -> type:

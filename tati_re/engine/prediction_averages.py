@@ -42,7 +42,7 @@ class PredictionAverages:
         if classes:
             self._averages["expected_entropy"] = np.zeros(shape[:1])
         elif predictive.has_noise:
-            self._averages["noise_variance"] = np.zeros(shape[1:])
+            self._averages["noise_variance"] = np.zeros(shape if predictive.predicts_noise else shape[1:])
         if predictive.has_noise or predictive.kind == LABELS:
             self._averages["log_density"] = np.full(shape[:1], -np.inf)
 
@@ -97,10 +97,9 @@ class PredictionAverages:
         else:
             values = predictive.restored(outputs)
             if predictive.has_noise:
-                noise = predictive.noise(own).reshape(-1)
-                averages["noise_variance"] = averages["noise_variance"] + share * (
-                    noise**2 - averages["noise_variance"]
-                )
+                before = averages["noise_variance"]
+                noise = predictive.noise(outputs, own).reshape(before.shape)
+                averages["noise_variance"] = before + share * (noise**2 - before)
                 self._add_density(predictive.log_densities(outputs[None], self._targets, own)[0], weight)
         difference = values - averages["mean"]
         averages["mean"] = averages["mean"] + share * difference

@@ -9,6 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.evidence.energies import Energies
 from tati_re.posterior.losses import CLASSIFICATION
+from tati_re.posterior.predictive import HETEROSCEDASTIC
 
 if TYPE_CHECKING:
     from tati_re.simulation.run import Run
@@ -38,7 +39,7 @@ def energies_of_run(run: Run) -> Energies:
         raise InputError("The run has no ladder from the posterior to the prior.", run.folder, "tempering likelihood")
     if options.get("potential", "posterior") != "posterior" or not manifest["prior_proper"]:
         raise InputError("The run's potential has no normalization.", run.folder, "potential posterior, a proper prior")
-    if loss["loss"] not in (*CLASSIFICATION, "gaussian"):
+    if loss["loss"] not in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC):
         expected = "gaussian with noise_std"
         raise InputError("The run's loss is not a likelihood with its constant.", loss["loss"], expected)
     count = manifest["dataset"]["num_examples"]

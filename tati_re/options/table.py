@@ -110,10 +110,11 @@ class Options(BaseModel):
     num_classes: int | None = _data(
         None, "number of classes, to check labels; 0: targets of a regression; none: inferred from the labels", ge=0
     )
-    standardize: Literal["none", "inputs", "all"] = _data(
-        "none",
+    standardize: Literal["auto", "none", "inputs", "all"] = _data(
+        "auto",
         "scale each input, or also the targets of a regression (all), to mean 0 and standard deviation 1 on the "
-        "training set; predictions are in the units of the data",
+        "training set; predictions are in the units of the data; auto: tables that are far from that, for a network "
+        "built from hidden",
     )
     shuffle: bool = _data(True, "random batches and a random test set; false keeps the order of the data for both")
     sample_weights: str | None = _data(
@@ -152,14 +153,17 @@ class Options(BaseModel):
 
     loss: str | None = _posterior(
         None,
-        "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy, gaussian, mean_squared_error, "
+        "sparse_categorical_crossentropy, categorical_crossentropy, binary_crossentropy, gaussian, "
+        "heteroscedastic_gaussian (the network predicts mean and log standard deviation), mean_squared_error, "
         "mean_absolute_error or another Keras loss; none: a cross-entropy for labels, gaussian for regression",
     )
     from_logits: Literal["auto"] | bool = _posterior(
         "auto", "outputs are logits; auto: inferred from the last activation"
     )
     noise_std: Annotated[float, Field(gt=0)] | Literal["sampled"] = _posterior(
-        1.0, "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter"
+        "sampled",
+        "standard deviation of the noise under loss gaussian; sampled: its logarithm is one more parameter (by default "
+        "in a regression, else 1)",
     )
     noise_prior: Literal["half_normal", "inverse_gamma", "log_normal"] = _posterior(
         "half_normal",

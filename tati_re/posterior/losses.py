@@ -9,9 +9,10 @@ import numpy as np
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.given import users_code
+from tati_re.posterior.predictive import HETEROSCEDASTIC, LEAST_LOG_STD
 
 CLASSIFICATION = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
-REGRESSION = ("gaussian", "mean_squared_error", "mean_absolute_error")
+REGRESSION = ("gaussian", HETEROSCEDASTIC, "mean_squared_error", "mean_absolute_error")
 MARGIN = ("hinge", "squared_hinge")
 """Losses of one output that is compared with the labels' sign."""
 SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
@@ -31,8 +32,10 @@ class Loss:
         self.samples_noise = noise_std == "sampled"
         self.noise_std = "sampled" if self.samples_noise else float(noise_std)
         self._function = function
-        self.likelihood = name in (*CLASSIFICATION, "gaussian")
+        self.predicts_noise = name == HETEROSCEDASTIC
+        self.likelihood = name in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC)
         self.words = {
+            HETEROSCEDASTIC: "Gaussian noise whose standard deviation the network predicts",
             "gaussian": "Gaussian noise of a standard deviation that is sampled"
             if self.samples_noise
             else f"Gaussian noise of standard deviation {noise_std:g}",
@@ -61,6 +64,11 @@ class Loss:
             else:
                 constant += math.log(self.noise_std)
                 values = tf.reduce_sum(tf.square((targets - outputs) / self.noise_std) / 2 + constant, axis=-1)
+        elif self.predicts_noise:
+            mean, log_std = tf.split(outputs, 2, axis=-1)
+            log_std = tf.maximum(log_std, tf.constant(LEAST_LOG_STD, log_std.dtype))
+            scaled = (targets - mean) * tf.exp(-log_std)
+            values = tf.reduce_sum(tf.square(scaled) / 2 + (log_std + 0.5 * math.log(2 * math.pi)), axis=-1)
         elif self.name == "mean_squared_error":
             values = tf.reduce_mean(tf.square(targets - outputs), axis=-1)
         elif self.name == "mean_absolute_error":
@@ -220,6 +228,14 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
                 expected=f"at least {num_classes} outputs",
             )
         target_shape = (*target_shape, last)
+    if loss.predicts_noise:
+        if num_classes is not None or tuple(output_shape) != (*target_shape[:-1], 2 * target_shape[-1]):
+            raise InputError(
+                f"loss: {loss.name} needs two outputs for each target of a regression.",
+                received=f"{last} outputs" if num_classes is None else f"{num_classes} classes",
+                expected="the means, and behind them the logarithms of their standard deviations",
+            )
+        return
     if loss.name == "categorical_crossentropy" and last == 1:
         raise InputError(
             "loss: categorical_crossentropy needs one output and one column of labels a class.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -167,12 +168,23 @@ def noise_scale(options, targets: np.ndarray) -> float:
     return scale
 
 
-def with_noise(flat, options, targets=None):
-    """The model with the noise behind its parameters where `noise_std` is sampled, else as it is."""
-    given = options.get("noise_std") if isinstance(options, dict) else options.noise_std
-    if given != SAMPLED:
+def settled_noise(options, loss: object, dataset) -> float | str:
+    """`noise_std` as given; by default sampled under the Gaussian likelihood of targets that vary, else 1. A mean loss
+    and options of TATi have no such parameter; `loss` is an object in place of the option."""
+    if "noise_std" in options.explicit:
+        return options.noise_std
+    likelihood = loss is None and options.loss in (None, "gaussian") and dataset.task == "regression"
+    if not likelihood or options.potential != "posterior" or options.tati:
+        return 1.0
+    return SAMPLED if options.noise_prior_scale is not None or np.ptp(dataset.targets) > 0 else 1.0
+
+
+def with_noise(flat, noise_std: float | str, scale: Callable[[], float] | None = None):
+    """The model with the noise behind its parameters where `noise_std` is sampled, else as it is; it starts at `scale`,
+    by default 1."""
+    if noise_std != SAMPLED:
         return flat
-    return NoisyModel(flat, 0.0 if targets is None else math.log(noise_scale(options, targets)))
+    return NoisyModel(flat, 0.0 if scale is None else math.log(scale()))
 
 
 def with_noise_of(flat, position: np.ndarray) -> np.ndarray:
@@ -192,18 +204,20 @@ def with_noise_prior(prior: Prior, options, flat, targets: np.ndarray) -> Prior:
     return Product([*parts, noise], [*sizes, 1], [*names, [NAME]])
 
 
-def check_noise(options, loss, flat) -> None:
+def check_noise(noise_std: float | str, loss, flat, given: bool) -> None:
     """Refuses noise that is to be sampled where nothing has it, or that was not when the parameters were counted."""
-    sampled, has = options.noise_std == SAMPLED, flat.samples_noise
+    sampled, has = noise_std == SAMPLED, flat.samples_noise
+    if given and loss.predicts_noise:
+        raise InputError(f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std")
     if sampled != has:
         raise InputError(
             "noise_std: sampled is one more parameter and shapes the system.",
-            received=options.noise_std,
+            received=noise_std,
             expected="noise_std where the Simulation is made",
         )
     if sampled and loss.name != "gaussian":
         raise InputError(
             "noise_std: sampled is a parameter of the Gaussian likelihood.",
             received=f"loss {loss.name}",
-            expected="loss gaussian, or no noise_std",
+            expected="loss gaussian, or no noise_std; and the loss where the Simulation is made",
         )

@@ -13,6 +13,10 @@ from tati_re.core.errors import InputError
 
 CLASSES, VALUES, LABELS = "classification", "regression", "multi_label"
 """The kinds of predictions: one of several classes, values, or several labels of 0 and 1 at once."""
+HETEROSCEDASTIC = "heteroscedastic_gaussian"
+"""The loss of networks whose outputs are means and, behind them, logarithms of standard deviations."""
+LEAST_LOG_STD = -15.0
+"""Smaller ones count as this, 3e-7, about where float32 no longer tells standardized targets apart."""
 
 
 class Predictive:
@@ -21,7 +25,8 @@ class Predictive:
     For classes the probability of class c given outputs f is proportional to exp(-loss(c, f)) over the classes that
     there are: the softmax or sigmoid of a cross-entropy; for -1 and +1 under Gaussian noise of variance s² the sigmoid
     of 2f/s², and likewise for 0 and 1 and for one-hot rows. For a regression the predicted values are N(f, s²), s the
-    noise of `gaussian`; the mean squared error over k outputs stands for s² = k/2.
+    noise of `gaussian`; the mean squared error over k outputs stands for s² = k/2; of `heteroscedastic_gaussian` the
+    second half of the outputs is log s.
 
     Of several labels at once, the binary cross-entropy over k outputs is a Bernoulli likelihood for each.
 
@@ -61,7 +66,9 @@ class Predictive:
                 "a cross-entropy, gaussian or another loss by its name",
             )
         self.num_columns = int(num_classes or 2) if self.kind == CLASSES else self.num_outputs
-        self.has_noise = self.kind == VALUES and self.name in ("gaussian", "mean_squared_error")
+        self.predicts_noise = self.kind == VALUES and self.name == HETEROSCEDASTIC
+        self.num_columns = self.num_outputs // 2 if self.predicts_noise else self.num_columns
+        self.has_noise = self.kind == VALUES and self.name in ("gaussian", "mean_squared_error", HETEROSCEDASTIC)
         self.samples_noise = self.name == "gaussian" and loss.get("noise_std") == "sampled"
         self._codes = self._class_codes()
         self.likelihood = self.has_noise or (self.kind != VALUES and self.name in known)
@@ -75,18 +82,28 @@ class Predictive:
         signs = self.task == "signs" and self.name != "binary_crossentropy"
         return np.array([[-1.0 if signs else 0.0], [1.0]])
 
-    def noise(self, noise_std: np.ndarray | None = None) -> np.ndarray | None:
-        """Noise of predicted values in the units of the targets, `(outputs,)`, or `(draws, outputs)` of draws that
-        bring their own `noise_std`, `(draws,)`, in the network's; None where the loss says nothing of it."""
+    def noise(self, outputs: np.ndarray, noise_std: np.ndarray | None = None) -> np.ndarray | None:
+        """Noise of predicted values in the units of the targets, `(columns,)`; `(draws, 1, columns)` of draws with a
+        `noise_std` of their own, `(draws,)`, in the network's; `(..., n, columns)` where it is among the outputs,
+        `(..., n, outputs)`. None where the loss says nothing of it."""
         if not self.has_noise:
             return None
+        if self.predicts_noise:
+            return self._moments(outputs)[1] * self.deviation
         own = math.sqrt(self.num_outputs / 2) if self.name == "mean_squared_error" else self.loss["noise_std"]
         noise = np.asarray(own if noise_std is None else noise_std, np.float64)
-        return noise[..., None] * np.broadcast_to(self.deviation, (self.num_outputs,))
+        noise = noise if noise.ndim == 0 else noise[:, None, None]
+        return noise * np.broadcast_to(self.deviation, (self.num_columns,))
+
+    def _moments(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and standard deviations among the outputs, in the network's units, `(..., columns)` each, float64."""
+        mean, log_std = np.split(np.asarray(outputs, np.float64), 2, axis=-1)
+        return mean, np.exp(np.maximum(log_std, LEAST_LOG_STD))
 
     def restored(self, outputs: np.ndarray) -> np.ndarray:
-        """Outputs in the units of the targets, float64."""
-        return np.asarray(outputs, np.float64) * self.deviation + self.mean
+        """Values, of all outputs but those for the noise, in the units of the targets, float64."""
+        values = self._moments(outputs)[0] if self.predicts_noise else np.asarray(outputs, np.float64)
+        return values * self.deviation + self.mean
 
     def log_probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """log p of each class, `(..., classes)`; of several labels that each is 0 or 1, `(..., outputs, 2)`."""
@@ -129,6 +146,9 @@ class Predictive:
         return self._loss(targets, np.asarray(outputs, np.float64), noise)
 
     def _loss(self, targets: np.ndarray, f: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        if self.predicts_noise:
+            mean, noise = self._moments(f)
+            return _ERRORS["gaussian"](targets - mean, noise)
         if self.name in _ERRORS:
             return _ERRORS[self.name](targets - f, self.loss.get("noise_std") if noise is None else noise)
         if self._per_example is None:
@@ -143,10 +163,9 @@ class Predictive:
         """Log density of targets under N(f, s²), all outputs of an example together, `(draws, n)`, float64.
         Density and targets, `(n,)` or `(n, outputs)`, are in the units of the data; outputs, `(draws, n, outputs)`, and
         the noise, `(draws,)` (None: the loss's), in the network's. None where the loss says nothing of the noise."""
-        noise = self.noise(noise_std)
+        noise = self.noise(outputs, noise_std)
         if noise is None:
             return None
-        noise = noise[:, None] if noise.ndim == 2 else noise
         away = (np.asarray(targets, np.float64).reshape(len(targets), -1) - self.restored(outputs)) / noise
         return (-0.5 * away**2 - np.log(noise) - 0.5 * math.log(2 * math.pi)).sum(axis=-1)
 
@@ -165,10 +184,9 @@ class Predictive:
             below = np.cumsum(np.exp(self.log_probabilities(outputs)), axis=-1)[..., :-1]
             found = (random.random((*below.shape[:-1], 1)) > below).sum(axis=-1)
             return 2 * found - 1 if self.task == "signs" else found
-        noise = self.noise(noise_std)
+        noise, values = self.noise(outputs, noise_std), self.restored(outputs)
         assert noise is not None
-        noise = noise[:, None] if noise.ndim == 2 else noise
-        return self.restored(outputs) + noise * random.standard_normal(outputs.shape)
+        return values + noise * random.standard_normal(values.shape)
 
 
 _ERRORS: dict[str, Callable] = {

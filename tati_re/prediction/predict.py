@@ -98,9 +98,12 @@ def source_of(
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
-    dataset = dataset_of(run)
+    dataset = dataset_of(run) if run.data is None or names_its_data(run) else run.data
     if dataset.test_inputs is None:
-        raise InputError("The run's data have no test part.", expected="inputs to predict")
+        raise InputError(
+            "The run's data have no test part.",
+            expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made",
+        )
     return dataset.test_inputs, dataset.test_targets
 
 
@@ -215,18 +218,21 @@ class _Part:
         self.lower, self.upper = self.mean_lower, self.mean_upper
         if not all(one.has_noise for one in predictive):
             return
-        noise = np.concatenate([np.broadcast_to(one.noise(own), (len(f), values.shape[-1])) for one, f, own in pairs])
-        self.noise_std = np.broadcast_to(np.sqrt(self._share @ noise**2), self.mean.shape)
+        each = [one.noise(f, own) for one, f, own in pairs]
+        rows = len(values[0]) if any(one.predicts_noise for one in predictive) else 1
+        size = rows, values.shape[-1]
+        noise = np.concatenate([np.broadcast_to(s, (len(f), *size)) for s, (_, f, _) in zip(each, pairs, strict=True)])
+        self.noise_std = np.broadcast_to(np.sqrt(np.tensordot(self._share, noise**2, 1)), self.mean.shape)
         columns = range(values.shape[-1])
-        ends = [mixture_interval(values[..., k], noise[:, k, None], self._weight, level) for k in columns]
+        ends = [mixture_interval(values[..., k], noise[..., k], self._weight, level) for k in columns]
         self.lower, self.upper = (np.stack(part, axis=1) for part in zip(*ends, strict=True))
         if labels is not None:
             y = np.asarray(labels, np.float64).reshape(len(labels), -1)
             densities = np.concatenate([one.log_densities(f, y, own) for one, f, own in pairs])
             self.log_density = log_mean_exp(densities, self._weight)
-            scores = [crps(y[:, k], values[..., k], noise[:, k, None], self._weight) for k in columns]
+            scores = [crps(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
             self.crps = np.stack(scores, axis=1)
-            below = [mixture_cdf(y[:, k], values[..., k], noise[:, k, None], self._weight) for k in columns]
+            below = [mixture_cdf(y[:, k], values[..., k], noise[..., k], self._weight) for k in columns]
             self.pit = np.stack(below, axis=1)
 
 

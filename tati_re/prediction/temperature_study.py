@@ -197,7 +197,7 @@ def _row(temperature: float, draws: Draws, network: Network, rows: pd.DataFrame,
     row["average_loss"] = scores.get("negative_log_likelihood", float("nan"))
     if network.predictive.kind == VALUES:
         # From the units of the data to those of the network, as the other losses.
-        scale = np.log(np.broadcast_to(network.predictive.deviation, (network.predictive.num_outputs,))).sum()
+        scale = np.log(np.broadcast_to(network.predictive.deviation, (network.predictive.num_columns,))).sum()
         row["average_loss"] -= float(scale)
     elif "accuracy" in scores:
         row["average_accuracy"] = scores["accuracy"]

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.options.table import OPTIONS
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
 from tati_re.runs.files import MANIFEST
 from tati_re.runs.storage import write_whole
 
 SCHEMA_VERSION = 1
+_SETTLED = ("batch_sampling", "execution", "num_steps")
+"""Options that each start of a run settles anew."""
+_OF_DATA = ("standardize", "noise_std")
 
 
 def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
@@ -73,9 +77,13 @@ def changes(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> list[
 
 
 def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that a run was given: more than the same values by default, for which a rule may have no use."""
+    """The options that a run was given: more than the same values by default, for which a rule may have no use; and
+    those that it had by default, or found by itself, where the default is another."""
     options = content["options"]
-    return {name: options[name] for name in content.get("given", options) if name in options}
+    had = {name for name, field in OPTIONS.items() if name in options and options[name] != field.default}
+    had -= {*_SETTLED, *(_OF_DATA if content["dataset"].get("potential") else ())}
+    had -= set() if content.get("loss", {}).get("loss") == "gaussian" else {"noise_std"}
+    return {name: value for name, value in options.items() if name in had or name in content.get("given", options)}
 
 
 def check_data(content: Mapping[str, Any], dataset: Any, who: str | os.PathLike[str]) -> None:

@@ -66,6 +66,8 @@ class RunFiles:
         except (TypeError, ValueError, OSError) as error:
             raise InputError(f"No run can be there ({said(error)}).", shown(folder, 77, repr), "a run folder") from None
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
+        self.data: Any = None
+        """The data set of a run that was made here; None of a folder that was opened."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:

@@ -35,6 +35,11 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         f"{options.num_walkers} walker(s), {target}."
     )
     yield f"{run.meaning}."
+    yield from request.system.notes
+    if potential.loss.name == "gaussian" and "noise_std" in options.explicit and options.noise_std != "sampled":
+        spread = float(np.std(request.system.examples.targets, axis=0).min())
+        if 0 < spread < options.noise_std:
+            yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
     yield from potential.notices()
     dataset = request.system.dataset
     if request.system.has_data and options.num_classes is None:

@@ -203,11 +203,15 @@ class Launch:
         if options.save_model is not None and outcome is Outcome.FINISHED:
             path = Path(options.save_model)
             with storing(path):
-                if not save_model(flat, self.walkers, path if path.suffix == ".keras" else Path(f"{path}.keras")):
+                named = path if path.suffix == ".keras" else Path(f"{path}.keras")
+                loss, preparation = self.request.potential.loss, self.request.system.dataset.preparation
+                if not save_model(flat, self.walkers, named, preparation, loss.predicts_noise):
                     self.progress.message("save_model: the model cannot be written to a file.")
         if driver.signal not in (0, signal.SIGINT):
             stop(driver.signal, BARE if temporary is not None and not options.verbose else "")
-        return Run(self.folder, temporary, driver.exit_status(outcome))
+        run = Run(self.folder, temporary, driver.exit_status(outcome))
+        run.data = self.request.system.dataset
+        return run
 
     def _arrive(self, carry) -> None:
         """Leaves the walkers where the copies at the target are."""

@@ -126,7 +126,7 @@ def make_request(
         method, drawn = make_optimizer(objects.get("optimizer", options.optimizer), given, system.flat.shapes), "epochs"
     if options.batch_sampling == "auto":
         options = options.settled(batch_sampling=drawn)
-    return Request(options, objects, system, kind, method, limits)
+    return Request(system.settled(options), objects, system, kind, method, limits)
 
 
 def own_sampler(options: Options, objects: Mapping[str, Any]):

@@ -83,8 +83,8 @@ def _resumed(
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     start = make_options(options, parameters=None, parameters_step=None, **built)
     system = system_of(start, objects)
-    check_model(system, said, "resume")
     manifest.check_data(said, system.dataset, "resume")
+    check_model(system, said, "resume")
     if run_files.has(files.DIRECTIONS):
         objects = {**objects, "directions": run_files.directions}
     request = make_request(said["kind"], options, objects, system, limits)

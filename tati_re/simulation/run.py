@@ -8,6 +8,8 @@ from typing import Any
 
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import INTERRUPTED
+from tati_re.data.preparation import Preparation
+from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.runs import checkpoint
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
@@ -64,7 +66,8 @@ class Run(RunFiles):
         return run_html(self)
 
     def save_model(self, which: str | int, path: str | os.PathLike[str], walker: int = 0) -> None:
-        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens.
+        """Writes the run's model with parameters of the run as a `.keras` file that plain Keras opens. Where the data
+        were standardized it has layers for that: inputs and outputs are in the units of the data.
 
         Args:
             which: `"mean"`, over all walkers and steps after burn-in, or a stored step.
@@ -80,6 +83,7 @@ class Run(RunFiles):
             raise InputError("The path of a saved model must end in .keras.", received=path)
         vector = self.parameters(which, None if which == "mean" else walker)
         from tati_re.prediction.of_run import flat_model_of
+        from tati_re.simulation.saved_model import in_units
 
         flat = flat_model_of(self)
         flat.set(vector)
@@ -87,8 +91,10 @@ class Run(RunFiles):
         statistics, _, _ = checkpoint.load(self.folder)
         row = 0 if which == "mean" else walker
         flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
+        said = self.manifest["dataset"].get("preparation")
+        preparation = None if said is None else Preparation.from_config(said)
         with storing(path):
-            flat.model.save(path)
+            in_units(flat.model, preparation, self.manifest["loss"]["loss"] == HETEROSCEDASTIC).save(path)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
         """Predicts with the average over the posterior draws that the run stored.

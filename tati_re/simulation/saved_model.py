@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.core.backend import keras
 from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
 from tati_re.core.unpacking import DAMAGED, load_arrays
+from tati_re.data.preparation import Preparation, Standard
 from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
@@ -18,8 +20,38 @@ if TYPE_CHECKING:
     from tati_re.simulation.starts import Walkers
 
 
-def save_model(flat: FlatModel, walkers: Walkers, path: Path) -> bool:
-    """Writes the model with the weights of walker 0; `False` where its class cannot be written, or there is none."""
+def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool = False) -> Any:
+    """The Keras model from inputs to outputs in the units of the data, with a `Normalization` layer at either end where
+    they are standardized. Derived columns are not part of it: the model is then returned as it is."""
+    if preparation is None or preparation.columns is not None:
+        return model
+    ahead, behind = preparation.input_standard, preparation.target_standard
+    if behind is not None and predicts_noise:
+        of_log_std = np.log(behind.deviation), np.ones_like(behind.deviation)
+        behind = Standard(
+            *(np.append(*pair) for pair in ((behind.mean, of_log_std[0]), (behind.deviation, of_log_std[1])))
+        )
+    ends = [
+        [_normalization(one, invert, model.compute_dtype)] if one is not None else []
+        for one, invert in ((ahead, False), (behind, True))
+    ]
+    start = keras.Input(model.input_shape[1:], dtype=model.compute_dtype)
+    # The layers keep their names where they stand in a row.
+    inside = model.layers if isinstance(model, keras.Sequential) else [model]
+    return keras.Sequential([start, *ends[0], *inside, *ends[1]]) if any(ends) else model
+
+
+def _normalization(standard: Standard, invert: bool, dtype: str) -> Any:
+    axis = None if standard.mean.ndim == 0 else -1
+    numbers = {"mean": standard.mean.tolist(), "variance": (standard.deviation**2).tolist()}
+    return keras.layers.Normalization(axis=axis, invert=invert, dtype=dtype, **numbers)
+
+
+def save_model(
+    flat: FlatModel, walkers: Walkers, path: Path, preparation: Preparation | None = None, predicts_noise: bool = False
+) -> bool:
+    """Writes the model with the weights of walker 0; `False` where its class cannot be written, or there is none. With
+    a preparation it takes and gives numbers in the units of the data."""
     if flat.model is None:
         return False
     before = [variable.numpy() for variable in flat.model.variables]
@@ -28,7 +60,7 @@ def save_model(flat: FlatModel, walkers: Walkers, path: Path) -> bool:
         flat.set_auxiliary([value[0] for value in walkers.auxiliary])
         # A kill while the model is written must not cost the one that was there before.
         with replacing(path, ".keras") as file:
-            flat.model.save(file.name)
+            in_units(flat.model, preparation, predicts_noise).save(file.name)
     except (NotImplementedError, TypeError, ValueError):
         path.unlink(missing_ok=True)
         return False

@@ -275,11 +275,12 @@ class Simulation(Evaluations):
         inputs = fit_inputs(
             self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self.system.model)[1:]
         )
+        potential: Any = self._engine().potential
         if self._outputs is None:
-            potential: Any = self._engine().potential
             self._outputs = Outputs(self.system.flat, potential.prepared)
         auxiliary = [value[walker_index] for value in self.walkers.auxiliary]
-        return self.dataset.restore(self._outputs.of_one(parameters, auxiliary, inputs))
+        outputs = self._outputs.of_one(parameters, auxiliary, inputs)
+        return self.dataset.restore(outputs, potential.loss.predicts_noise)
 
     def predict_probabilities(self, inputs, parameters=None, walker_index: int | None = None) -> np.ndarray:
         """As `predict`, with logits turned into probabilities."""
@@ -390,8 +391,7 @@ def _own_names(given: dict[str, Any]) -> dict[str, Any]:
             received=given["walker_index"],
             expected="run.run_info, whose column walker tells them apart",
         )
-    given = {"data" if name == "dataset" else name: value for name, value in given.items()}
-    return given
+    return {"data" if name == "dataset" else name: value for name, value in given.items()}
 
 
 def _pop_objects(given: dict[str, Any]) -> dict[str, Any]:

@@ -27,10 +27,12 @@ from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_targets, is_signs
 from tati_re.posterior.examples import device_bytes
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
-from tati_re.posterior.noise_level import check_noise, with_noise, with_noise_prior
+from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_scale, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
+from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.posterior.priors import Prior, check_prior, make_prior
 from tati_re.simulation.current_batch import CurrentDataset
+from tati_re.simulation.scales import as_trained, without_test_part
 
 _FEW_STEPS = 4_000
 """Steps times walkers up to which a compilation by XLA costs more than it saves. Seconds in a graph and under XLA on 2
@@ -75,13 +77,15 @@ def refuse_fixed(names: Iterable[str]) -> None:
 class System:
     """A model, in the precision asked for, and its data. `dataset` are the data as they were read, inputs in the shape
     that the model takes unless columns are derived or standardized; `flat` is the model as a function of a flat vector.
-    `memory_limit` are the bytes of inputs that are kept in memory; those of a larger set are streamed."""
+    `memory_limit` are the bytes of inputs that are kept in memory; those of a larger set are streamed. `notes` are
+    sentences for the start of a run."""
 
     dataset: Dataset
     model: Any
     flat: FlatModel
     ready: Dataset | None = None
     memory_limit: float | None = None
+    notes: tuple[str, ...] = ()
     has_data: ClassVar[bool] = True
 
     @property
@@ -96,6 +100,19 @@ class System:
             return False
         data = self.examples
         return device_bytes(data.inputs, data.input_scale, self.flat.input_dtype) > self.memory_limit
+
+    def settled(self, options: Options) -> Options:
+        """The options with what follows from data and network where nothing was given."""
+        noise, how = self.noise_std(options), options.standardize
+        if how == "auto":
+            prepared = self.dataset.preparation
+            how = "none" if prepared is None or prepared.input_standard is None else "inputs"
+            how = "none" if prepared is None else "all" if prepared.target_standard is not None else how
+        return options.settled(standardize=how, noise_std=noise)
+
+    def noise_std(self, options: Options) -> float | str:
+        """The noise under these options: as given, else as it was when the parameters were counted."""
+        return options.noise_std if "noise_std" in options.explicit else SAMPLED if self.flat.samples_noise else 1.0
 
     def view(self, batch: Callable[[], Any]) -> Any:
         """The data set as users see it, whose pair is the current batch."""
@@ -117,7 +134,7 @@ class System:
 
     def with_data(self, options: Options, data: Any = None) -> System:
         """The same model with other data: arrays or a Dataset, or those that `options.data` names."""
-        read = dataset_from_options(options, data, None)
+        read = dataset_from_options(self.settled(options), data, None)
         dataset = read.prepared()
         ready = fitted_shape(dataset, self.model)
         return replace(self, dataset=ready if dataset is read else read, ready=ready)
@@ -144,7 +161,7 @@ class System:
             dataset.num_classes,
             one_hot,
             signs,
-            options.noise_std,
+            self.noise_std(options),
             options.from_logits,
             output_activation_of(self.model),
         )
@@ -155,7 +172,7 @@ class System:
         check_fit(loss, outputs, targets, dataset.num_classes)
         if dataset.multi_label and loss.name == "binary_crossentropy":
             loss.words += f", a Bernoulli likelihood for each of {targets[0]} labels, their logarithms added"
-        check_noise(options, loss, self.flat)
+        check_noise(self.noise_std(options), loss, self.flat, "noise_std" in options.explicit)
         batches = self.batches(options, options.batch_size, copies=copies)
         label, dtype = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)), self.flat.dtype
         loss.check(
@@ -229,6 +246,9 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             raise InputError(f"{name} belongs to a potential given as a function.", value, "potential=f")
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     read = dataset_from_options(options, *given)
+    noise_std = settled_noise(options, objects.get("loss"), read)
+    read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None)
+    notes += without_test_part(read, options)
     dataset = read.prepared()
     if model is not None and not isinstance(model, keras.Model):
         raise InputError(
@@ -263,9 +283,10 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         model = in_precision(model, options.dtype)
     ready = fitted_shape(dataset, model)
     check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
-    flat = with_noise(FlatModel(model, options.fix_parameters), options, ready.targets)
+    flat = FlatModel(model, options.fix_parameters)
+    flat = with_noise(flat, noise_std, lambda: noise_scale(options, ready.targets))
     check_memory(options, flat.num_parameters, options.num_walkers)
-    return System(ready if dataset is read else read, model, flat, ready, 1e6 * options.memory_limit)
+    return System(ready if dataset is read else read, model, flat, ready, 1e6 * options.memory_limit, notes)
 
 
 def check_memory(options: Options, num_parameters: int, copies: int) -> None:
@@ -286,8 +307,8 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
 
 
 def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
-    if dataset.targets.ndim > 1:
-        return int(np.prod(dataset.targets.shape[1:]))
+    if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
+        return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
     if (
         dataset.num_classes is None
         or is_signs(dataset)

@@ -80,6 +80,9 @@ class TargetSystem(System):
     def with_data(self, options: Options, data: Any = None) -> System:
         raise InputError("dataset: a potential given as a function has no data.", expected="a model with data")
 
+    def settled(self, options: Options) -> Options:
+        return options
+
     def view(self, batch: Callable[[], Any]) -> Any:
         return self.dataset
 

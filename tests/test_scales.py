@@ -1,0 +1,177 @@
+"""What is done to data that are far from order 1 where nobody asks for it, and the noise that is sampled by default."""
+
+from __future__ import annotations
+
+import tomllib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tati_re import InputError, Simulation
+from tati_re.coming_from_tati import Simulation as SimulationOfTati
+from tati_re.core.backend import keras
+from tati_re.data import Dataset, load_data
+from tati_re.data.preparation import automatic, of_order_one, standardized
+from tati_re.options.table import OPTIONS
+from tati_re.runs import manifest
+
+RANDOM = np.random.default_rng(3)
+N = 200
+NEAR = RANDOM.normal(0.5, 1.2, (N, 3))
+FAR = np.column_stack([RANDOM.normal(1000, 50, N), RANDOM.integers(0, 2, N), RANDOM.normal(0, 1e-3, N)])
+VALUES = 300 + 40 * RANDOM.normal(size=N)
+QUICK = {"verbose": 0, "execution": "graph", "hidden": [3], "seed": 1}
+
+
+def settled(inputs, targets, given=False, kept="", **more) -> str:
+    return automatic(Dataset.from_arrays(inputs, targets, **more), given, kept)[0]
+
+
+def said(inputs, targets, given=False, kept="", **more) -> str | None:
+    return automatic(Dataset.from_arrays(inputs, targets, **more), given, kept)[1]
+
+
+def test_columns_of_order_one():
+    edge = np.sqrt(10)
+    column = np.resize([-1.0, 1.0], N)[:, None]
+    assert of_order_one(0.999 * edge * column) and not of_order_one(1.001 * edge * column)
+    assert of_order_one(column / edge * 1.001) and not of_order_one(column / edge * 0.999)
+    assert of_order_one(column + 0.999 * edge) and not of_order_one(column + 1.001 * edge)
+    rare = (np.arange(N) == 7)[:, None] * 1.0
+    assert of_order_one(rare) and not of_order_one(2 * rare), "0 and 1 alone are left"
+    assert of_order_one(np.full((N, 1), 3.0)) and not of_order_one(np.full((N, 1), 4.0)), "a constant by its mean"
+    assert of_order_one(np.full((N, 1), 0.1)) and of_order_one(np.full((N, 1), 1e300) * column)
+
+
+def test_tables_and_what_is_none():
+    classes = np.arange(N) % 3
+    assert settled(NEAR, NEAR[:, 0]) == "none" and said(NEAR, NEAR[:, 0]) is None
+    assert settled(FAR, VALUES) == settled(NEAR, VALUES) == "all"
+    assert settled(FAR, NEAR[:, 0]) == settled(FAR, classes) == "inputs", "labels never"
+    assert settled(NEAR, classes) == "none"
+    assert settled(FAR, np.column_stack([NEAR[:, 0], VALUES])) == "all", "one target is enough"
+    assert settled(FAR, VALUES, kept="noise_std") == "inputs"
+    assert "the targets stay in the units of noise_std" in str(said(FAR, VALUES, kept="noise_std"))
+    assert settled(NEAR, VALUES, kept="noise_std") == "none" and "stay" in str(said(NEAR, VALUES, kept="noise_std"))
+    outlier = NEAR.copy()
+    outlier[5, 1] = 1e4
+    assert settled(outlier, NEAR[:, 0]) == "inputs"
+    assert settled(np.eye(N)[:, :20], NEAR[:, 0]) == "none", "one-hot rows"
+
+
+def test_what_is_no_table_is_left_and_said():
+    images, pixels = 255 * RANDOM.random((N, 8, 8)), RANDOM.integers(0, 17, (N, 64)).astype(float)
+    words = RANDOM.integers(0, 500, (N, 4))
+    for inputs, why in ((images, "they are no table"), (pixels, "whole numbers"), (words, "whole numbers")):
+        assert settled(inputs, VALUES) == "none" and why in str(said(inputs, VALUES))
+    assert said(RANDOM.random((N, 8, 8)), np.arange(N) % 2) is None, "images from 0 to 1 are in order"
+    assert said(words.astype(np.uint8), np.arange(N) % 2, input_scale=1 / 255) is None
+    assert settled(FAR, VALUES, given=True) == "none" and "the model is given" in str(said(FAR, VALUES, given=True))
+    assert said(words, np.arange(N) % 2, given=True) is None, "numbers of words are for the model that has them"
+    assert said(NEAR, NEAR[:, 0], given=True) is None
+
+
+def test_standardized_data_do_not_move_again():
+    once = standardized(Dataset.from_arrays(FAR, VALUES), "all")
+    assert automatic(once, False, "") == ("none", None)
+    assert of_order_one(once.prepared().inputs) and of_order_one(once.prepared().targets)
+    with pytest.raises(InputError, match="standardize is not known"):
+        load_data((FAR, VALUES), standardize="auto")
+
+
+def test_arrays_on_the_disk_and_streams(tmp_path):
+    np.save(tmp_path / "x.npy", FAR)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    sim = Simulation(data=(mapped, np.arange(N) % 2), **QUICK)
+    assert "they are on the disk" in sim.system.notes[0] and sim.dataset.preparation is None
+    stream = tf.data.Dataset.from_tensor_slices((FAR, VALUES)).batch(16)
+    assert Simulation(data=stream, **QUICK).system.settled(sim.options).standardize == "all"
+
+
+def test_a_raw_table_is_sampled_in_its_own_units(tmp_path):
+    """By its defaults: settled, said, kept by resume, from_folder and a start from the folder."""
+    rows = np.column_stack([FAR, VALUES + FAR[:, 0]])
+    np.savetxt(tmp_path / "own.csv", rows, delimiter=",", header="a,b,c,y", comments="")
+    given = {**QUICK, "data": str(tmp_path / "own.csv")}
+    sim = Simulation(**given)
+    assert sim.parameter_names()[-1] == "log_noise_std" and "are standardized" in sim.system.notes[0]
+    assert sim.parameters[-1] == pytest.approx(0.0, abs=1e-6), "the noise starts at the deviation of the targets"
+    sim.fit(num_steps=300)
+    run = sim.sample(num_steps=6, step_size=1e-3, trajectory_every=2, record_every=2, output=str(tmp_path / "run"))
+    options = tomllib.loads((tmp_path / "run" / "manifest.toml").read_text())
+    assert options["options"]["standardize"] == "all" and options["options"]["noise_std"] == "sampled"
+    assert not {"standardize", "noise_std"} & set(options["given"])
+    scores, spread = run.predict().scores(), sim.dataset.test_targets.std()
+    assert scores["rmse"] < spread and run.predict().noise_std.max() < 2 * spread
+    again = Simulation.from_folder(tmp_path / "run")
+    inputs = sim.dataset.test_inputs
+    again = Simulation.from_folder(tmp_path / "run", parameters=str(tmp_path / "run"))
+    assert np.array_equal(again.predict(inputs), sim.predict(inputs))
+    other = Simulation(**given, parameters=str(tmp_path / "run"))
+    assert np.array_equal(other.predict(inputs), sim.predict(inputs)) and "as in the run" in other.system.notes[0]
+    longer = Simulation.resume(str(tmp_path / "run"), 8)
+    assert longer.run_info["step"].iloc[-1] == 8
+
+
+def test_a_saved_model_takes_and_gives_numbers_of_the_data(tmp_path):
+    for loss in ("gaussian", "heteroscedastic_gaussian"):
+        sim = Simulation(data=(FAR, np.column_stack([VALUES, NEAR[:, 0]])), loss=loss, **QUICK)
+        run = sim.fit(num_steps=3, trajectory_every=1, save_model=str(tmp_path / "fit.keras"))
+        run.save_model(3, tmp_path / "run.keras")
+        for name in ("fit", "run"):
+            saved = keras.models.load_model(tmp_path / f"{name}.keras")
+            assert np.asarray(saved(FAR.astype(np.float32))) == pytest.approx(sim.predict(FAR), rel=1e-4, abs=1e-3)
+        assert Simulation.from_folder(run.folder, True, data=sim.objects["data"]).num_parameters() == sim.num_parameters()
+        start = Simulation(data=sim.objects["data"], loss=loss, parameters=str(tmp_path / "run.keras"), **QUICK)
+        assert np.array_equal(start.predict(FAR), sim.predict(FAR))
+
+
+def test_noise_is_sampled_where_the_likelihood_is_gaussian():
+    def num(data=(NEAR, NEAR[:, 0]), kind=Simulation, **options) -> tuple[int, str]:
+        sim = kind(data=data, **{**QUICK, "hidden": [], **options})
+        return sim.num_parameters(), sim.system.settled(sim.options).noise_std
+
+    assert num() == (5, "sampled") and num(loss="gaussian") == (5, "sampled")
+    assert num(noise_std=0.3) == (4, 0.3)
+    for none in (
+        {"loss": "mse"}, {"potential": "mean_loss"}, {"loss": keras.losses.Huber()}, {"data": (NEAR, np.arange(N) % 2)},
+        {"data": (NEAR, np.zeros(N))}, {"kind": SimulationOfTati}, {"step_width": 0.1, "potential": "posterior"},
+    ):  # fmt: skip
+        assert num(**none)[1] == 1.0, none
+    assert [num(data=name)[1] for name in ("harmonic", "gaussian", "two_clusters")] == [1.0] * 3
+    with pytest.raises(InputError, match="noise_std: the network of heteroscedastic_gaussian predicts"):
+        Simulation(data=(NEAR, VALUES), loss="heteroscedastic_gaussian", noise_std=0.1, **QUICK).sample(num_steps=1)
+
+
+def test_data_of_tati_keep_their_numbers():
+    for name in ("squares", "two_circles", "two_clusters", "spirals", "harmonic", "gaussian"):
+        assert Simulation(data=name, **{**QUICK, "hidden": []}).dataset.preparation is None
+        made = load_data(name, seed=4)
+        assert of_order_one(made.inputs) or name in ("harmonic", "gaussian"), "also from a file"
+    assert SimulationOfTati(data=(FAR, VALUES), **QUICK).dataset.preparation is None
+    assert Simulation(data=(FAR, VALUES), potential="mean_loss", **QUICK).dataset.preparation is None
+
+
+def test_sentences_at_the_start(capsys):
+    sim = Simulation(data=(FAR, VALUES), **{**QUICK, "verbose": 1}, noise_std=50.0)
+    run = sim.fit(num_steps=1)
+    said = capsys.readouterr().out
+    assert "noise_std 50 is above the standard deviation of the targets" in said and "units of noise_std" in said
+    assert f"No test part: all {N} examples are trained on. test_fraction=0.2" in said
+    with pytest.raises(InputError, match=r"no test part\. Expected: inputs to predict, or test_fraction = 0.2"):
+        run.predict()
+    sim = Simulation(data=(FAR, VALUES), test_fraction=0.2, **QUICK)
+    assert len(sim.fit(num_steps=1).predict().mean) == N // 5
+    assert not sim.system.notes[1:]
+
+
+def test_runs_from_before_keep_what_they_had():
+    """An older manifest has other defaults, which nobody gave: they are kept where they are not those of today."""
+    options = {"standardize": "none", "noise_std": 1.0, "batch_sampling": "replacement", "seed": 3, "num_steps": 7}
+    stored = {"options": options, "given": ["seed"], "dataset": {}, "loss": {"loss": "gaussian"}}
+    assert manifest.given_options(stored) == {"standardize": "none", "noise_std": 1.0, "seed": 3}
+    assert manifest.given_options(stored | {"dataset": {"potential": True}, "loss": {"loss": "potential"}}) == {
+        "seed": 3
+    }
+    assert OPTIONS["standardize"].default == "auto" and OPTIONS["noise_std"].default == "sampled"
