@@ -122,7 +122,9 @@ def test_a_saved_model_takes_and_gives_numbers_of_the_data(tmp_path):
         for name in ("fit", "run"):
             saved = keras.models.load_model(tmp_path / f"{name}.keras")
             assert np.asarray(saved(FAR.astype(np.float32))) == pytest.approx(sim.predict(FAR), rel=1e-4, abs=1e-3)
-        assert Simulation.from_folder(run.folder, True, data=sim.objects["data"]).num_parameters() == sim.num_parameters()
+        assert (
+            Simulation.from_folder(run.folder, True, data=sim.objects["data"]).num_parameters() == sim.num_parameters()
+        )
         start = Simulation(data=sim.objects["data"], loss=loss, parameters=str(tmp_path / "run.keras"), **QUICK)
         assert np.array_equal(start.predict(FAR), sim.predict(FAR))
 
