@@ -67,8 +67,11 @@ class Method:
             a heating follows. Default: none.
         renewals: Steps before the last one of the burn-in after which `renewed` is asked, for what is no work of a
             compiled step (matrix decompositions). Default: none.
+        finds_end: The burn-in ends where `burnin_end` says, at its number of steps at the latest. Default: no.
         meters: `Info.energy_change` of a step is its energy error ΔE, `(walkers,)`, in the units of U and nan where it
             is not known, though there is no Metropolis test. Default: no.
+        undoes: A step may go back to where it began, with the gradient there. Default: no.
+        timed: The step size is a time; else it multiplies the gradient. Default: None, where there are momenta.
         acceptance: Acceptance at which its steps pay most, where it has a Metropolis test. Default: 0.8, of HMC.
     """
 
@@ -96,7 +99,10 @@ class Method:
     swap_bias: str | None = None
     against_noise: str | None = None
     renewals: Any = ()
+    finds_end: bool = False
     meters: bool = False
+    undoes: bool = False
+    timed: bool | None = None
     acceptance: float = 0.8
 
     def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
@@ -153,9 +159,17 @@ class Method:
         the state."""
         return state
 
+    def speeds(self, state) -> Any:
+        """What velocities in each parameter are multiplied with, a number or `(walkers, parameters)`. Default: 1."""
+        return 1.0
+
     def burnin_end(self, state) -> int | None:
         """The last step of the burn-in, once the method has found it. Default: none, it is given."""
         return None
+
+    def tuned(self, state) -> str:
+        """A line on what the burn-in has tuned, once it is over. Default: empty."""
+        return ""
 
 
 class Optimizer(Method):
@@ -220,8 +234,14 @@ class Wrapper(Method):
     def renewed(self, state) -> Any:
         return self.inner.renewed(state)
 
+    def speeds(self, state) -> Any:
+        return self.inner.speeds(state)
+
     def burnin_end(self, state) -> int | None:
         return self.inner.burnin_end(state)
+
+    def tuned(self, state) -> str:
+        return self.inner.tuned(state)
 
 
 class _Adapted(Method):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,6 +62,7 @@ class Plan:
         looks: Where the run may end before, or None.
         expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
         callbacks: Called as `callback(folder, step)` after each flush.
+        burnt_in: Called with the last step of the burn-in and a line on what it has tuned, once it is over.
     """
 
     num_steps: int
@@ -72,6 +73,7 @@ class Plan:
     parameter_names: Sequence[str]
     expected: tuple[float, float]
     callbacks: Sequence[Recorder] = field(default_factory=tuple)
+    burnt_in: Callable[[int, str], None] | None = None
     looks: Looks | None = None
 
 
@@ -96,6 +98,7 @@ class Driver:
         self.loop = self.loops[0]
         self._move = self._saved = 0
         self._whole: dict[str, str] = {}
+        self._told = False
         self._manifest: dict[str, str] = {}
         self.seconds = 0.0
         self.signal = 0
@@ -129,6 +132,7 @@ class Driver:
         if self.predictions is not None:
             self.predictions.restore(arrays)
         self._manifest = meta.get("manifest", {})
+        self.loop.end_burnin(carry)
         self._tables.reopen(meta["files"], meta.get("digests", {}))
         return carry
 
@@ -162,6 +166,7 @@ class Driver:
                     self.seconds = before + now - began
                     self._check_possible(chunk.carry, self.step)
                     carry = chunk.carry
+                    self._tell_burnin(carry)
                     if self.predictions is not None:
                         self.predictions.add_chunk(loop, chunk, self._move)
                     self.progress.update(self.step, *self._tables.last, (self.step - first) / max(now - began, 1e-9))
@@ -195,6 +200,14 @@ class Driver:
             return False
         self._flush(carry)
         return looks.is_reached(self.step)
+
+    def _tell_burnin(self, carry: Carry) -> None:
+        """Tells the end of a burn-in that the method has found, once; the manifest has another number from then on."""
+        method, last = self.loop.method, self.loop.timeline.num_burnin_steps
+        if method.adapts and self.plan.burnt_in is not None and not self._told and self.step >= last:
+            self._told = True
+            self.plan.burnt_in(last, method.tuned(carry.state))
+            self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:
         """What a command ends with: that of a signal also where the last step was done when it came."""

@@ -271,9 +271,8 @@ class Loop:
 
         The first is number `first_move`, from 1; `count` is at most `chunk_steps` and what is left of `num_steps`.
         """
-        ends = [end for end in self.method.renewals if end < self.timeline.num_burnin_steps]
-        if first_move - 1 in ends:
-            carry = carry._replace(state=self.method.renewed(carry.state))
+        latest = self.timeline.num_burnin_steps + self.method.finds_end
+        ends = [end for end in self.method.renewals if end < latest]
         count = min([count, *(end + 1 - first_move for end in ends if end >= first_move)])
         indices, sizes = self.batches(first_move, self._capacity)
         due = Moves(*map(tf.constant, self.timeline.due(first_move, self._capacity, count)))
@@ -285,7 +284,15 @@ class Loop:
             carry, tf.constant(following, tf.int64), due, tf.constant(count, tf.int32), bits, indices, sizes
         )
         self._ahead = (following, ahead) if ahead else (-1, [])
+        if following - 1 in ends and int(chunk.taken) == count > 0:
+            chunk = chunk._replace(carry=chunk.carry._replace(state=self.method.renewed(chunk.carry.state)))
+            self.end_burnin(chunk.carry)
         return chunk
+
+    def end_burnin(self, carry: Carry) -> None:
+        """Begins to count where the method has found the end of its burn-in."""
+        if (end := self.method.burnin_end(carry.state)) is not None:
+            self.timeline.num_burnin_steps = end
 
     def _draw_bits(self, first_move) -> list:
         return draw_bits(self.draws, self.seed, "step", first_move, self._capacity)

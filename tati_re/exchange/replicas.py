@@ -80,7 +80,7 @@ class ReplicaExchange(Wrapper):
                 received=inner.name,
                 expected="no covariance_blending",
             )
-        if self.renewals:
+        if self.mixes_parameters and self.renewals:
             raise InputError(
                 "num_replicas: the directions of a mass are measured at one temperature.",
                 received=f"mass = {inner.get_config()['mass']}",

@@ -243,9 +243,13 @@ class Options(BaseModel):
     walls: Literal["reject", "reflect"] = _sampler(
         "reject", "HMC and HMC1 at the walls of the box prior: reject the trajectory, or reflect it; both are exact"
     )
+    target_bias: float = _sampler(
+        0.02, "step_size auto without a Metropolis test: mean relative error of variances that is allowed", gt=0, le=1
+    )
     target_acceptance: float | None = _sampler(
         None,
-        "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MALA, RWMH); none: no tuning",
+        "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MALA, RWMH); none: no tuning, or with "
+        "step_size auto 0.8, of MALA 0.574, of RWMH 0.234",
         gt=0,
         lt=1,
     )
@@ -440,7 +444,11 @@ class Options(BaseModel):
         "mcse(potential)<0.1: the worst R-hat and the least effective sample size of U, predictions and projections, "
         "the standard error of the mean of a column of run.csv",
     )
-    num_burnin_steps: int = _run(0, "initial steps, excluded from averages and trajectory", ge=0)
+    num_burnin_steps: Annotated[int, Field(ge=0)] | None = _run(
+        None,
+        "initial steps, excluded from averages and trajectory; none: until what adapts has settled, at the latest half "
+        "of num_steps; 0 where nothing adapts",
+    )
     record_every: Annotated[int, Field(ge=1)] | Literal["auto"] = _run(
         "auto", "steps between rows of run.csv and averages.csv; auto: 1 for samplers with a Metropolis test, else 10"
     )

@@ -18,6 +18,10 @@ _CHANGING_OPTIONS = ("num_steps", "stages", "max_time", "output", "overwrite", "
 """What a manifest may say anew: a resume makes runs longer, folders move, and data have a fingerprint of their own."""
 
 
+_BURNIN = "options.num_burnin_steps"
+"""A burn-in that ends by itself says so when it does."""
+
+
 class Known(NamedTuple):
     """What a checkpoint knows of a table: its length then, in bytes of a CSV file or rows of an HDF5 file, the digest
     of so much (None in folders of earlier versions), and the checkpoint's step."""
@@ -75,5 +79,7 @@ def of_whole(content: bytes) -> str:
 def lasting(manifest: Mapping[str, Any]) -> dict[str, str]:
     """What stays in a manifest as it is, as texts by name; those of options begin with `options.`."""
     options = {f"options.{k}": v for k, v in manifest.get("options", {}).items() if k not in _CHANGING_OPTIONS}
+    if options.get(_BURNIN) and "num_burnin_steps" not in manifest.get("given", ()):
+        del options[_BURNIN]
     kept = {k: v for k, v in manifest.items() if k not in ("options", *_CHANGES)}
     return {name: json.dumps(value, sort_keys=True) for name, value in (kept | options).items()}

@@ -15,6 +15,40 @@ from tati_re.options.table import options_of
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.mass import Massive
+from tati_re.samplers.wrappers.metered import SETTLED, Metered
+from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
+from tati_re.samplers.wrappers.tuner import Tuner
+
+
+def latest_end(num_steps: int) -> int:
+    """The last step of a burn-in that does not end by itself: half of all, or the end of a window before that."""
+    half = num_steps // 2
+    return max((int(end) for end in SETTLED if end <= half), default=half)
+
+
+def with_steps(sampler, options, given_schedule: bool = False):
+    """The sampler that finds its step size in the burn-in, where the options leave it to the run."""
+    if not isinstance(options.step_size, str) or options.step_sizes:
+        return sampler
+    for name, asked in (
+        ("covariance_blending", options.covariance_blending > 0),
+        ("step_schedule", given_schedule or options.step_schedule != "constant"),
+    ):
+        if asked:
+            raise InputError(f"{name}: needs a step size that is given.", "step_size = auto", "a number as step_size")
+    if isinstance(sampler, StepSizeTuning):
+        sampler = sampler.inner
+    if sampler.metropolis:
+        target = options.target_acceptance or sampler.acceptance
+        return StepSizeTuning(sampler, target, options.step_size_tuning, from_curvature=True)
+    return Metered(sampler, options.target_bias)
+
+
+def with_tuner(sampler, options, automatic: bool):
+    """The sampler with what ends its burn-in, if it adapts and no number of steps was given, and tunes its lengths."""
+    others = options.adapt_ladder or options.bias != "none" or options.exchange == "tempering"
+    finds_end = automatic and sampler.adapts and not others and options.temperature_schedule == "constant"
+    return Tuner(sampler, finds_end) if finds_end and not sampler.label_names else sampler
 
 
 def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, ...]], mass=None):
@@ -56,7 +90,8 @@ _BELONG = {
     "control_variate_every": lambda options: options.control_variate,
     "covariance_after_steps": lambda options: options.covariance_blending > 0,
     "ensemble_scheme": lambda options: options.covariance_blending > 0,
-    "step_size_tuning": lambda options: options.target_acceptance is not None,
+    "step_size_tuning": lambda options: options.target_acceptance is not None or options.step_size == "auto",
+    "target_bias": lambda options: options.step_size == "auto",
 }
 """Options that only mean something beside another one."""
 

@@ -32,6 +32,7 @@ class MALA(Method):
 
     name = "MALA"
     metropolis = True
+    acceptance = 0.574
     full_batch = True
 
     def init(self, position, evaluate, noise) -> State:

@@ -74,7 +74,7 @@ class PreconditionedSGLD(Method):
         self.adaptive = preconditioner == "adaptive"
         self._corrects = self.adaptive and self.preconditioner_correction
         self.gradients_per_step = 2.0 if self._corrects else 1.0
-        self.of_rung = ("square",)
+        self.of_rung, self.adapts = ("square",), not self.adaptive
         self.against_noise = "its preconditioner, and with it the speed of each parameter, is measured on the way."
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
@@ -111,6 +111,9 @@ class PreconditionedSGLD(Method):
         if self._corrects:
             new = new._replace(curvature=_curvature(position, new.gradient, evaluate, noise))
         return new, Info()
+
+    def speeds(self, state):
+        return sqrt(1.0 / (self.preconditioner_offset + sqrt(state.square)))
 
     def _square(self, state, mean_gradient, evaluate):
         def learned(square):

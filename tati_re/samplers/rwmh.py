@@ -30,7 +30,8 @@ class RandomWalkMetropolis(Method):
     """
 
     name = "RWMH"
-    metropolis = True
+    metropolis = timed = True
+    acceptance = 0.234
     full_batch = True
 
     def init(self, position, evaluate, noise) -> State:

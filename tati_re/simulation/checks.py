@@ -92,7 +92,7 @@ def check_burnin(request: Request) -> None:
             received=options.num_burnin_steps,
             expected=f"less than num_steps = {options.num_steps}",
         )
-    if request.method.adapts and not options.num_burnin_steps:
+    if request.method.adapts and not options.num_burnin_steps and "num_burnin_steps" in options.explicit:
         raise InputError(
             f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in.",
             received=0,

@@ -15,7 +15,9 @@ from tati_re.core.method import Method
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.posterior.noise_spectrum import COST, NoiseSpectrum, noise_spectrum
 from tati_re.samplers.wrappers.mass import Massive
+from tati_re.samplers.wrappers.metered import Metered
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
+from tati_re.samplers.wrappers.tuner import Tuner
 from tati_re.simulation.request import Request
 
 _PURPOSE = 0x4854
@@ -70,12 +72,12 @@ def _linear_part(request: Request) -> tuple[Method, np.ndarray | float]:
         raise InputError("shuffle: the noise of batches in the order of the data is not random.")
     if method.bias is not None:
         raise InputError("bias: the bias on the energies changes the frequencies.")
-    while isinstance(method, ReplicaExchange | SimulatedTempering):
+    while isinstance(method, ReplicaExchange | SimulatedTempering | Tuner):
         method = method.inner
     if isinstance(method, Massive) and not method.measured:
         scale = 1 / np.sqrt(method.mass)
         method = method.inner
-    return method, scale
+    return (method.inner if isinstance(method, Metered) else method), scale
 
 
 def _examples(request: Request) -> np.ndarray:

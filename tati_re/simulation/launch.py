@@ -130,10 +130,20 @@ class Launch:
             parameter_names=self._names,
             expected=_expected(request),
             looks=self.ending if self.ending.conditions else None,
+            burnt_in=self._burnt_in if request.samples else None,
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
         )
         averages = _prediction_averages(request)
         return Driver(self.folder, self.loops.loops, plan, self.progress, averages, request.limits)
+
+    def _burnt_in(self, last: int, tuned: str) -> None:
+        """Says what the burn-in has tuned, and writes down where it ended."""
+        if not tuned:
+            return
+        self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
+        stored = manifest.read(self.folder)
+        if stored["options"].get("num_burnin_steps") != last:
+            manifest.write(self.folder, stored | {"options": stored["options"] | {"num_burnin_steps": last}})
 
     def begin(self):
         """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""

@@ -19,7 +19,7 @@ from tati_re.options.stages import planned
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior
 from tati_re.samplers import make_sampler, tuned
-from tati_re.samplers.choosing import wrapped
+from tati_re.samplers.choosing import latest_end, with_steps, with_tuner, wrapped
 from tati_re.samplers.importing import checked, made
 from tati_re.simulation.saved_model import read_directions
 from tati_re.simulation.system import System, check_memory
@@ -116,7 +116,14 @@ def make_request(
         if options.until is not None and "num_steps" not in options.explicit:
             options = options.settled(num_steps=_MOST_STEPS)
         check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
-        sampler, prior = sampler_of(options, objects, system), system.prior(options, objects)
+        finds_end = "num_burnin_steps" not in options.explicit
+        fresh = options.num_burnin_steps is None
+        if fresh:
+            options = options.settled(num_burnin_steps=latest_end(options.num_steps))
+        sampler, prior = sampler_of(options, objects, system, True), system.prior(options, objects)
+        if fresh and not sampler.adapts:
+            options = options.settled(num_burnin_steps=0)
+        sampler = with_tuner(sampler, options, finds_end)
         exact = sees_all(options, system)
         method = with_replicas(sampler, options, exact, prior)
         drawn = "replacement" if method.subtracts_noise and not exact else "epochs"
@@ -137,8 +144,11 @@ def own_sampler(options: Options, objects: Mapping[str, Any]):
     return tuned(made(given, options) if isinstance(given, type) else checked(given), options)
 
 
-def sampler_of(options: Options, objects: Mapping[str, Any], system: System):
-    """The sampler with mass, ensemble preconditioner and control variate, as the options ask for them."""
+def sampler_of(options: Options, objects: Mapping[str, Any], system: System, tunes: bool = False):
+    """The sampler with mass, ensemble preconditioner and control variate, as the options ask for them; it finds its
+    step size in the burn-in where they leave it to the run, and it `tunes`."""
     sampler = own_sampler(options, objects)
+    if tunes:
+        sampler = with_steps(sampler, options, "step_schedule" in objects)
     sampler.check(options.first_step_size, options.kT, options.num_burnin_steps)
     return wrapped(sampler, options, system.flat.tensor_names, system.flat.shapes, objects.get("mass"))

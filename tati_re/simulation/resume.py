@@ -26,6 +26,8 @@ from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, is_named
 from tati_re.simulation.target import system_of
 
+AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps")
+"""Options that go on as the run had them, whatever their default is now."""
 BESIDE = ("max_time", "requeue_signal", "verbose")
 """Options that may be others when a run goes on, beside `num_steps`."""
 
@@ -71,7 +73,7 @@ def _resumed(
     overrides |= {"num_steps": steps, "threads": said["threads"]}
     options = options_of_folder(values, folder, "resume", trust, known, **overrides)
     order = stored.get("batch_sampling", "auto")
-    every = {name: stored[name] for name in ("record_every", "trajectory_every") if name in stored}
+    every = {name: stored[name] for name in AS_IT_WAS if name in stored}
     if said.get("until", {}).get("reached"):
         every["until"] = None  # a longer run: its end was reached before
     options = options.settled(batch_sampling=order, execution=said["execution"], **every)

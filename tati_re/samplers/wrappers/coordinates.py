@@ -155,7 +155,7 @@ def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinate
     position = origin + coordinates.forward(new.position)
     # Methods for mini-batches end a step with the gradient that they asked for last; those with a Metropolis test ask
     # inside of loops and may go back to the one before.
-    last = None if sampler.mixes_parameters else bound.seen
+    last = None if sampler.mixes_parameters or sampler.undoes else bound.seen
     gradient = coordinates.untransposed(new.gradient) if last is None else last
     return new._replace(position=position, gradient=gradient), info, new.gradient
 
@@ -168,8 +168,9 @@ def curved(ask, position, gradient, direction):
     return (ask(position + scale * direction).gradient - gradient) / scale, length
 
 
-def stiffest(ask, position, gradient, coordinates: Coordinates):
-    """The largest curvature that each walker sees in x, `(walkers,)`, by 8 steps of power iteration on B'∇²U B."""
+def stiffest(ask, position, gradient, coordinates: Coordinates, along=None):
+    """The largest curvature that each walker sees in x, `(walkers,)`, by 8 steps of power iteration on B'∇²U B from a
+    vector in x. Default: the slope."""
 
     def power(along, _):
         length = sqrt(sum_of_products(along, along))
@@ -177,5 +178,5 @@ def stiffest(ask, position, gradient, coordinates: Coordinates):
         image = coordinates.transposed(curved(ask, position, gradient, along)[0])
         return image, sqrt(sum_of_products(image, image))
 
-    slope = coordinates.transposed(gradient)
-    return repeat(_POWER_STEPS, power, (slope, sum_of_products(slope, slope)))[1]
+    along = coordinates.transposed(gradient) if along is None else along
+    return repeat(_POWER_STEPS, power, (along, sum_of_products(along, along)))[1]

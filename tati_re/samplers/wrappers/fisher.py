@@ -67,7 +67,7 @@ class DiagonalWindows:
 
     def adapted(self, memory: tuple, state, clock, ask) -> tuple:
         memory = replaced_if(clock.adapting, lambda *memory: self._counted(memory, state), memory)
-        due = clock.adapting & _is_among(clock.step, ENDS)
+        due = clock.adapting & is_among(clock.step, ENDS)
         return replaced_if(due, lambda *memory: self._measured(memory, state, ask), memory)
 
     def _counted(self, memory: tuple, state) -> tuple:
@@ -333,6 +333,7 @@ def _finite(state):
     return is_finite(sum_of_products(state.position, ones) + sum_of_products(state.gradient, ones))
 
 
-def _is_among(step, ends: np.ndarray):
+def is_among(step, ends: np.ndarray):
+    """Whether a step is one of these."""
     same = as_float64(constant(ends, step) == step)
     return sum_over(same, 0)[0] > 0.0

@@ -10,6 +10,7 @@ from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
 from tati_re.core.protocol import fields_of
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
+from tati_re.samplers.wrappers.metered import first_factor, timed_at
 from tati_re.samplers.wrappers.sharing import same_rung
 
 
@@ -80,6 +81,8 @@ class StepSizeTuning(Wrapper):
         inner: A sampler with a Metropolis test. Default: HMC.
         target_acceptance: Between 0 and 1. Default: 0.8.
         step_size_tuning: "dual_averaging" or "baldock". Default: "dual_averaging".
+        from_curvature: h is not that of the rung but follows from the largest curvature at the start, see `Metered`; it
+            is the rung's times `first_factor`. Default: no.
 
     Raises:
         InputError: The sampler has no Metropolis test, no such rule, or a value out of its range.
@@ -89,7 +92,13 @@ class StepSizeTuning(Wrapper):
         'HMC'
     """
 
-    def __init__(self, inner=None, target_acceptance: float = 0.8, step_size_tuning: str = "dual_averaging") -> None:
+    def __init__(
+        self,
+        inner=None,
+        target_acceptance: float = 0.8,
+        step_size_tuning: str = "dual_averaging",
+        from_curvature: bool = False,
+    ) -> None:
         super().__init__(inner or HamiltonianMonteCarlo())
         if not self.inner.metropolis:
             raise InputError(
@@ -105,20 +114,25 @@ class StepSizeTuning(Wrapper):
             )
         self.target_acceptance = float(target_acceptance)
         self.step_size_tuning = step_size_tuning
-        self.rule = RULES[step_size_tuning]()
-        self.adapts, self.of_rung = True, ("step_factor", "next_factor", *self.rule.fields, *self.inner.of_rung)
+        self.rule, self.from_curvature = RULES[step_size_tuning](), from_curvature
+        own = ("first_factor",) if from_curvature else ()
+        self.adapts, self.of_rung = True, ("step_factor", "next_factor", *self.rule.fields, *own, *self.inner.of_rung)
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
         zeros = 0.0 * state.potential
-        own = dict.fromkeys(self.rule.fields, zeros)
-        return extend(state, step_factor=zeros + 1.0, next_factor=zeros + 1.0, **own)
+        own, first = dict.fromkeys(self.rule.fields, zeros), zeros + 1.0
+        if self.from_curvature:
+            own["first_factor"] = first = first_factor(self.inner, state, evaluate, noise)
+            state = state._replace(**timed_at(state, first))
+        return extend(state, step_factor=first, next_factor=zeros + 1.0, **own)
 
     def step(self, state, evaluate, noise):
         adapting, number = evaluate.clock.adapting, as_float64(evaluate.clock.step)
         memory = tuple(fields_of(state, self.rule.fields).values())
         factor = where(adapting, state.next_factor, self.rule.frozen(state.next_factor, memory))
-        rung = state.rung._replace(step_size=state.rung.step_size * factor)
+        used = factor * state.first_factor if self.from_curvature else factor
+        rung = state.rung._replace(step_size=state.rung.step_size * used)
         new, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate, noise)
         shared = shared_among(state.rung, info.acceptance)
         following, learnt = self.rule.update(factor, memory, shared, self.target_acceptance, number)
@@ -126,7 +140,8 @@ class StepSizeTuning(Wrapper):
             name: where(adapting, changed, old)
             for name, changed, old in zip(self.rule.fields, learnt, memory, strict=True)
         }
-        own |= {"step_factor": factor, "next_factor": where(adapting, following, state.next_factor)}
+        own |= {"first_factor": state.first_factor} if self.from_curvature else {}
+        own |= {"step_factor": used, "next_factor": where(adapting, following, state.next_factor)}
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
     def get_config(self) -> dict:

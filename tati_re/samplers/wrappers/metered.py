@@ -1,0 +1,265 @@
+"""The step size of methods without a Metropolis test, from the energy error of their steps during the burn-in."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.core.method import Method, Wrapper
+from tati_re.core.ops import (
+    absolute,
+    as_float64,
+    column,
+    cond,
+    is_finite,
+    largest,
+    maximum,
+    minimum,
+    reshape,
+    sqrt,
+    sum_of_products,
+    where,
+)
+from tati_re.core.protocol import fields_of
+from tati_re.samplers.splitting import Splitting
+from tati_re.samplers.wrappers.coordinates import Diagonal, extend, inner_of, stiffest
+from tati_re.samplers.wrappers.fisher import ENDS, is_among
+from tati_re.samplers.wrappers.sharing import same_rung
+
+SETTLED = ENDS + ENDS // 2
+"""Steps after which a burn-in may be over: mass and step size have had the time since the last of `ENDS` to agree."""
+_CHANGED = np.unique(np.concatenate([[5, 10, 20], ENDS[2:] + ENDS[2:] // 16, ENDS + ENDS // 4]))
+_CONFIRMED = np.unique(np.concatenate([ENDS, SETTLED]))
+BAND = 2.0
+"""An energy error within this factor of the wanted one is left as it is."""
+_OFTEN, _RARELY = 4, 100
+_MOST_CHANGE, _RANGE = 3.0, 1e10
+_ABSURD = 100.0
+_TOO_MUCH, _CLEAR = 100.0, 0.01
+_IN_A_ROW = 20
+_LEAST_CAUTION = 0.2
+_HOT = 10.0
+_PART_OF_LIMIT = {True: 0.25, False: 0.1}
+
+
+def error_of_bias(bias: float) -> float:
+    """The variance of a step's energy error, in units of d T², at which OBABO's variances are wrong by this share."""
+    return 4.0 * bias**3 / (1.0 + bias) ** 2
+
+
+def is_timed(method: Method) -> bool:
+    """Whether the step size is a time; else it multiplies the gradient, as half the square of a time does."""
+    return method.has_momentum if method.timed is None else method.timed
+
+
+def first_factor(method: Method, state, evaluate, noise):
+    """What the step size of the rung is multiplied with at first, `(walkers,)`: a quarter, or without momenta a tenth,
+    of the limit of stability at the largest curvature of the rung's walkers; 1 where there is none."""
+    ask = evaluate.full if method.full_batch else evaluate
+    units = Diagonal(0.0 * state.position + method.speeds(state))
+    curvature = stiffest(ask, state.position, state.gradient, units, noise.normal(state.position.shape))
+    found = largest(same_rung(state.rung) * where(is_finite(curvature), curvature, 0.0 * curvature)[None, :], 1)
+    known = found > 0.0
+    found = where(known, found, 0.0 * found + 1.0)
+    limit = 2.0 / (sqrt(found) if is_timed(method) else found)
+    return where(known, _PART_OF_LIMIT[is_timed(method)] * limit / state.rung.step_size, 0.0 * found + 1.0)
+
+
+def timed_at(state, factor) -> dict:
+    """Friction and length of a state that has them as fields, in units of the step size that was found."""
+    known = {"friction": 1.0 / factor, "trajectory_length": factor}
+    return {name: value * known[name] for name, value in state._asdict().items() if name in known}
+
+
+class Metered(Wrapper):
+    """A method without a Metropolis test whose step size follows from the bias that is allowed, in the burn-in.
+
+    Targets exp(-β U) up to the bias of the method inside, once the burn-in is over.
+
+    Rule: ΔE is the energy error of a step of velocity Verlet (OBABO's) from where the walker is, both ends on the
+    mini-batch of the step; the method's own where it tells it (`meters`), and for methods without momenta, whose step
+    size h multiplies the gradient, that of the time step sqrt(2h) and fresh momenta. EEVPD is the mean of ΔE²/(d T²)
+    over a window and all walkers of a rung; on a harmonic well whose variance OBABO makes wrong by β it is 4β³/(1+β)²,
+    for each frequency and friction, and as this is convex in β the mean error over the directions is below that of the
+    mean EEVPD. At the end of a window
+        h <- h clip((4β³/(1+β)² / EEVPD)^(1/6), 1/3, 3)        (h without momenta: the power 1/3)
+    Windows end at 5, 10, 20 and 40 steps, and then at 1, 1.25, 1.5 and 2 times 40, 80, 160, ...; at the ends of the
+    longer ones h stays where EEVPD is within a factor 2, so that what is frozen was measured at itself. The first h
+    is a quarter of the limit of stability (without momenta a tenth) at the largest curvature of the start.
+    In the burn-in a step to a place where position, gradient or potential is not finite, or whose energy is absurd, is
+    undone, with the momenta turned around; the walker's step is halved at once, recovers over 20 steps, and what is
+    measured meanwhile counts as what it would be at the whole step. After 20 in a row the potential is nan, which ends
+    a run. Later nothing is undone.
+
+    The state has, of the rung: `step_factor`, the step size in units of the rung's; `step_limit`, which it does not
+    pass; `caution`, the part of it that is in use; `eevpd`, that of the window, after the burn-in of all steps since;
+    and its sums. `divergences` counts what was undone.
+    Cost: in the burn-in two gradients each 4th step, later each 100th; none where the method meters. BAOAB is exact
+    where OBABO has the bias, so that the bound is a wide one for it. Source: Robnik and
+    Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power).
+
+    Args:
+        inner: A method without a Metropolis test. Default: BAOAB.
+        target_bias: β above 0, the mean relative error of variances. Default: 0.02.
+
+    Raises:
+        InputError: The method has a Metropolis test, or moves groups of walkers in turn, or a β that is not above 0.
+
+    Examples:
+        >>> Metered(Splitting("OBABO"), 0.01).get_config()["target_bias"]
+        0.01
+    """
+
+    fields = ("step_factor", "step_limit", "eevpd", "error_square", "error_count")
+
+    def __init__(self, inner=None, target_bias: float = 0.02) -> None:
+        super().__init__(inner or Splitting())
+        if self.inner.metropolis or self.inner.groups > 1:
+            raise InputError("target_bias: for a method without a Metropolis test.", self.inner.name, "such as BAOAB")
+        if not target_bias > 0:
+            raise InputError("target_bias: no share of a variance.", target_bias, "a number above 0")
+        self.target_bias = float(target_bias)
+        self.wanted = error_of_bias(self.target_bias)
+        self.power = 1.0 / 6.0 if is_timed(self.inner) else 1.0 / 3.0
+        self.adapts = self.undoes = True
+        self.of_rung = (*self.fields, *self.inner.of_rung)
+        self.shown = (*self.inner.shown, "eevpd", "divergences")
+
+    def init(self, position, evaluate, noise):
+        state = self.inner.init(position, evaluate, noise)
+        zeros, factor = 0.0 * state.potential, first_factor(self.inner, state, evaluate, noise)
+        state = state._replace(**timed_at(state, factor))
+        own = dict.fromkeys((*self.fields, "caution", "divergences", "failures"), zeros)
+        return extend(state, **own | {"step_factor": factor, "step_limit": zeros + _RANGE, "caution": zeros + 1.0})
+
+    def step(self, state, evaluate, noise):
+        adapting = evaluate.clock.adapting
+        (factor, limit, eevpd, square, count), caution = fields_of(state, self.fields).values(), state.caution
+        zeros = 0.0 * factor
+        # Where caution is 0 the sums are those of the steps after the burn-in.
+        begins = (caution > 0.0) & ~adapting
+        square, count = (where(begins, zeros, values) for values in (square, count))
+        inside = inner_of(state)
+        used = state.rung.step_size * factor * where(adapting, caution, zeros + 1.0)
+        inside = inside._replace(rung=state.rung._replace(step_size=used))
+        new, info = self.inner.step(inside, evaluate, noise)
+        error = self._error(inside, info, evaluate, noise)
+        bad = adapting & self._is_bad(inside, new, error, evaluate)
+        new, failures = self._undone(inside, new, bad, where(bad, state.failures + 1.0, zeros))
+        # What was measured at a part of the step, as it is at the whole one; at a small part it may be round-off.
+        careful = where(adapting & (caution > 0.0), caution, zeros + 1.0)
+        values = where(is_finite(error) & ~bad, error, zeros) ** 2
+        values = values / (float(state.position.shape[1]) * self._hotness(inside) ** 2)
+        clear = (careful >= _LEAST_CAUTION) | (values > _CLEAR * self.wanted)
+        measured = is_finite(error) & ~bad & clear
+        values = minimum(values / careful ** (1.0 / self.power), zeros + _TOO_MUCH)
+        square, count = square + where(measured, values, zeros), count + as_float64(measured)
+        same = same_rung(state.rung)
+        eased = where(bad, 0.5 * caution, minimum(2.0 ** (1.0 / _IN_A_ROW) * caution, zeros + 1.0))
+        eevpd = where(count > 0.0, square / maximum(count, zeros + 1.0), eevpd)
+        step = evaluate.clock.step
+        confirmed = adapting & is_among(step, _CONFIRMED)
+        due = confirmed | (adapting & is_among(step, _CHANGED))
+        total = sum_of_products(same, count[None, :])
+        pooled = sum_of_products(same, square[None, :]) / maximum(total, zeros + 1.0)
+        changed = minimum(maximum(factor * self._change(pooled, confirmed), zeros + 1.0 / _RANGE), limit)
+        tuned = due & (total > 0.0)
+        own = {
+            "step_factor": where(tuned, changed, factor),
+            "step_limit": limit,
+            "caution": where(adapting, eased, zeros),
+            "eevpd": where(tuned, pooled, eevpd),
+            "error_square": where(due, zeros, square),
+            "error_count": where(due, zeros, count),
+            "divergences": state.divergences + as_float64(bad),
+            "failures": failures,
+        }
+        return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
+
+    def _change(self, pooled, confirmed):
+        """The factor of the step size from the EEVPD of a window."""
+        ratio = self.wanted / maximum(pooled, 1e-30 * self.wanted + 0.0 * pooled)
+        most = _MOST_CHANGE ** (6.0 * self.power)
+        change = maximum(minimum(ratio**self.power, most + 0.0 * ratio), 1.0 / most + 0.0 * ratio)
+        return where(confirmed & (ratio < BAND) & (ratio > 1.0 / BAND), 0.0 * ratio + 1.0, change)
+
+    def _due(self, clock):
+        """Whether the energy error of a step is measured."""
+        often = (clock.step % (1 if self.meters else _OFTEN) == 0) | (clock.step <= ENDS[0])
+        return (clock.step % _RARELY == 0) | (clock.adapting & often)
+
+    def _time(self, state):
+        h = state.rung.step_size
+        return h if is_timed(self.inner) else sqrt(2.0 * h)
+
+    def _hotness(self, state):
+        """T, or far from equilibrium what momenta and gradients are worth, to which an energy error belongs there."""
+        squares = sum_of_products(state.gradient, state.gradient) * self._time(state) ** 2
+        if self.has_momentum:
+            squares = maximum(squares, sum_of_products(state.momentum, state.momentum))
+        squares = squares / float(state.position.shape[1])
+        return where(squares > _HOT * state.rung.temperature, squares, state.rung.temperature)
+
+    def _error(self, state, info, evaluate, noise):
+        """ΔE of this step, nan where it is not measured."""
+        if self.meters:
+            return info.energy_change
+        temperature = column(state.rung.temperature, state.position)
+        momentum = state.momentum if self.has_momentum else sqrt(temperature) * noise.normal(state.position.shape)
+        unknown = 0.0 * state.potential + np.nan
+        return cond(self._due(evaluate.clock), lambda: self._virtual(state, momentum, evaluate), lambda: unknown)
+
+    def _virtual(self, state, momentum, evaluate):
+        t = column(self._time(state), state.position) * self.inner.speeds(state)
+        # What it was asked last belongs to the step itself.
+        evaluate = copy.copy(evaluate)
+        start = evaluate(state.position)
+        half = momentum - 0.5 * t * start.gradient
+        position, half = evaluate.confine(state.position + t * half, half)
+        end = evaluate(position)
+        last, rise = half - 0.5 * t * end.gradient, end.potential - start.potential
+        error = rise + 0.5 * (sum_of_products(last, last) - sum_of_products(momentum, momentum))
+        return where(is_finite(error) & ~_is_absurd(error, rise, state), error, 0.0 * state.potential + np.inf)
+
+    def _is_bad(self, state, new, error, evaluate):
+        """Walkers whose step is to be undone, `(walkers,)`, bool."""
+        ones, rise = 0.0 * state.position + 1.0, new.potential - state.potential
+        values = sum_of_products(new.position, ones) + sum_of_products(new.gradient, ones) + new.potential
+        bad = ~is_finite(values) | (absolute(error) == np.inf)
+        if self.meters:
+            bad = bad | _is_absurd(error, rise, state)
+        if evaluate.exact:
+            twice = sum_of_products(state.momentum, state.momentum) if self.has_momentum else 0.0 * rise
+            bad = bad | (rise > twice + _ABSURD * _thermal(state))
+        return bad
+
+    def _undone(self, state, new, bad, failures):
+        """The walkers where they were, turned around; without a potential after too many failures in a row."""
+        fields = new._asdict()
+        for name, before in state._asdict().items():
+            if name != "rung" and fields[name].shape[:1] == bad.shape:
+                mask = reshape(bad, (*bad.shape, *[1] * (len(before.shape) - 1)))
+                fields[name] = where(mask, before, fields[name])
+        if self.has_momentum:
+            squares = sum_of_products(state.momentum, state.momentum)
+            share = sqrt(_thermal(state) / maximum(squares, 1e-300 + 0.0 * squares))
+            fields["momentum"] = where(
+                bad[:, None], -column(share, state.momentum) * state.momentum, fields["momentum"]
+            )
+        fields["potential"] = where(failures >= _IN_A_ROW, 0.0 * failures + np.nan, fields["potential"])
+        return type(new)(**fields), failures
+
+    def get_config(self) -> dict:
+        return {**self.inner.get_config(), "target_bias": self.target_bias}
+
+
+def _thermal(state):
+    """d T of each walker."""
+    return float(state.position.shape[1]) * state.rung.temperature
+
+
+def _is_absurd(error, rise, state):
+    """An energy error that no stable step has, beside what the potential falls on the way from a far start."""
+    return (error > _ABSURD * _thermal(state)) & (error > 0.5 * absolute(rise))

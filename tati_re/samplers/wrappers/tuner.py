@@ -1,0 +1,238 @@
+"""Where the burn-in ends, and how long the memory of the momenta is, from rows that the burn-in keeps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.core.method import Wrapper
+from tati_re.core.ops import as_float64, as_int32, constant, replaced_if, reshape, stack, sum_over, with_rows
+from tati_re.core.protocol import fields_of, step_size_of
+from tati_re.samplers.wrappers.coordinates import extend, inner_of
+from tati_re.samplers.wrappers.metered import BAND, SETTLED, error_of_bias
+
+_ROWS, _PROJECTIONS, _MASSES = 256, 64, 64
+_OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size")
+_FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found")
+_FOUND = ("end", "step", "mass", "length", "rhat")
+LENGTHS = ("friction", "trajectory_length")
+_LONGEST = 1000.0
+"""Steps of the longest memory."""
+_PART, _MOST_RHAT, _ACCEPTANCE = 0.4, 1.1, 0.1
+_MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
+
+
+class Tuner(Wrapper):
+    """A sampler whose burn-in ends where what adapts has settled, and whose friction or trajectory length is tuned.
+
+    Targets what the sampler inside does.
+
+    Rule: after 60, 120, 240, ... steps of the burn-in, from rows of the last third: U and 64 random projections of the
+    positions (sums of the parameters with random signs, each parameter in one of them; below 64 parameters these).
+    With τ the integrated autocorrelation time of the slowest of them, in steps, each walker about its own mean, the
+    length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a trajectory's: 0.4 τ L); the
+    friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the projections where it is high.
+    The burn-in is over when the step size has settled (EEVPD of the window within a factor 2 of the wanted one, the
+    acceptance within 0.1), the median mass has changed by less than a quarter since the last time, L by less than a
+    factor 1.6, and the split R-hat of U over the walkers of each rung is below 1.1.
+    Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
+
+    Args:
+        inner: A sampler that adapts, or that has a field `friction` or `trajectory_length` in its state.
+        finds_end: The burn-in ends by itself. Default: yes.
+
+    Raises:
+        InputError: The sampler moves groups of walkers in turn.
+    """
+
+    def __init__(self, inner, finds_end: bool = True) -> None:
+        super().__init__(inner)
+        if self.groups > 1:
+            raise InputError("num_burnin_steps: walkers that take turns have none that ends by itself.", self.name)
+        self.finds_end, self.adapts = finds_end, True
+        self.renewals = tuple(sorted({*self.inner.renewals, *map(int, SETTLED)}))
+        config = self.inner.get_config()
+        self.target_acceptance = config.get("target_acceptance")
+        self.target_bias = config.get("target_bias")
+
+    def init(self, position, evaluate, noise):
+        state = self.inner.init(position, evaluate, noise)
+        walkers, parameters = position.shape
+        values = (
+            np.zeros((_ROWS, len(_OWN), walkers)),
+            np.zeros((_ROWS, walkers, _buckets(parameters)[1])),
+            np.append(_window(0), 0.0),
+            np.zeros(_MASSES),
+            np.full(len(_FOUND), np.nan),
+        )
+        return extend(state, **{name: constant(v, state.potential) for name, v in zip(_FIELDS, values, strict=True)})
+
+    def step(self, state, evaluate, noise):
+        own, sums, window, masses, found = fields_of(state, _FIELDS).values()
+        new, info = self.inner.step(inner_of(state), evaluate, noise)
+        clock = evaluate.clock
+        step = as_float64(clock.step)
+        place = step - window[0]
+        due = clock.adapting & (place > 0.0) & (place % window[1] == 0.0) & (place <= _ROWS * window[1])
+
+        def kept(own, sums):
+            index = as_int32(place / window[1]) - 1
+            return with_rows(own, index, _own(new, info)[None]), with_rows(sums, index, _sums(new.position)[None])
+
+        own, sums = replaced_if(due, kept, (own, sums))
+        window = window * constant(np.array([1.0, 1.0, 0.0]), window) + step * constant(
+            np.array([0.0, 0.0, 1.0]), window
+        )
+        values = dict(zip(_FIELDS, (own, sums, window, masses, found), strict=True))
+        return type(state)(**new._asdict(), **values), info
+
+    def renewed(self, state):
+        """The state at the end of a window: with another length, and with what has settled."""
+        start, stride, step = np.asarray(state.tuner_window)
+        if step in self.inner.renewals:
+            state = self.inner.renewed(state)
+        if step not in SETTLED:
+            return state
+        count = min(_ROWS, int((step - start) // stride))
+        own, sums = (np.asarray(values)[:count] for values in (state.tuner_own, state.tuner_sums))
+        own, sums = _by_rung(own, sums)
+        series = np.concatenate([own[:, :, :, :1], sums], axis=-1)
+        tau = stride * float(np.median([slowest(rung) for rung in series]))
+        masses = _masses(state)
+        change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
+        changed, ratio = self._lengths(state, tau, float(np.median(own[..., 4])))
+        rhat = max(split_rhat(rung[:, :, 0]) for rung in own)
+        settled = self._step_settled(state, own), change < _MASS_CHANGE, abs(ratio) < _LENGTH_CHANGE, rhat < _MOST_RHAT
+        over = self.finds_end and all(settled)
+        number = int(np.searchsorted(SETTLED, step))
+        new = {
+            "tuner_window": np.append(_window(number + 1), step),
+            "tuner_masses": masses,
+            "tuner_found": np.array([step if over else np.nan, *map(float, settled), rhat]),
+            **changed,
+        }
+        return state._replace(
+            **{
+                name: constant(value, before)
+                for (name, value), before in zip(new.items(), fields_of(state, new).values(), strict=True)
+            }
+        )
+
+    def _step_settled(self, state, own) -> bool:
+        if self.target_bias is not None:
+            share = np.asarray(state.eevpd) / error_of_bias(self.target_bias)
+            least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, 1 / BAND)
+            return bool(((share < BAND) & (share > least)).all())
+        if self.target_acceptance is not None:
+            return bool((np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all())
+        return True
+
+    @staticmethod
+    def _lengths(state, tau: float, h: float) -> tuple[dict[str, Any], float]:
+        """The fields `friction` or `trajectory_length` as they are to be, and the change of the length's logarithm."""
+        for name, before in fields_of(state, [name for name in LENGTHS if name in state._fields]).items():
+            before = np.asarray(before)
+            length = float(np.mean(1.0 / before if name == "friction" else before))
+            wanted = math.sqrt(length * _PART * tau * (h if name == "friction" else length))
+            wanted = min(max(wanted, h), _LONGEST * h)
+            return {name: 0.0 * before + (1.0 / wanted if name == "friction" else wanted)}, math.log(wanted / length)
+        return {}, 0.0
+
+    def burnin_end(self, state) -> int | None:
+        end = float(np.asarray(state.tuner_found)[0])
+        return int(end) if end > 0 else None
+
+    def tuned(self, state) -> str:
+        """A line on what was tuned, and on what had not settled when the burn-in was over."""
+        values = state._asdict()
+        values.setdefault("step_size", step_size_of(state, state.rung))
+        names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
+        said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
+        found = np.asarray(state.tuner_found)
+        names = ("the step size", "the mass", "the length of the momenta's memory")
+        open_ = [name for name, settled in zip(names, found[1:4], strict=True) if not settled > 0]
+        if not found[4] < _MOST_RHAT:
+            open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
+        if self.finds_end and open_:
+            said.append(f"not settled: {', '.join(open_)}")
+        return ", ".join(said)
+
+
+def slowest(series: np.ndarray) -> float:
+    """The largest integrated autocorrelation time of `(walkers, rows, columns)`, each walker about its own mean, in
+    rows, at least 1; by Geyer's initial positive sequence of the mean over the walkers."""
+    size = series.shape[1]
+    values = series - series.mean(1, keepdims=True)
+    spectrum = np.abs(np.fft.rfft(values, 2 * size, axis=1)) ** 2
+    covariance = np.fft.irfft(spectrum.mean(0), axis=0)[:size]
+    moves = np.isfinite(covariance).all(0) & (covariance[0] > 0)
+    if size < 4 or not moves.any():
+        return 1.0
+    rho = covariance[: size // 2 * 2, moves] / covariance[0, moves]
+    pairs = rho[0::2] + rho[1::2]
+    positive = np.cumprod(pairs > 0, axis=0)
+    return float(max(1.0, (2.0 * (pairs * positive).sum(0) - 1.0).max()))
+
+
+def split_rhat(chains: np.ndarray) -> float:
+    """R-hat of `(walkers, rows)`, each cut in two; 1 where nothing moves."""
+    half = chains.shape[1] // 2
+    parts = np.concatenate([chains[:, :half], chains[:, half : 2 * half]])
+    if half < 2:
+        return math.inf
+    within, between = parts.var(1, ddof=1).mean(), parts.mean(1).var(ddof=1)
+    return 1.0 if between == 0 else math.sqrt((half - 1) / half + between / max(within, 1e-300))
+
+
+def _window(number: int) -> np.ndarray:
+    """The step before the first row of a window, and the steps between rows."""
+    return np.array([SETTLED[number] // 3 * 2, max(1, -(-(SETTLED[number] // 3) // _ROWS))], np.float64)
+
+
+def _buckets(parameters: int) -> tuple[int, int]:
+    """How many parameters a projection has, and how many projections there are."""
+    size = -(-parameters // _PROJECTIONS)
+    return size, parameters // size
+
+
+def _sums(position):
+    """Sums of parameters with random signs, `(walkers, projections)`, float64."""
+    size, count = _buckets(position.shape[1])
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size * count)
+    parts = reshape(position[:, : size * count] * constant(signs, position), (-1, size, count))
+    return as_float64(reshape(sum_over(parts, 1), (-1, count)))
+
+
+def _own(state, info):
+    """The columns `_OWN` of a step, `(columns, walkers)`."""
+    zeros, rung = 0.0 * state.potential, state.rung
+    acceptance = zeros if info.acceptance is None else info.acceptance
+    of_rung = rung.inverse_temperature, rung.likelihood_weight, step_size_of(state, rung)
+    return stack([state.potential, acceptance, *(values + zeros for values in of_rung)])
+
+
+def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as `(rungs, walkers of each, rows, columns)`: where replicas swap rungs, a series is that of a rung."""
+    own = own.transpose(0, 2, 1)
+    walkers = own.shape[1]
+    each = max(1, int((own[-1, :, 2:4] == own[-1, :1, 2:4]).all(-1).sum()))
+    ladder = np.broadcast_to(np.arange(walkers) % each, own.shape[:2])
+    order = np.lexsort((ladder, -own[..., 3], -own[..., 2]), axis=-1)[..., None]
+    shape = (len(own), walkers // each, each, -1)
+    return tuple(np.take_along_axis(v, order, 1).reshape(shape).transpose(1, 2, 0, 3) for v in (own, sums))
+
+
+def _masses(state) -> np.ndarray:
+    """Logarithms of some masses, zeros where none is measured."""
+    names = [name for name in ("mass", "mass_scale", "mass_roots") if name in state._fields]
+    values = [np.asarray(each).ravel() for each in fields_of(state, names).values()]
+    some = [np.log(each[np.linspace(0, len(each) - 1, _MASSES // len(values)).astype(int)]) for each in values]
+    return np.concatenate(some) if some else np.zeros(_MASSES)
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = values.min(), values.max()
+    return f"{low:.3g}" if high <= low * (1 + 1e-9) else f"{low:.3g} to {high:.3g}"
