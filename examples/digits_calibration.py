@@ -3,9 +3,10 @@
 A 64-32-10 network with the prior N(0, 1) on every parameter. Five members of a deep ensemble are fitted with Adam, each
 from weights of its own; the first of them is the optimum. Posterior draws come from BAOAB, with walkers that start at
 the members: once for as many gradients of examples as the whole ensemble cost, once for longer, and once for longer at
-the temperature 0.1 (a cold posterior); the first half of each run is burn-in. All predict the same test images, uniform
-noise, and the test images with the pixels of each in random order, which a network that knows what it does not know
-should be unsure of.
+the temperature 0.1 (a cold posterior); the first half of each run is burn-in. Two Gaussian approximations begin at the
+optimum: Laplace's, from the Hessian of U after a descent on all data, and SWAG, from the iterates of SGD at a constant
+learning rate. All predict the same test images, uniform noise, and the test images with the pixels of each in random
+order, which a network that knows what it does not know should be unsure of.
 
     python examples/digits_calibration.py [--num-steps 20000] [--output DIR]
 
@@ -21,6 +22,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +34,7 @@ from tati_re.data import load_data
 from tati_re.prediction import ClassPrediction, auroc, average, noise_like, source_of
 
 OPTIMUM, ENSEMBLE = "optimum", "ensemble"
+LAPLACE, SWAG = "Laplace", "SWAG"
 SHORT, LONG, COLD = "posterior, same cost", "posterior, longer", "posterior at T = 0.1"
 
 
@@ -48,6 +51,8 @@ class Study(NamedTuple):
         num_walkers: At most as many as members.
         num_steps: Of the longer runs.
         num_draws: Stored positions of each walker, roughly.
+        descent_steps: Of the descent on all data before Laplace's approximation. Default: 0, without it.
+        swag: Options of the fit of SWAG. Default: none, without it.
     """
 
     network: dict[str, Any]
@@ -59,6 +64,8 @@ class Study(NamedTuple):
     num_walkers: int
     num_steps: int
     num_draws: int
+    descent_steps: int = 0
+    swag: dict[str, Any] | None = None
 
 
 DIGITS = Study(
@@ -71,6 +78,8 @@ DIGITS = Study(
     num_walkers=4,
     num_steps=20_000,
     num_draws=100,
+    descent_steps=2000,
+    swag={"learning_rate": 0.1, "num_steps": 2000, "batch_size": 100},
 )
 
 
@@ -86,12 +95,13 @@ def compare(data: Any, study: Study, folder: Path, seed: int, verbose: int = 0) 
     Returns:
         Predictions of the test part by name; of other images, by kind and name; costs in epochs by name.
     """
-    members = []
+    members, optimum = [], None
     for k in range(study.num_members):
         sim = tati_re.Simulation(data=data, **study.network, seed=seed + k, verbose=verbose)
         where = str(folder / f"member-{k}")
         rest = {"batch_size": study.fit_batch, "trajectory_every": 0, "output": where, "overwrite": True}
         members.append(sim.fit(optimizer="adam", learning_rate=study.learning_rate, num_steps=study.fit_steps, **rest))
+        optimum = optimum or (sim, np.array(sim.parameters))
         print(f"member {k} of {study.num_members} is fitted", flush=True)
     cost = study.num_members * study.fit_steps * study.fit_batch
     batch = study.sampler["batch_size"] or data.num_examples
@@ -108,13 +118,39 @@ def compare(data: Any, study: Study, folder: Path, seed: int, verbose: int = 0) 
         print(f"{name}: {num_steps:,} steps in {time.monotonic() - began:.0f} s", flush=True)
         print_convergence(run)
         sources[name], costs[name] = [source_of(run)], num_steps * study.num_walkers * batch
+    predictors = {name: partial(average, source) for name, source in sources.items()}
+    for name, (draws, gradients) in gaussians(*optimum, study, seed).items():
+        predictors[name] = partial(predicted, members[0], draws)
+        costs[name] = costs[OPTIMUM] + gradients
     images, labels = data.test_inputs, data.test_targets
     others = {"noise": noise_like(images, seed), "shuffled": shuffled_pixels(images, seed)}
-    inside = {name: average(source, images, labels) for name, source in sources.items()}
-    outside = {
-        kind: {name: average(source, other) for name, source in sources.items()} for kind, other in others.items()
-    }
+    inside = {name: predict(images, labels) for name, predict in predictors.items()}
+    outside = {kind: {name: predict(other) for name, predict in predictors.items()} for kind, other in others.items()}
     return inside, outside, {name: value / data.num_examples for name, value in costs.items()}
+
+
+def predicted(run: Run, draws: np.ndarray, inputs: np.ndarray, labels: np.ndarray | None = None) -> Any:
+    """Predictions of the run's network with these parameters."""
+    return run.predict(inputs, labels, parameters=draws)
+
+
+def gaussians(sim: tati_re.Simulation, start: np.ndarray, study: Study, seed: int) -> dict[str, tuple]:
+    """Draws of Laplace's approximation and of SWAG from an optimum, and their cost in gradients of examples."""
+    count, examples, found = study.num_walkers * study.num_draws, sim.dataset.num_examples, {}
+    if study.descent_steps:
+        sim.parameters = start
+        sim.fit(optimizer="fire", num_steps=study.descent_steps)
+        laplace = tati_re.gaussian_approximation(sim)
+        print(
+            f"Laplace: {laplace.raised[0]} of {len(start)} directions as wide as the prior, {laplace.excess[0]:.3g} T"
+        )
+        # A product with the Hessian costs two gradients.
+        found[LAPLACE] = laplace.draw(count, seed), (study.descent_steps + 2 * len(start)) * examples
+    if study.swag is not None:
+        sim.parameters = start
+        swag = tati_re.gaussian_approximation(sim, "swag", **study.swag)
+        found[SWAG] = swag.draw(count, seed), study.swag["num_steps"] * study.swag["batch_size"]
+    return found
 
 
 def sampled(sim: tati_re.Simulation, study: Study, num_steps: int, temperature: float, folder: Path) -> Run:

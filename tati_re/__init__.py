@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tati_re import prediction as prediction
     from tati_re import samplers as samplers
     from tati_re import testing as testing
+    from tati_re.landscape.gaussian import GaussianApproximation as GaussianApproximation
+    from tati_re.landscape.gaussian import gaussian_approximation as gaussian_approximation
     from tati_re.posterior import priors as priors
     from tati_re.posterior.function import FunctionPotential as FunctionPotential
     from tati_re.prediction.predict import predict as predict

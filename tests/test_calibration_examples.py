@@ -50,7 +50,8 @@ def test_digits_calibration_scores_every_predictor(tmp_path, capsys, digits):
     assert digits.main(["--num-steps", "40", "--fit-steps", "30", "--output", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "scores.csv")
     assert table["predictor"].tolist() == [
-        *("optimum", "ensemble", "posterior, same cost", "posterior, longer", "posterior at T = 0.1")
+        *("optimum", "ensemble", "posterior, same cost", "posterior, longer", "posterior at T = 0.1"),
+        *("Laplace", "SWAG"),
     ]
     assert table["accuracy"].between(0.3, 1).all() and table["auroc_noise_entropy"].between(0, 1).all()
     assert (tmp_path / "figure.png").stat().st_size > 10_000

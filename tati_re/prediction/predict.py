@@ -43,6 +43,7 @@ def predict(
     burnin: int | None = None,
     thin: int = 1,
     model: Any = None,
+    parameters: np.ndarray | None = None,
 ) -> ClassPrediction | LabelPrediction | RegressionPrediction:
     """Posterior predictions: averages over the stored draws of runs, with intervals and scores.
 
@@ -61,6 +62,8 @@ def predict(
         burnin: Steps to leave out. Default: the run's own burn-in.
         thin: Every how many stored positions of a walker are taken. Default: 1.
         model: The Keras model where the folders hold none. Default: theirs.
+        parameters: Vectors `(draws, parameters)` in place of the draws of one run, as of
+            `tati_re.gaussian_approximation`. Default: the run's.
 
     Returns:
         A `ClassPrediction`, a `LabelPrediction` or a `RegressionPrediction`. Where a run kept averages of its test part
@@ -77,14 +80,20 @@ def predict(
     if inputs is None:
         if labels is not None:
             raise InputError("labels without inputs.", expected="predict(inputs, labels)")
-        kept = len(runs) == 1 and runs[0].manifest["options"].get("stream_predictions")
+        kept = len(runs) == 1 and parameters is None and runs[0].manifest["options"].get("stream_predictions")
         if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
             from tati_re.prediction.streamed import streamed_prediction
 
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
-    sources = [source_of(run, rung, burnin, thin, model) for run in runs]
-    return average(sources, inputs, labels, interval)
+    if parameters is None:
+        return average([source_of(run, rung, burnin, thin, model) for run in runs], inputs, labels, interval)
+    if len(runs) > 1 or (rung, burnin, thin) != (0, None, 1):
+        raise InputError("parameters stand in place of the draws of one run.", expected="no rung, burnin or thin")
+    network, vectors = Network(runs[0], model), np.atleast_2d(parameters)
+    if vectors.shape[1:] != (network.num_parameters,):
+        raise InputError("parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})")
+    return average([(network, Members(vectors))], inputs, labels, interval)
 
 
 def source_of(

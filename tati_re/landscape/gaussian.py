@@ -1,0 +1,227 @@
+"""Gaussian approximations of the posterior: Laplace's, from the Hessian of U, and SWAG, from the iterates of a fit."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError, nearest
+from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix
+from tati_re.landscape.surface import Surface
+from tati_re.runs.positions import Positions
+
+KINDS = ("laplace", "laplace_diagonal", "swag")
+_SMALLEST_VARIANCE = 1e-30
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianApproximation:
+    """A Gaussian around each walker; of several walkers their mixture, with equal weights.
+
+    The covariance of a component is diag(`diagonal`) + F F', F its `factor`.
+
+    Attributes:
+        kind: "laplace", "laplace_diagonal" or "swag".
+        temperature: T of the simulation.
+        mean: `(walkers, parameters)`.
+        diagonal: `(walkers, parameters)`, 0 for "laplace".
+        factor: `(walkers, parameters, k)`; k is P for "laplace", 0 for "laplace_diagonal", the rank for "swag".
+        log_evidence: ln of the integral of exp(-U/T) in this approximation, `(walkers,)`: log Z of the posterior where
+            U is that, at T = 1. None for "swag".
+        raised: Directions whose curvature was below that of the prior and was raised to it, `(walkers,)`, or None.
+        excess: By how many T the walker is above the bottom of its parabola, ∇U' H⁻¹ ∇U / (2 T), `(walkers,)`, or None.
+    """
+
+    kind: str
+    temperature: float
+    mean: np.ndarray
+    diagonal: np.ndarray
+    factor: np.ndarray
+    log_evidence: np.ndarray | None = None
+    raised: np.ndarray | None = None
+    excess: np.ndarray | None = None
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Of each parameter in each component, `(walkers, parameters)`."""
+        return self.diagonal + np.sum(self.factor**2, axis=2)
+
+    @property
+    def mass(self) -> np.ndarray:
+        """Numbers for `mass=`, T over the variance within the components, `(parameters,)`: parameters that are
+        independent have the frequency 1 with it, so that step sizes of 0.1 to 1 fit."""
+        return self.temperature / self.variance.mean(axis=0)
+
+    def covariance(self, walker: int = 0) -> np.ndarray:
+        """Of one component, `(parameters, parameters)`."""
+        return np.diag(self.diagonal[walker]) + self.factor[walker] @ self.factor[walker].T
+
+    def draw(self, count: int, seed: int = 0) -> np.ndarray:
+        """Independent draws, `(count, parameters)`, float64, from the components in turn: as many as there are walkers
+        are one around each, a start: `sim.parameters = approximation.draw(sim.num_walkers())`."""
+        random, walkers = np.random.default_rng([seed, 0x4741]), np.arange(count) % len(self.mean)
+        wide = self.factor[0].shape[1]
+        draws = self.mean[walkers] + np.sqrt(self.diagonal[walkers]) * random.standard_normal(
+            (count, self.mean.shape[1])
+        )
+        along = random.standard_normal((count, wide))
+        for walker in range(min(count, len(self.mean))):
+            draws[walkers == walker] += along[walkers == walker] @ self.factor[walker].T
+        return draws
+
+    def log_prob(self, positions: np.ndarray) -> np.ndarray:
+        """Log density of the mixture at positions `(n, parameters)`, `(n,)`."""
+        positions = np.asarray(positions, np.float64)
+        if positions.ndim != 2 or positions.shape[1] != self.mean.shape[1]:
+            raise InputError("positions: wrong shape.", positions.shape, f"(n, {self.mean.shape[1]})")
+        each = [
+            _log_density(positions - mean, d, f)
+            for mean, d, f in zip(self.mean, self.diagonal, self.factor, strict=True)
+        ]
+        return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
+
+
+def gaussian_approximation(
+    sim: Any, kind: str = "laplace", *, rank: int | None = None, **fit: Any
+) -> GaussianApproximation:
+    """A Gaussian approximation of exp(-U/T) around each walker: a start, a mass, and a baseline to compare with.
+
+    "laplace" has the mean where the walker is and the covariance T H⁻¹, H the Hessian of U on all data there; it is
+    meant for walkers at a minimum, where `fit` left them. Where the prior can be drawn from, H is raised to the
+    curvature of the prior along every direction in which it is below it, negative ones among them: no direction is
+    wider than the prior (θ_i to the widths s_i by which prior draws deviate; in units of s the eigenvalues of H are at
+    least 1). "laplace_diagonal" does so with the diagonal of H alone. Without such a prior H has to be positive.
+
+    "swag" takes the moments of the iterates of a fit at a constant learning rate, and their last K deviations from the
+    running mean: covariance diag(Σ)/2 + D D'/(2 (K - 1)), D the deviations, Σ the variances. The fit begins where the
+    walkers are, and moves them. How wide it is follows from the learning rate and the noise of the mini-batches.
+
+    Cost: P Hessian-vector products on all data for each walker; of "swag" the fit. Sources: D. MacKay, Neural
+    Computation 4 (1992); W. Maddox, T. Garipov, P. Izmailov, D. Vetrov, A. Wilson, NeurIPS 2019, algorithm 1.
+
+    Args:
+        sim: The simulation, its walkers where a fit has ended.
+        kind: "laplace" (up to 5,000 parameters), "laplace_diagonal" or "swag". Default: "laplace".
+        rank: K of "swag", at least 2. Default: 20.
+        **fit: Options of the fit of "swag". Default: `gradient_descent` on the simulation's batches, and 5 K positions
+            (`trajectory_every`) of each walker; `learning_rate`, `num_steps`, `batch_size` are those of the options.
+
+    Raises:
+        InputError: Not known, too many parameters, no positive curvature, too few positions, or an option of another
+            kind.
+
+    Examples:
+        >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1, verbose=0)
+        >>> run = sim.fit(optimizer="barzilai_borwein", num_steps=100)
+        >>> approximation = tati_re.gaussian_approximation(sim)
+        >>> approximation.covariance().shape, approximation.draw(50).shape
+        ((3, 3), (50, 3))
+    """
+    if kind not in KINDS:
+        raise InputError(f"kind is not known.{nearest(kind, KINDS)}", repr(kind), ", ".join(KINDS))
+    if kind == "swag":
+        return _swag(sim, 20 if rank is None else rank, fit)
+    for name in (*fit, *(["rank"] if rank is not None else [])):
+        raise InputError(f"{name} belongs to kind swag, whose fit it is about.", kind, "no such option")
+    return _laplace(sim, kind == "laplace")
+
+
+def _laplace(sim: Any, full: bool) -> GaussianApproximation:
+    surface, temperature = Surface(sim), float(sim.options.kT)
+    count, positions = surface.num_parameters, np.array(sim.walkers.position, np.float64)
+    if full and count > MOST_PARAMETERS:
+        limit = f"at most {MOST_PARAMETERS:,}, or kind laplace_diagonal or swag"
+        raise InputError("kind laplace: the whole Hessian is too large.", f"{count:,} parameters", limit)
+    widths, least = _prior_widths(sim, count), 1.0
+    if widths is None:
+        widths, least = np.ones(count), 0.0
+    if any((value != value[:1]).any() for value in sim.walkers.auxiliary):
+        what = "kind: the walkers have statistics of batch normalization of their own."
+        raise InputError(what, f"{len(positions)} walkers", "one walker, or kind swag")
+    found, flat = [], 1e-9 if surface.dtype == "float64" else 1e-5
+    for walker, position in enumerate(positions):
+        hessian, vectors = hessian_matrix(surface, position) if full else _hessian_diagonal(surface, position), None
+        if full and np.isfinite(hessian).all():
+            curvatures, vectors = np.linalg.eigh(widths[:, None] * hessian * widths)
+        else:
+            curvatures = widths**2 * (hessian if hessian.ndim == 1 else np.diag(hessian))
+        kept = np.maximum(curvatures, least)
+        if not kept.min() > flat * kept.max():
+            raise InputError(
+                f"kind: U is not curved upwards where walker {walker} is.",
+                f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}",
+                "walkers at a minimum, as fit leaves them, or a prior that confines all parameters",
+            )
+        std = widths * np.sqrt(temperature / kept) if vectors is None else np.zeros(count)
+        factor = np.zeros((count, 0))
+        if vectors is not None:
+            factor = widths[:, None] * vectors * np.sqrt(temperature / kept)
+        potential, gradient = surface.gradient(position)
+        excess = 0.5 * np.sum((std * gradient) ** 2) + 0.5 * np.sum((factor.T @ gradient) ** 2)
+        log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / kept))
+        raised = int(np.sum(curvatures < (1 - 1e-6) * least))
+        found.append((std**2, factor, log_volume - potential / temperature, raised, excess / temperature**2))
+    diagonal, factors, evidence, raised, excess = (np.array(part) for part in zip(*found, strict=True))
+    if excess.max() > 1:
+        warnings.warn(
+            f"A walker is {excess.max():.3g} T above the bottom of its parabola: a Gaussian around it is not that of a "
+            "minimum. Descend on all data first, as by sim.fit(optimizer='fire', batch_size=None).",
+            stacklevel=3,
+        )
+    kind = "laplace" if full else "laplace_diagonal"
+    return GaussianApproximation(kind, temperature, positions, diagonal, factors, evidence, raised, excess)
+
+
+def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:
+    if rank < 2:
+        raise InputError("rank is out of range.", rank, "at least 2")
+    every = max(1, fit.get("num_steps", sim.options.num_steps) // (5 * rank))
+    run = sim.fit(**{"optimizer": "gradient_descent", "trajectory_every": every, "directions": None, **fit})
+    values = Positions(run, burnin=0, rung=None).read().values.reshape(-1, sim.num_walkers(), sim.num_parameters())
+    if len(values) <= rank:
+        raise InputError("rank: the fit stored too few positions.", f"{len(values)} of a walker", f"more than {rank}")
+    running = np.cumsum(values, axis=0) / np.arange(1, len(values) + 1)[:, None, None]
+    deviations = (values - running)[-rank:].transpose(1, 2, 0)
+    diagonal = np.maximum(0.5 * values.var(axis=0), _SMALLEST_VARIANCE)
+    return GaussianApproximation(
+        "swag", float(sim.options.kT), running[-1], diagonal, deviations / np.sqrt(2 * (rank - 1))
+    )
+
+
+def _prior_widths(sim: Any, count: int) -> np.ndarray | None:
+    """Half the width that 68 % of prior draws of each parameter have, its standard deviation if it is Gaussian; None
+    where none can be drawn."""
+    ends = np.repeat([[-1.0], [1.0]], count, axis=1)
+    try:
+        low, high = sim.system.prior(sim.options, sim.objects).from_normal(tf.constant(ends)).numpy()
+    except InputError:
+        return None
+    return 0.5 * (high - low)
+
+
+def _hessian_diagonal(surface: Surface, position: np.ndarray) -> np.ndarray:
+    found = np.empty(len(position))
+    for start in range(0, len(position), surface.points):
+        part = np.arange(start, min(start + surface.points, len(position)))
+        unit = np.zeros((len(part), len(position)))
+        unit[np.arange(len(part)), part] = 1.0
+        found[part] = surface.hessian_product(position, unit)[np.arange(len(part)), part]
+    return found
+
+
+def _log_density(away: np.ndarray, diagonal: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """Log density of N(0, diag(d) + F F') at `(n, parameters)`; without a diagonal F is square."""
+    count, width = factor.shape
+    if not diagonal.any():
+        squares, log_det = np.sum(np.linalg.solve(factor, away.T) ** 2, axis=0), 2 * np.linalg.slogdet(factor)[1]
+    else:
+        # Woodbury's formula: a matrix of the rank in place of one of all parameters.
+        scaled = factor / diagonal[:, None]
+        lower = np.linalg.cholesky(np.eye(width) + factor.T @ scaled)
+        squares = np.sum(away**2 / diagonal, axis=1) - np.sum(np.linalg.solve(lower, scaled.T @ away.T) ** 2, axis=0)
+        log_det = np.sum(np.log(diagonal)) + 2 * np.sum(np.log(np.diag(lower)))
+    return -0.5 * (squares + log_det + count * np.log(2 * np.pi))
