@@ -163,17 +163,17 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
         potential, gradient = surface.gradient(position)
         excess = 0.5 * np.sum((std * gradient) ** 2) + 0.5 * np.sum((factor.T @ gradient) ** 2)
         log_volume = 0.5 * np.sum(np.log(2 * np.pi * temperature * widths**2 / kept))
-        raised = int(np.sum(curvatures < (1 - 1e-6) * least))
-        found.append((std**2, factor, log_volume - potential / temperature, raised, excess / temperature**2))
-    diagonal, factors, evidence, raised, excess = (np.array(part) for part in zip(*found, strict=True))
-    if excess.max() > 1:
+        evidence, below = log_volume - potential / temperature, np.sum(curvatures < (1 - 1e-6) * least)
+        found.append((std**2, factor, evidence, below, excess / temperature**2))
+    diagonal, factors, evidences, raised, above = (np.array(part) for part in zip(*found, strict=True))
+    if above.max() > 1:
         warnings.warn(
-            f"A walker is {excess.max():.3g} T above the bottom of its parabola: a Gaussian around it is not that of a "
+            f"A walker is {above.max():.3g} T above the bottom of its parabola: a Gaussian around it is not that of a "
             "minimum. Descend on all data first, as by sim.fit(optimizer='fire', batch_size=None).",
             stacklevel=3,
         )
     kind = "laplace" if full else "laplace_diagonal"
-    return GaussianApproximation(kind, temperature, positions, diagonal, factors, evidence, raised, excess)
+    return GaussianApproximation(kind, temperature, positions, diagonal, factors, evidences, raised, above)
 
 
 def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:
