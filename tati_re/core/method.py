@@ -68,6 +68,8 @@ class Method:
         renewals: Steps before the last one of the burn-in after which `renewed` is asked, for what is no work of a
             compiled step (matrix decompositions). Default: none.
         finds_end: The burn-in ends where `burnin_end` says, at its number of steps at the latest. Default: no.
+        isokinetic: Its momenta have the fixed length sqrt(P T), for which it takes 2 parameters, a temperature above 0,
+            and gradients of all data. Default: no.
         meters: `Info.energy_change` of a step is its energy error ΔE, `(walkers,)`, in the units of U and nan where it
             is not known, though there is no Metropolis test. Default: no.
         undoes: A step may go back to where it began, with the gradient there. Default: no.
@@ -100,6 +102,7 @@ class Method:
     against_noise: str | None = None
     renewals: Any = ()
     finds_end: bool = False
+    isokinetic: bool = False
     meters: bool = False
     undoes: bool = False
     timed: bool | None = None

@@ -35,6 +35,8 @@ FAMILIES = {
     "HMC": "tati_re.samplers.hmc:HamiltonianMonteCarlo",
     "HMC1": "tati_re.samplers.first_order_hmc:FirstOrderHMC",
     "GHMC": "tati_re.samplers.ghmc:GeneralizedHMC",
+    "MCLMC": "tati_re.samplers.microcanonical:MCLMC",
+    "MAMS": "tati_re.samplers.mams:MAMS",
     "MALA": "tati_re.samplers.mala:MALA",
     "RWMH": "tati_re.samplers.rwmh:RandomWalkMetropolis",
     "TACT-HMC": "tati_re.samplers.tact_hmc:from_temperatures",

@@ -215,7 +215,11 @@ class Options(BaseModel):
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
         0.001, "time step h of the scheme; for SGLD the coefficient of the gradient"
     )
-    friction: float = _sampler(1.0, "friction coefficient gamma, the rate of the O step, in 1/time", ge=0)
+    friction: float = _sampler(
+        1.0,
+        "friction coefficient gamma, the rate of the O step, in 1/time; MCLMC: rate at which directions are refreshed",
+        ge=0,
+    )
     temperature: float | None = _sampler(None, "temperature T of the target distribution exp(-U/T); none: 1", gt=0)
     inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), in place of temperature", gt=0)
     thermal_mass: float | None = _sampler(
@@ -236,20 +240,26 @@ class Options(BaseModel):
     preconditioner_decay: float = _sampler(0.99, "pSGLD: decay per step of the mean squared gradient", ge=0, lt=1)
     preconditioner_offset: float = _sampler(1e-5, "pSGLD: lambda in 1 / (lambda + rms of the mean gradient)", gt=0)
     preconditioner_correction: bool = _sampler(True, "pSGLD, adaptive: include the term Gamma, at twice the cost")
-    num_leapfrog_steps: int = _sampler(10, "leapfrog steps per Metropolis test of HMC, HMC1 and GHMC", ge=1, le=10**6)
+    num_leapfrog_steps: int = _sampler(
+        10, "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS", ge=1, le=10**6
+    )
     leapfrog_jitter: float = _sampler(
-        0.5, "relative spread of the random trajectory length of HMC and HMC1", ge=0, le=1
+        0.5, "relative spread of the random trajectory length of HMC, HMC1 and MAMS", ge=0, le=1
+    )
+    integrator: Literal["leapfrog", "mclachlan"] = _sampler(
+        "leapfrog", "MCLMC and MAMS: leapfrog, or mclachlan, of smaller error at two gradients a step"
     )
     walls: Literal["reject", "reflect"] = _sampler(
-        "reject", "HMC and HMC1 at the walls of the box prior: reject the trajectory, or reflect it; both are exact"
+        "reject",
+        "HMC, HMC1 and MAMS at the walls of the box prior: reject the trajectory, or reflect it; both are exact",
     )
     target_bias: float = _sampler(
         0.02, "step_size auto without a Metropolis test: mean relative error of variances that is allowed", gt=0, le=1
     )
     target_acceptance: float | None = _sampler(
         None,
-        "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MALA, RWMH); none: no tuning, or with "
-        "step_size auto 0.8, of MALA 0.574, of RWMH 0.234",
+        "tune the step size to this acceptance in the burn-in (HMC, HMC1, GHMC, MAMS, MALA, RWMH); none: no tuning, or "
+        "with step_size auto 0.8, of MAMS 0.9, of MALA 0.574, of RWMH 0.234",
         gt=0,
         lt=1,
     )

@@ -17,6 +17,8 @@ from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.importing import imported
 from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
 from tati_re.samplers.mala import MALA
+from tati_re.samplers.mams import MAMS
+from tati_re.samplers.microcanonical import MCLMC
 from tati_re.samplers.psgld import PreconditionedSGLD
 from tati_re.samplers.rwmh import RandomWalkMetropolis
 from tati_re.samplers.sghmc import SGHMC
@@ -32,6 +34,8 @@ from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
 
 __all__ = [
     "MALA",
+    "MAMS",
+    "MCLMC",
     "SGHMC",
     "SGLD",
     "SGNHT",
@@ -101,6 +105,12 @@ def _of_name(name: str, options) -> Method:
         if where in FAMILIES.values() and options.thermostat_bath == "noise":
             raise _no_bath(name)
         return imported(where, options)
+    if name.upper() == "NUTS":
+        raise InputError(
+            "sampler: trajectories whose length nobody sets are those of HMC or MAMS with num_leapfrog_steps auto.",
+            received=repr(name),
+            expected="HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test",
+        )
     upper, names = name.upper(), [*families(), *WORDS]
     looks_like_word = len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
     if upper not in map(str.upper, ALIASES) and (not looks_like_word or nearest(name, families())):

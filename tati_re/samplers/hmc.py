@@ -88,12 +88,16 @@ def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[int, int], 
     """A trajectory of random length with fresh momenta, and its Metropolis test.
     Drawn are the momenta, one uniform number for the length, and one a walker for the test. `lengths` are the least and
     the largest number of leapfrog steps, `split` is `before` and `reflect` of `leapfrog`."""
-    low, high = lengths
     momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)
-    length = minimum(floor(low + (high - low + 1) * noise.uniform(())), float(high))
     start = state._replace(momentum=momentum)
-    end = leapfrog(start, evaluate, length, **split)
+    end = leapfrog(start, evaluate, drawn_length(lengths, noise), **split)
     return accept_or_keep(end, state._replace(momentum=-momentum), energy_change(start, end), noise)
+
+
+def drawn_length(lengths: tuple[int, int], noise):
+    """One of the whole numbers from the least to the largest, each as likely."""
+    low, high = lengths
+    return minimum(floor(low + (high - low + 1) * noise.uniform(())), float(high))
 
 
 def energy_change(start: LangevinState, end: LangevinState):

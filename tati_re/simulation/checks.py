@@ -16,6 +16,7 @@ from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
 from tati_re.options.stages import ALL, planned
 from tati_re.runs.single_files import OPTIONS, kind_of
+from tati_re.samplers.microcanonical import check_dimension
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
 
@@ -54,12 +55,28 @@ def check_full_batch(request: Request) -> None:
     if not method.full_batch or request.full_batch:
         return
     what, other = ("is exact", "BAOAB") if request.samples else ("works", "adam")
-    examples = request.system.dataset.num_examples
+    examples, why = request.system.dataset.num_examples, ""
+    if method.isokinetic:
+        why = ": noise turns momenta of fixed length to where it is weak (variances of a noisy and a quiet half of a "
+        why += "Gaussian become 1.43 and 0.615 in place of 1)"
+        what = what if method.metropolis else "is right"
     raise InputError(
-        f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only.",
+        f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only{why}.",
         received=f"batch_size = {request.options.batch_size} of {examples} examples",
         expected=f"no batch_size, or a method for mini-batches such as {other}",
     )
+
+
+def check_isokinetic(request: Request) -> None:
+    """One parameter, or steps at temperature 0, for momenta of fixed length."""
+    if request.method.isokinetic:
+        check_dimension(request.system.flat.num_parameters)
+        if request.options.exploration_fraction:
+            raise InputError(
+                f"exploration_fraction: {request.method.name} does not move at temperature 0.",
+                request.options.exploration_fraction,
+                "0, or a sampler such as BAOAB or SGLD",
+            )
 
 
 def check_batch_sampling(request: Request) -> None:
@@ -353,6 +370,7 @@ CHECKS = [
     check_control_variate,
     check_stages,
     check_full_batch,
+    check_isokinetic,
     check_batch_sampling,
     check_burnin,
     check_stream_predictions,

@@ -131,11 +131,12 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
     for name in as_method(sampler).shown:
         fits = np.shape(after._asdict().get(name)) == narrow
         require(fits, f"shown names {name}, which is no field of shape {narrow}. Expected: one number a walker.")
+    meters = as_method(sampler).meters
     told = ", ".join(name for name, value in info._asdict().items() if value is not None)
     require(
-        [value is not None for value in info] == [sampler.metropolis] * 2,
+        [value is not None for value in info] == [sampler.metropolis, sampler.metropolis or meters],
         f"metropolis is {sampler.metropolis}, and step returns {told or 'an empty Info'}. Expected: both of Info, or "
-        "neither.",
+        f"{'energy_change alone, as meters is True' if meters else 'neither'}.",
     )
     if sampler.metropolis:
         fits = info.acceptance.shape == info.energy_change.shape == narrow
