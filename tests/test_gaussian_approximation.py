@@ -44,7 +44,11 @@ def test_linear_regression_is_exact():
     for walker in (0, 1):
         np.testing.assert_allclose(found.covariance(walker), covariance, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found.log_evidence, evidence, rtol=1e-6)
-    np.testing.assert_allclose(found.mass, 1 / np.diag(covariance), rtol=1e-6)
+    precision = np.linalg.inv(covariance)
+    scaled = precision / np.sqrt(np.outer(found.mass, found.mass))
+    np.testing.assert_allclose(np.linalg.eigvalsh(scaled)[-1], 1.0, rtol=1e-6)
+    ratio = found.mass * np.sqrt(np.diag(covariance) / np.diag(precision))
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
     np.testing.assert_array_equal(found.raised, 0)
     assert found.excess.max() < 1e-9
     points = mean + 0.1 * np.random.default_rng(1).standard_normal((5, 4))
@@ -120,6 +124,11 @@ def test_densities_and_draws_of_all_forms():
         exact = np.mean([multivariate_normal.pdf(points, m, c) for m, c in zip(mean, covariances, strict=True)], axis=0)
         np.testing.assert_allclose(made.log_prob(points), np.log(exact), rtol=1e-9)
         np.testing.assert_allclose(made.variance, [np.diag(c) for c in covariances])
+        inverses = [np.linalg.inv(c) for c in covariances]
+        ratio = made.mass * np.sqrt(made.variance.mean(axis=0) / np.mean([np.diag(i) for i in inverses], axis=0))
+        np.testing.assert_allclose(ratio, ratio[0])
+        fastest = max(np.linalg.eigvalsh(i / np.sqrt(np.outer(made.mass, made.mass)))[-1] for i in inverses)
+        assert fastest <= 1 + 1e-9 and (kind != "laplace" or fastest > 1 - 1e-9)
         count = 40_000
         draws = made.draw(2 * count, seed=4).reshape(count, 2, 3)
         for k, covariance in enumerate(covariances):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,11 +51,20 @@ class GaussianApproximation:
         """Of each parameter in each component, `(walkers, parameters)`."""
         return self.diagonal + np.sum(self.factor**2, axis=2)
 
-    @property
+    @cached_property
     def mass(self) -> np.ndarray:
-        """Numbers for `mass=`, T over the variance within the components, `(parameters,)`: parameters that are
-        independent have the frequency 1 with it, so that step sizes of 0.1 to 1 fit."""
-        return self.temperature / self.variance.mean(axis=0)
+        """Numbers for `mass=`, `(parameters,)`: in proportion to the square root of the precision over the variance of
+        each parameter (as "fisher" has it), in the unit at which no direction is faster than the frequency 1, so that
+        step sizes of 0.1 to 1 fit."""
+        factors, pairs = range(len(self.mean)), list(zip(self.diagonal, self.factor, strict=True))
+        whole = [np.linalg.inv(self.covariance(k)) for k in factors] if self.kind == "laplace" else []
+        precision = [np.diag(m) for m in whole] or [1 / d - np.sum(_scaled(d, f)[0] ** 2, axis=1) for d, f in pairs]
+        mass = np.sqrt(np.mean(precision, axis=0) / self.variance.mean(axis=0))
+        root = 1 / np.sqrt(mass)
+        stiffest = [np.linalg.eigvalsh(root[:, None] * m * root)[-1] for m in whole] or [
+            1 / (d * mass) for d, _ in pairs
+        ]
+        return self.temperature * np.max(stiffest) * mass
 
     def covariance(self, walker: int = 0) -> np.ndarray:
         """Of one component, `(parameters, parameters)`."""
@@ -215,13 +225,17 @@ def _hessian_diagonal(surface: Surface, position: np.ndarray) -> np.ndarray:
 
 def _log_density(away: np.ndarray, diagonal: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """Log density of N(0, diag(d) + F F') at `(n, parameters)`; without a diagonal F is square."""
-    count, width = factor.shape
     if not diagonal.any():
         squares, log_det = np.sum(np.linalg.solve(factor, away.T) ** 2, axis=0), 2 * np.linalg.slogdet(factor)[1]
     else:
-        # Woodbury's formula: a matrix of the rank in place of one of all parameters.
-        scaled = factor / diagonal[:, None]
-        lower = np.linalg.cholesky(np.eye(width) + factor.T @ scaled)
-        squares = np.sum(away**2 / diagonal, axis=1) - np.sum(np.linalg.solve(lower, scaled.T @ away.T) ** 2, axis=0)
-        log_det = np.sum(np.log(diagonal)) + 2 * np.sum(np.log(np.diag(lower)))
-    return -0.5 * (squares + log_det + count * np.log(2 * np.pi))
+        scaled, log_det = _scaled(diagonal, factor)
+        squares = np.sum(away**2 / diagonal, axis=1) - np.sum((away @ scaled) ** 2, axis=1)
+    return -0.5 * (squares + log_det + away.shape[1] * np.log(2 * np.pi))
+
+
+def _scaled(diagonal: np.ndarray, factor: np.ndarray) -> tuple[np.ndarray, float]:
+    """Of Σ = diag(d) + F F' the S of Σ⁻¹ = diag(1/d) - S S' (Woodbury's formula), and ln det Σ."""
+    scaled = factor / diagonal[:, None]
+    lower = np.linalg.cholesky(np.eye(factor.shape[1]) + factor.T @ scaled)
+    log_det = np.sum(np.log(diagonal)) + 2 * np.sum(np.log(np.diag(lower)))
+    return np.linalg.solve(lower, scaled.T).T, float(log_det)
