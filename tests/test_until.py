@@ -7,7 +7,7 @@ from scipy.signal import lfilter
 import tati_re
 from tati_re import InputError
 from tati_re.analysis.convergence import effective_sample_size, r_hat
-from tati_re.analysis.until import Chains, conditions_of, diagnosis, look_after, what_is_missing
+from tati_re.analysis.until import Quantity, conditions_of, diagnosis, look_after, what_is_missing
 from tati_re.cli.sample import main
 from tati_re.core.backend import tf
 from tests.systems import tables
@@ -82,27 +82,27 @@ def test_the_worst_of_all_quantities_counts_and_constants_do_not():
     random = np.random.default_rng(0)
     good, slow = random.standard_normal((4, 500)), autoregression(random, 4, 500)
     apart = good + 3 * (np.arange(4) == 2)[:, None]
-    found = diagnosis([Chains("a", good), Chains("b", slow), Chains("c", np.zeros((4, 500)))], 1.01)
+    found = diagnosis([Quantity("a", good), Quantity("b", slow), Quantity("c", np.zeros((4, 500)))], 1.01)
     assert (found["ess_of"], found["ess"]) == ("b", effective_sample_size(slow))
     assert found["rhat"] == max(r_hat(good), r_hat(slow))
-    found = diagnosis([Chains("a", good), Chains("d", apart)], 1.01)
+    found = diagnosis([Quantity("a", good), Quantity("d", apart)], 1.01)
     assert (found["rhat_of"], found["spoiled_by"], found["rhat"]) == ("d", [2], r_hat(apart))
     assert found["rhat_without"] < 1.01 < 1.3 < found["rhat"]
     # Of networks the walkers may be apart in their weights, but each has to stand still.
-    assert diagnosis([Chains("d", apart, None, False)], 1.01)["rhat"] < 1.01
+    assert diagnosis([Quantity("d", apart, None, False)], 1.01)["rhat"] < 1.01
     falling = good - np.linspace(0, 3, 500)
-    assert diagnosis([Chains("e", falling, None, False)], 1.01)["rhat"] > 1.1
-    assert np.isnan(diagnosis([Chains("a", good), Chains("f", good[:, :5])], 1.01)["rhat"])
-    assert diagnosis([Chains("g", np.where(good > 9, 0, np.nan))], 1.01)["rhat"] == np.inf
+    assert diagnosis([Quantity("e", falling, None, False)], 1.01)["rhat"] > 1.1
+    assert np.isnan(diagnosis([Quantity("a", good), Quantity("f", good[:, :5])], 1.01)["rhat"])
+    assert diagnosis([Quantity("g", np.where(good > 9, 0, np.nan))], 1.01)["rhat"] == np.inf
 
 
 def test_weights_make_fewer_draws_never_more():
     random = np.random.default_rng(1)
     draws, weights = random.standard_normal((4, 1000)), (random.random((4, 1000)) < 0.2).astype(float)
-    size = diagnosis([Chains("a", draws, weights)], 1.01)["ess"]
+    size = diagnosis([Quantity("a", draws, weights)], 1.01)["ess"]
     assert 0.7 * 800 < size <= weights.sum()
     heavy = np.where(np.arange(1000) == 7, 1e6, 1.0) * np.ones((4, 1))
-    assert diagnosis([Chains("a", draws, heavy)], 1.01)["ess"] < 5
+    assert diagnosis([Quantity("a", draws, heavy)], 1.01)["ess"] < 5
 
 
 def test_a_sentence_says_what_is_missing():

@@ -73,7 +73,7 @@ def look_after(steps: int, unit: int, multiple: int = 1) -> int:
     return rounded
 
 
-class Chains(NamedTuple):
+class Quantity(NamedTuple):
     """Draws of a quantity, `(walkers, draws)`, and what each counts, None where all count the same. Walkers that are
     not `compared` may be in places that are worth the same, such as networks with their units permuted: each is then
     looked at about its own mean."""
@@ -84,7 +84,7 @@ class Chains(NamedTuple):
     compared: bool = True
 
 
-def diagnosis(quantities: Iterable[Chains], limit: float) -> dict[str, Any]:
+def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`, `rhat_of`, `ess`,
     `ess_of`. `spoiled_by` are the walkers, fewer than half, that alone lift R-hat above the limit, and `rhat_without`
     what it is without them. What never changes says nothing; nan where there is nothing that does, or too few draws."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tati_re.analysis.convergence import chains_of
-from tati_re.analysis.until import Chains
+from tati_re.analysis.until import Quantity
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.kinds import sees_batches
@@ -24,7 +24,7 @@ _MOST_BYTES = 2**30
 
 
 def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = DRAWS) -> list:
-    """Chains of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
+    """Quantity of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
     from up to `most` stored positions, evenly. Draws are those at the target, with their weights. Walkers of networks
     are compared by U and predictions only, for their weights may differ where the functions agree."""
     rows, burnin = select_rows(run, burnin), burnin_of(run, burnin)
@@ -32,7 +32,7 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
     column = "full_potential" if whole else "potential"
     noisy = sees_batches(run.manifest) and not whole
     weights = chains_of(rows, "weight", -1) if "weight" in rows else None
-    found = [Chains("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)]
+    found = [Quantity("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)]
     path = files.trajectory_in(run.folder)
     if path is None or path.stat().st_size > _MOST_BYTES:
         return found
@@ -42,14 +42,14 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
         positions = Positions(run, burnin, max(1, -(-stored // most)))
         steps, walkers, columns, weight, names = _columns(positions, predict)
     except InputError:  # no position is stored yet
-        return [*found, Chains("stored positions", np.zeros((1, 0)))]
+        return [*found, Quantity("stored positions", np.zeros((1, 0)))]
     # By walker, cut to the shortest, as `chains_of` has rows.
     order = np.lexsort((steps, walkers))
     parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
     chosen = np.stack([part[: min(map(len, parts))] for part in parts])
     of_weights = run.manifest.get("dataset", {}).get("potential") is None
     return found + [
-        Chains(name, column[chosen], None if weight is None else weight[chosen], not (of_weights and own))
+        Quantity(name, column[chosen], None if weight is None else weight[chosen], not (of_weights and own))
         for (name, own), column in zip(names, columns.T, strict=True)
     ]
 

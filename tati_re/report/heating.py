@@ -17,7 +17,7 @@ _SLOW = (
 
 def heating_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     """The line of the summary below the measured temperatures; none for full batches."""
-    found = _latest(manifest)
+    found = latest(manifest)
     if not found:
         return []
     if "not_predicted" in found:
@@ -34,7 +34,7 @@ def why_hot(manifest: dict[str, Any], kind: str, excess: float) -> str:
     """What can have raised a temperature by so much, and what helps."""
     if not sees_batches(manifest):
         return _SLOW
-    found = _latest(manifest)
+    found = latest(manifest)
     expected = found.get("virial" if kind == "configurational" else "kinetic")
     if expected is None:
         return (
@@ -52,6 +52,6 @@ def why_hot(manifest: dict[str, Any], kind: str, excess: float) -> str:
     return f"{said}; reduce it by smaller steps, larger batches or more friction"
 
 
-def _latest(manifest: dict[str, Any]) -> dict[str, Any]:
+def latest(manifest: dict[str, Any]) -> dict[str, Any]:
     found = manifest.get("heating", {})
     return found.get("end") or found.get("start") or {}

@@ -11,8 +11,15 @@ import numpy as np
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
-from tati_re.analysis.temperature import Temperature, temperatures
+from tati_re.analysis.temperature import Temperature
 from tati_re.prediction.streamed import streamed_lines
+from tati_re.report.certificate import (
+    certificate,
+    certificate_lines,
+    has_no_target,
+    measured_temperatures,
+    nothing_confines,
+)
 from tati_re.report.description import step_size_text
 from tati_re.report.heating import heating_lines, why_hot
 from tati_re.report.ladder import ladder_lines
@@ -65,6 +72,7 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
         if run.has(files.LADDER):
             more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)
             notes, lines = notes + more, lines + found
+        lines += certificate_lines(certificate(run, burnin))
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))
@@ -122,7 +130,7 @@ def _system_lines(manifest: dict[str, Any]) -> list[tuple[str, str]]:
     lines = []
     if meaning := manifest.get("meaning"):
         lines.append(("potential U", str(meaning)))
-    if number := _num_parameters(manifest):
+    if number := int(manifest.get("parameters", {}).get("num", 0)):
         lines.append(("parameters", f"{number:,}"))
     return lines
 
@@ -177,37 +185,17 @@ def _sampling_lines(
         hat, size = r_hat(potential), effective_sample_size(potential)
         lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]
         notes += convergence_notes("the potential", hat, size)
-    unconfined = _nothing_confines(manifest)
-    if unconfined:
+    if nothing_confines(manifest):
         notes.insert(
             0,
             "Nothing confines U (no prior, no box): a flat direction has no equilibrium, and the configurational "
             "temperature no target.",
         )
-    for temperature in _temperatures(manifest, kept):
+    for temperature in measured_temperatures(manifest, kept):
         text = temperature_text(temperature)
-        if temperature.kind == "configurational" and (unconfined or _has_walls(manifest)):
+        if temperature.kind == "configurational" and has_no_target(manifest):
             text = f"{temperature.mean:.4g}  without a target: the potential has flat directions or walls"
         elif note := temperature_note(temperature, manifest):
             notes.append(note)
         lines.append((f"{temperature.kind} temperature", text))
     return notes, lines
-
-
-def _temperatures(manifest: dict[str, Any], kept: pd.DataFrame) -> list[Temperature]:
-    number = _num_parameters(manifest)
-    if not number or kept["temperature"].nunique() != 1:
-        return []
-    return temperatures(kept, number)
-
-
-def _num_parameters(manifest: dict[str, Any]) -> int:
-    return int(manifest.get("parameters", {}).get("num", 0))
-
-
-def _nothing_confines(manifest: dict[str, Any]) -> bool:
-    return not manifest.get("prior_proper", True) and "regularis" not in str(manifest.get("meaning", ""))
-
-
-def _has_walls(manifest: dict[str, Any]) -> bool:
-    return bool(manifest.get("prior_walled", manifest.get("prior", {}).get("prior") == "box"))

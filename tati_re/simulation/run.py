@@ -114,6 +114,17 @@ class Run(RunFiles):
 
         return predict(self, inputs, labels, **options)
 
+    @property
+    def certificate(self) -> Any:
+        """How far the averages of a sampled run may be off, a DataFrame: `quantity`, `value`, what was `asked`, the
+        `verdict` inside, outside or unknown, a `note`, and whether it was `given`, or a default stands (0.02, 1.01,
+        400). Its rows: the bound of the discretization bias of variances, predicted and measured heating, the least
+        effective sample size and the worst R-hat of U, predictions and projections of the positions, walkers that
+        disagree, errors of averages that `until` names, divergences, and the burn-in. `InputError` of a fit."""
+        from tati_re.report.summary import certificate
+
+        return certificate(self)
+
     def summary(self) -> Any:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""
         from tati_re.report.summary import summarize

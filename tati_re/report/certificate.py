@@ -1,0 +1,197 @@
+"""The certificate of a run: how far it may be off, beside what was asked for."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tati_re.analysis.convergence import MINIMUM_DRAWS
+from tati_re.analysis.format import percent
+from tati_re.analysis.temperature import Temperature, temperatures
+from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, walker_names
+from tati_re.core.errors import InputError
+from tati_re.prediction.quantities import quantities
+from tati_re.report.heating import latest
+from tati_re.runs.kinds import at_target, is_optimization, sees_batches
+from tati_re.runs.run import RunFiles
+from tati_re.runs.selection import as_run, burnin_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
+TARGET_BIAS = 0.02
+_METER = 2.0
+"""Factor in the energy error up to which the tuning of the step size leaves it as it is."""
+
+
+class Row(NamedTuple):
+    """What is certified, its number, what was asked for, the verdict, of what it is, and whether it was asked for by
+    the user: else the default stands."""
+
+    quantity: str
+    value: float
+    asked: float
+    verdict: str
+    note: str = ""
+    given: bool = False
+
+
+def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
+    """What a sampled run certifies, one row each: see `Run.certificate`.
+
+    Args:
+        run: The run, or its folder.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+
+    Raises:
+        InputError: The run is one of an optimizer.
+    """
+    import pandas as pd
+
+    run = as_run(run)
+    said, rows = run.manifest, run.run_info
+    if is_optimization(said, rows):
+        raise InputError("A fit has no certificate: it looks for a minimum.", run.folder, "a run that sampled")
+    rows, given = at_target(rows), set(said.get("given", ()))
+    options = said.get("options", {})
+    tolerance = float(options.get("target_bias", TARGET_BIAS)), "target_bias" in given
+    own, burnin = burnin_of(run, None), burnin_of(run, burnin)
+    kept = rows[rows["step"] > burnin]
+    found = [_bias(said, kept, *tolerance), *_temperatures(said, kept, *tolerance)]
+    found += _convergence(run, rows, burnin, own == burnin)
+    found += [_divergences(said, rows, burnin), _burnin(said, options, burnin, given)]
+    return pd.DataFrame(found)
+
+
+def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """The certificate as label and value of the lines of a summary; the first one is the verdict of all."""
+    verdicts = {verdict: frame.loc[frame["verdict"] == verdict, "quantity"] for verdict in (OUTSIDE, UNKNOWN)}
+    said = "; ".join(f"{verdict}: {', '.join(rows)}" for verdict, rows in verdicts.items() if len(rows))
+    lines = [("certificate", said or INSIDE)]
+    for row in frame.itertuples():
+        parts = ["" if math.isnan(row.value) else f"{row.value:.4g}", row.note]
+        if not math.isnan(row.asked):
+            parts.append(f"asked {row.asked:g}" + ("" if row.given else " (default)"))
+        lines.append((f"  {row.quantity}", "  ".join(filter(None, [row.verdict, *parts]))))
+    return lines
+
+
+def _bias(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -> Row:
+    what = "discretization bias"
+    tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
+    if tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias"):
+        return Row(what, 0.0, asked, INSIDE, "exact: a Metropolis test on all data", given)
+    if "eevpd" not in kept or kept.empty:
+        return Row(what, math.nan, asked, UNKNOWN, "no energy error was metered; step_size auto does", given)
+    error = float(kept.groupby("walker")["eevpd"].last().mean())
+    if not math.isfinite(error):
+        return Row(what, math.nan, asked, UNKNOWN, "the energy error is not known", given)
+    # EEVPD = 4β³/(1 + β)²; rises with β, so that there is one positive root.
+    roots = np.roots([4.0, -error, -2 * error, -error])
+    bound = float(roots.real[np.argmin(abs(roots.imag) - 1e-9 * roots.real)]) if error > 0 else 0.0
+    verdict = INSIDE if error <= _METER * 4 * asked**3 / (1 + asked) ** 2 else OUTSIDE
+    return Row(what, bound, asked, verdict, "of a variance, a bound on the mean over all directions", given)
+
+
+def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -> list[Row]:
+    """The heating that was predicted, and the temperatures that were measured."""
+    what = "heating predicted"
+    if not sees_batches(said):
+        found = [Row(what, 0.0, asked, INSIDE, "none: all data in every step", given)]
+    else:
+        heating = latest(said)
+        value = float(heating.get("mean", math.nan))
+        note = heating.get("not_predicted") or f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
+        verdict = UNKNOWN if math.isnan(value) else INSIDE if value <= asked else OUTSIDE
+        found = [Row(what, value, asked, verdict, note if heating else "not predicted", given)]
+    for one in measured_temperatures(said, kept):
+        excess, verdict = one.mean / one.target - 1, UNKNOWN
+        if np.isfinite(one.lower) and not (one.kind == "configurational" and has_no_target(said)):
+            verdict = INSIDE if one.in_band or abs(excess) <= asked else OUTSIDE
+        why = "more than chance allows" if verdict == OUTSIDE else "within chance" if one.in_band else ""
+        note = why if np.isfinite(one.lower) else one.verdict
+        found.append(Row(f"heating, {one.kind}", excess, asked, verdict, note, given))
+    return found
+
+
+def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> list[Row]:
+    """R-hat, effective sample size, walkers that disagree, and errors of named averages; those of the end of the run
+    where they were noted, else what its files give without the model."""
+    said = run.manifest
+    options = said.get("options", {})
+    conditions = conditions_of(options.get("until"))
+    limits = DEFAULTS | {one.quantity: one.limit for one in conditions}
+    given = {one.quantity for one in conditions}
+    numbers, note = said.get("convergence"), ""
+    last = 0 if run.run_info.empty else int(run.run_info["step"].max())
+    every = int(options.get("record_every", 1))
+    if numbers is None or not own or not 0 <= numbers["step"] - last < every:
+        try:
+            numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
+        except InputError:  # no rows after the burn-in
+            numbers = diagnosis([], limits["rhat"])
+        note = "" if said.get("dataset", {}).get("potential") else ", without predictions"
+    hat, size = float(numbers["rhat"]), float(numbers["ess"])
+    verdict = UNKNOWN if math.isnan(size) else INSIDE if size > limits["ess"] else OUTSIDE
+    of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else "too few rows"
+    found = [Row("effective size", size, limits["ess"], verdict, of, "ess" in given)]
+    verdict = UNKNOWN if math.isnan(hat) else INSIDE if hat < limits["rhat"] else OUTSIDE
+    of = f"worst, of {numbers['rhat_of']}{note}" if verdict != UNKNOWN else numbers["rhat_of"] or "too few rows"
+    found.append(Row("R-hat", hat, limits["rhat"], verdict, of, "rhat" in given))
+    walkers, apart = rows["walker"].nunique(), numbers.get("spoiled_by", [])
+    if verdict == UNKNOWN or walkers < 2:
+        row = Row("walkers apart", math.nan, 0.0, UNKNOWN, "too few draws" if walkers > 1 else "a single walker")
+    elif apart:
+        without = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
+        row = Row("walkers apart", float(len(apart)), 0.0, OUTSIDE, without)
+    elif verdict == OUTSIDE:
+        row = Row("walkers apart", math.nan, 0.0, UNKNOWN, "no few walkers alone lift R-hat")
+    else:
+        row = Row("walkers apart", 0.0, 0.0, INSIDE)
+    found.append(row)
+    for one in (one for one in conditions if one.name):
+        value = float(numbers.get("mcse", {}).get(one.name, math.nan))
+        verdict = UNKNOWN if math.isnan(value) else INSIDE if value < one.limit else OUTSIDE
+        found.append(Row(f"error of {one.name}", value, one.limit, verdict, "standard error of the mean", True))
+    return found
+
+
+def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
+    what = "divergences"
+    if "stopped" in said:
+        return Row(what, 1.0, 0.0, OUTSIDE, "the run stopped")
+    if "divergences" not in rows:
+        return Row(what, 0.0, 0.0, INSIDE, "a run stops at the first one")
+    before = float(rows[rows["step"] <= burnin].groupby("walker")["divergences"].max().sum())
+    count = float(rows.groupby("walker")["divergences"].max().sum()) - before
+    return Row(what, count, 0.0, OUTSIDE if count else INSIDE, f"steps undone, and {before:,.0f} in the burn-in")
+
+
+def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: set[str]) -> Row:
+    if "num_burnin_steps" in given or "burnin_end" not in said:
+        return Row("burn-in", float(burnin), math.nan, INSIDE, "steps, as given" if burnin else "none", True)
+    late = burnin >= int(options.get("num_steps", 0)) // 2
+    note = "steps, when half of the run was over" if late else "steps, ended by itself"
+    return Row("burn-in", float(burnin), math.nan, OUTSIDE if late else INSIDE, note)
+
+
+def measured_temperatures(said: dict[str, Any], kept: pd.DataFrame) -> list[Temperature]:
+    """The kinetic and the configurational temperature of rows of one temperature; none of too few."""
+    number = int(said.get("parameters", {}).get("num", 0))
+    if not number or kept["temperature"].nunique() != 1 or kept.groupby("walker").size().min() < MINIMUM_DRAWS:
+        return []
+    return temperatures(kept, number)
+
+
+def nothing_confines(said: dict[str, Any]) -> bool:
+    """Whether U has flat directions, in which there is no equilibrium."""
+    return not said.get("prior_proper", True) and "regularis" not in str(said.get("meaning", ""))
+
+
+def has_no_target(said: dict[str, Any]) -> bool:
+    """Whether the configurational temperature has no target: flat directions, or walls."""
+    walls = said.get("prior_walled", said.get("prior", {}).get("prior") == "box")
+    return nothing_confines(said) or bool(walls)
