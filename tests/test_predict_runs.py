@@ -8,13 +8,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
 from scipy.special import expit
 
 import tati_re
 import tati_re.runs.run
 from tati_re.cli import predict as command
 from tati_re.core.errors import InputError
-from tati_re.prediction.draws import Draws
+from tati_re.prediction.draws import Draws, independent_draws
 from tati_re.prediction.predict import predict
 from tati_re.prediction.streamed import streamed_prediction
 from tati_re.runs.csv_table import CsvTable
@@ -71,6 +72,27 @@ def test_a_run_predicts_what_its_positions_say(signs):
     again = tati_re.predict([run, run], x)
     assert again.probabilities == pytest.approx(found.probabilities) and again.labels is None
     assert run.predict(x, thin=2).num_draws == 4
+
+
+def test_few_draws_are_told_once_in_one_sentence(signs):
+    _, run, _ = signs
+    with pytest.warns(UserWarning, match=r"^Predictions average 8 draws, worth about \d independent ones: below 100 "):
+        found = run.predict()
+    assert 0 < found.independent_draws <= 8 == found.num_draws
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9])
+def test_independent_draws_follow_from_autocorrelation_and_weights(memory):
+    """(1 - φ)/(1 + φ) of the draws of an autoregression; the median of 64 sizes is within a sixth of it."""
+    random = np.random.default_rng(3)
+    noise = random.standard_normal((4, 2000, 80)) * np.sqrt(1 - memory**2)
+    values = lfilter([1], [1, -memory], noise, axis=1).reshape(8000, 80)
+    walker, same = np.repeat(np.arange(4), 2000), np.ones(8000)
+    wanted = 8000 * (1 - memory) / (1 + memory)
+    assert independent_draws(values, walker, same) == pytest.approx(wanted, rel=0.17)
+    halved = np.tile([1.0, 1e-9], 4000)
+    assert independent_draws(values, walker, halved) <= 4000.1
+    assert independent_draws(values[:2], walker[:2], same[:2]) == 2
 
 
 def test_averages_kept_on_the_way_are_those_of_the_positions(signs, line):

@@ -96,6 +96,19 @@ def test_the_worst_of_all_quantities_counts_and_constants_do_not():
     assert diagnosis([Quantity("g", np.where(good > 9, 0, np.nan))], 1.01)["rhat"] == np.inf
 
 
+def test_the_worst_of_independent_draws_is_what_chance_gives():
+    """Above the level in 1 of 100 cases: 5 of 40 happen once in 10,000 times. That of a single quantity is not it."""
+    random, above, wrong = np.random.default_rng(5), 0, 0
+    for _ in range(40):
+        found = diagnosis([Quantity("x", random.standard_normal((4, 250))) for _ in range(40)], 1.001)
+        one = diagnosis([Quantity("x", random.standard_normal((4, 250)))], 9.0)
+        above, wrong = (
+            above + (found["rhat"] > found["rhat_by_chance"]),
+            wrong + (found["rhat"] > one["rhat_by_chance"]),
+        )
+    assert above < 5 < wrong
+
+
 def test_weights_make_fewer_draws_never_more():
     random = np.random.default_rng(1)
     draws, weights = random.standard_normal((4, 1000)), (random.random((4, 1000)) < 0.2).astype(float)

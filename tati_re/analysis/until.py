@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import fdtri
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error, r_hat
 from tati_re.core.errors import InputError
@@ -87,9 +88,10 @@ class Quantity(NamedTuple):
 def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`, `rhat_of`, `ess`,
     `ess_of`. `spoiled_by` are the walkers, fewer than half, that alone lift R-hat above the limit, and `rhat_without`
-    what it is without them. What never changes says nothing; nan where there is nothing that does, or too few draws."""
-    worst, least = (math.nan, "", np.zeros((1, 0))), (math.nan, "")
-    few = False
+    what it is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases
+    where all draws are independent. What never changes says nothing; nan where there is nothing that does, or too few draws."""
+    worst, least = (math.nan, "", np.zeros((1, 0)), True), (math.nan, "")
+    few, count = False, 0
     for name, draws, weights, compared in quantities:
         if draws.shape[1] < 2 * MINIMUM_DRAWS:
             few, hat, size = True, math.nan, float(draws.size)
@@ -99,20 +101,25 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
             hat, size = math.inf, 0.0
         else:
             draws = draws if compared else draws - draws.mean(axis=1, keepdims=True)
-            draws, size = _weighted(draws, weights)
-            hat = r_hat(draws)
-        worst = (hat, name, draws if compared else draws[:1]) if not hat <= worst[0] and hat == hat else worst
+            draws, size = weighted(draws, weights)
+            hat, count = r_hat(draws), count + 1
+        worst = (hat, name, draws, compared) if not hat <= worst[0] and hat == hat else worst
         least = (size, name) if not size >= least[0] and size == size else least
-    hat, name, draws = worst
+    hat, name, draws, compared = worst
     found: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
+    if count:
+        # R-hat² is (n - 1 + F)/n for m halves of n draws, F their ratio of variances; twice, for location and scale.
+        halves, size = 2 * max(len(draws), 1), max(draws.shape[1] // 2, 2)
+        ratio = fdtri(halves - 1, halves * (size - 1), 1 - 0.005 / count)
+        found["rhat_by_chance"] = math.sqrt((size - 1 + ratio) / size)
     if hat > limit and math.isfinite(hat):
-        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, hat, limit)
+        found["spoiled_by"], found["rhat_without"] = _spoilers(draws if compared else draws[:1], hat, limit)
     elif few:
         found |= {"rhat": math.nan, "rhat_of": "too few draws"}
     return found
 
 
-def _weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, float]:
+def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, float]:
     """What each draw adds to the error of the weighted mean, to first order, and the effective sample size."""
     if weights is None or np.ptp(weights) == 0:
         return draws, effective_sample_size(draws)

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tati_re.analysis.convergence import MINIMUM_DRAWS
+from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
 
 if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
+
+_COLUMNS = 64
 
 
 class Draws:
@@ -55,6 +59,20 @@ class Draws:
                 part = values[first : first + most]
                 yield done + first, part
             done += len(values)
+
+
+def independent_draws(values: np.ndarray, walker: np.ndarray, weight: np.ndarray) -> float:
+    """How many independent draws have the error of so many of one run, by their autocorrelation along each walker and
+    by their weights: the median over up to 64 of the numbers `(draws, ...)` that they predict."""
+    most = float(weight.sum() ** 2 / (weight**2).sum())
+    flat = values.reshape(len(values), -1)
+    parts = [np.flatnonzero(walker == number) for number in np.unique(walker)]
+    chosen = np.stack([part[: min(map(len, parts))] for part in parts])
+    columns = flat[:, np.unique(np.linspace(0, flat.shape[1] - 1, _COLUMNS).astype(int))]
+    moving = [column[chosen] for column in columns.T if np.isfinite(column).all() and np.ptp(column[chosen]) > 0]
+    if chosen.shape[1] < MINIMUM_DRAWS or not moving:
+        return most
+    return min(most, float(np.median([weighted(one, weight[chosen])[1] for one in moving])))
 
 
 class Members:

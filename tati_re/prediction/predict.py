@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
-from tati_re.prediction.draws import Draws, Members
+from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.network import Network
 from tati_re.prediction.of_run import dataset_of, names_its_data
 from tati_re.prediction.results import (
@@ -30,6 +31,8 @@ MEMORY_VALUES = 32_000_000
 """Predictions (draws × inputs × columns) in memory at once; more inputs go part by part, each with all draws."""
 
 BLOCK_DRAWS = 512
+FEW_DRAWS = 100
+"""Independent draws below which predictions are said to be rough."""
 _AVERAGED = ("probabilities", "std", "lower", "upper", "expected_entropy")
 
 
@@ -87,7 +90,15 @@ def predict(
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
     if parameters is None:
-        return average([source_of(run, rung, burnin, thin, model) for run in runs], inputs, labels, interval)
+        found = average([source_of(run, rung, burnin, thin, model) for run in runs], inputs, labels, interval)
+        if found.independent_draws < FEW_DRAWS and any(run.manifest.get("kind") != "fit" for run in runs):
+            warnings.warn(
+                f"Predictions average {found.num_draws:,} draws, worth about {found.independent_draws:,.0f} "
+                f"independent ones: below {FEW_DRAWS} they and their scores are rough; take more steps, or store more "
+                "positions.",
+                stacklevel=3,
+            )
+        return found
     if len(runs) > 1 or (rung, burnin, thin) != (0, None, 1):
         raise InputError("parameters stand in place of the draws of one run.", expected="no rung, burnin or thin")
     network, vectors = Network(runs[0], model), np.atleast_2d(parameters)
@@ -145,16 +156,20 @@ def average(
     prepared = [network.prepared(inputs) for network, _ in sources]
     num_draws = sum(len(draws) for _, draws in sources)
     rows = max(1, memory_values // (num_draws * max(first.num_columns, first.num_outputs)))
-    parts = []
+    parts: list[_Part] = []
+    independent = float("nan")
     for start in range(0, len(inputs), rows):
         part = slice(start, start + rows)
         these = [x[part] for x in prepared]
         found = [_outputs(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
+        if not parts:
+            independent = sum(_independent(*each) for each in zip(sources, found, strict=True))
         parts.append(_Part(sources, found, None if labels is None else labels[part], interval))
     weight = np.concatenate([draws.weight for _, draws in sources])
     shared: dict[str, Any] = {
         "num_draws": num_draws,
         "effective_draws": float(weight.sum() ** 2 / (weight**2).sum()),
+        "independent_draws": independent,
         "level": interval,
         "walker": np.concatenate([draws.walker for _, draws in sources]),
         "weight": weight,
@@ -257,6 +272,11 @@ def _outputs(
         if network.predictive.samples_noise:
             noise.append(network.noise_std(vectors))
     return found, np.concatenate(noise) if noise else None
+
+
+def _independent(source: tuple[Network, Draws | Members], found: tuple) -> float:
+    draws = source[1]
+    return len(draws) if isinstance(draws, Members) else independent_draws(found[0], draws.walker, draws.weight)
 
 
 def _joined(parts: list[_Part], name: str) -> Any:

@@ -18,14 +18,15 @@ from tati_re.runs.selection import burnin_of, select_rows
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Numbers `(n, k)` of positions `(n, P)` and their walkers `(n,)`."""
 
-INPUTS, PROJECTIONS, DRAWS = 256, 64, 2_000
+INPUTS, PROJECTIONS, DRAWS, DRAWS_OF_WALKER = 256, 64, 4_000, 500
+"""R-hat of 2,000 independent draws of four walkers is up to 1.01 in the worst of 321 quantities: it takes more to tell."""
 _MOST_BYTES = 2**30
 """Of a trajectory that is read for this."""
 
 
-def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = DRAWS) -> list:
+def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = 0) -> list:
     """Quantity of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
-    from up to `most` stored positions, evenly. Draws are those at the target, with their weights. Walkers of networks
+    from stored positions, evenly, up to 4,000, 500 of a walker, or `most`. Draws are those at the target, with their weights. Walkers of networks
     are compared by U and predictions only, for their weights may differ where the functions agree."""
     rows, burnin = select_rows(run, burnin), burnin_of(run, burnin)
     whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
@@ -36,10 +37,11 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
     path = files.trajectory_in(run.folder)
     if path is None or path.stat().st_size > _MOST_BYTES:
         return found
-    every = max(1, int(run.manifest["options"].get("trajectory_every") or 1))
-    stored = max(1, (int(rows["step"].max()) - burnin) // every) * rows["walker"].nunique()
+    options, walkers = run.manifest["options"], rows["walker"].nunique()
+    every = options.get("trajectory_every") or options.get("record_every") or 1
+    stored = (int(rows["step"].max()) - burnin) // every * walkers
     try:
-        positions = Positions(run, burnin, max(1, -(-stored // most)))
+        positions = Positions(run, burnin, max(1, -(-stored // max(most, DRAWS, DRAWS_OF_WALKER * walkers))))
         steps, walkers, columns, weight, names = _columns(positions, predict)
     except InputError:  # no position is stored yet
         return [*found, Quantity("stored positions", np.zeros((1, 0)))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,8 @@ class Prediction:
     Attributes:
         num_draws: Vectors of parameters that were averaged over.
         effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
+        independent_draws: How many independent ones have the same error, by weights and autocorrelation; nan of averages
+            that were kept while sampling.
         level: Probability inside of the intervals.
         draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of a run; None without
             labels, and of averages that were kept while sampling.
@@ -45,6 +47,7 @@ class Prediction:
     draw_losses: np.ndarray | None
     walker: np.ndarray | None
     weight: np.ndarray | None
+    independent_draws: float = field(default=float("nan"), kw_only=True)
 
     kind: ClassVar[str] = ""
 

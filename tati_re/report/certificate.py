@@ -17,6 +17,7 @@ from tati_re.report.heating import latest
 from tati_re.runs.kinds import at_target, is_optimization, sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, burnin_of
+from tati_re.samplers.choosing import latest_end
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +74,7 @@ def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
     lines = [("certificate", said or INSIDE)]
     for row in frame.itertuples():
         parts = ["" if math.isnan(row.value) else f"{row.value:.4g}", row.note]
-        if not math.isnan(row.asked):
+        if row.asked > 0:
             parts.append(f"asked {row.asked:g}" + ("" if row.given else " (default)"))
         lines.append((f"  {row.quantity}", "  ".join(filter(None, [row.verdict, *parts]))))
     return lines
@@ -108,6 +109,8 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
         verdict = UNKNOWN if math.isnan(value) else INSIDE if value <= asked else OUTSIDE
         found = [Row(what, value, asked, verdict, note if heating else "not predicted", given)]
     for one in measured_temperatures(said, kept):
+        if one.verdict == "never changes":  # momenta of a fixed length
+            continue
         excess, verdict = one.mean / one.target - 1, UNKNOWN
         if np.isfinite(one.lower) and not (one.kind == "configurational" and has_no_target(said)):
             verdict = INSIDE if one.in_band or abs(excess) <= asked else OUTSIDE
@@ -138,8 +141,10 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
     verdict = UNKNOWN if math.isnan(size) else INSIDE if size > limits["ess"] else OUTSIDE
     of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else "too few rows"
     found = [Row("effective size", size, limits["ess"], verdict, of, "ess" in given)]
-    verdict = UNKNOWN if math.isnan(hat) else INSIDE if hat < limits["rhat"] else OUTSIDE
-    of = f"worst, of {numbers['rhat_of']}{note}" if verdict != UNKNOWN else numbers["rhat_of"] or "too few rows"
+    chance = numbers.get("rhat_by_chance", math.nan)
+    verdict = INSIDE if hat < limits["rhat"] else UNKNOWN if math.isnan(hat) or hat < chance else OUTSIDE
+    of = f"worst, of {numbers['rhat_of']}{note}" if not math.isnan(hat) else numbers["rhat_of"] or "too few rows"
+    of += f"; chance gives up to {chance:.3f}, store more positions" if hat < chance and verdict == UNKNOWN else ""
     found.append(Row("R-hat", hat, limits["rhat"], verdict, of, "rhat" in given))
     walkers, apart = rows["walker"].nunique(), numbers.get("spoiled_by", [])
     if verdict == UNKNOWN or walkers < 2:
@@ -171,10 +176,10 @@ def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
 
 
 def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: set[str]) -> Row:
-    if "num_burnin_steps" in given or "burnin_end" not in said:
+    if "num_burnin_steps" in given or not burnin:
         return Row("burn-in", float(burnin), math.nan, INSIDE, "steps, as given" if burnin else "none", True)
-    late = burnin >= int(options.get("num_steps", 0)) // 2
-    note = "steps, when half of the run was over" if late else "steps, ended by itself"
+    late = burnin >= latest_end(int(said.get("until", {}).get("most", options.get("num_steps", 0))))
+    note = "steps, all that it may take" if late else "steps, ended by itself"
     return Row("burn-in", float(burnin), math.nan, OUTSIDE if late else INSIDE, note)
 
 

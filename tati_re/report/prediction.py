@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat
 from tati_re.analysis.format import table
 from tati_re.core.errors import InputError
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
-from tati_re.prediction.predict import average, predict, source_of, test_part
+from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, score_table
 from tati_re.prediction.scores import auroc
 from tati_re.runs.csv_table import frame_text
@@ -48,7 +49,9 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
             raise InputError(f"{run.folder} is not a run of an optimizer.", expected="a folder of tati-optimize")
     if not groups and not {"data", "ood"} & set(typed):
         # Also of a run that kept averages of its test part in place of draws.
-        average_alone, shown = predict(runs, interval=level, **chosen), None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the table says how many draws there are
+            average_alone, shown = predict(runs, interval=level, **chosen), None
         with contextlib.suppress(InputError):
             shown = test_part(runs[0])[0]
         return _written(folder, {AVERAGE: average_alone}, {}, shown)
@@ -144,6 +147,9 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
     lines.append(("draws", "".join(f"{predictions[name].num_draws:,}".ljust(width) for name in names).rstrip()))
     if round(posterior.effective_draws) != posterior.num_draws:
         lines.append(("draws by weight", f"{posterior.effective_draws:,.0f}"))
+    if posterior.independent_draws == posterior.independent_draws:
+        rough = "" if posterior.independent_draws >= FEW_DRAWS else f", below {FEW_DRAWS}: rough"
+        lines.append(("independent draws", f"{posterior.independent_draws:,.0f}{rough}"))
     if scores is not None:
         for column in scores.columns[2:]:
             values = "".join(f"{value:.4f}".ljust(width) for value in scores[column]).rstrip()

@@ -14,7 +14,7 @@ from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_afte
 from tati_re.core.errors import InputError
 from tati_re.posterior.examples import device_inputs
 from tati_re.posterior.outputs import Outputs
-from tati_re.prediction.quantities import DRAWS, INPUTS, Predict, quantities
+from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of, select_rows
@@ -58,7 +58,7 @@ class Ending:
         """R-hat, effective sample size and errors of what is stored."""
         run, mcse = RunFiles(self._folder), dict[str, float]()
         try:
-            found = diagnosis(quantities(run, self._predict, most=max(DRAWS, int(4 * self._size))), self._hat)
+            found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
             rows = select_rows(run)
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}

@@ -66,7 +66,7 @@ class Request:
             return _OF_FITS
         recorded = options.num_walkers if options.trajectory_rungs == "target" else self.copies
         width = self.system.flat.num_parameters if self.directions is None else len(self.directions)
-        most = _POSITIONS if options.until is None else _POSITIONS_UNTIL
+        most = _POSITIONS if options.until is None else max(_POSITIONS_UNTIL, _POSITIONS * recorded)
         most = min(most, _POSITION_BYTES // (8 * width))
         length = options.num_steps - (options.num_burnin_steps or 0)
         return max(1, round(length * recorded / max(most, 1)))

@@ -1,0 +1,164 @@
+"""The certificate: each row against a run of which it is known what it should say, and wrong ones that it finds."""
+
+import numpy as np
+import pytest
+
+import tati_re
+from tati_re import InputError
+from tati_re.report.certificate import certificate
+from tati_re.report.summary import summarize
+from tests.made_runs import made_run
+
+PARAMETERS = 40
+METERED = {"eevpd": np.full((4, 600), 4 * 0.01**3 / 1.01**2)}
+REGRESSION = np.linspace(-1, 1, 40)[:, None], np.sin(3 * np.linspace(-1, 1, 40))
+
+
+def columns(walkers=4, count=600, seed=0, **more):
+    """Independent rows of a Gaussian law with 40 parameters."""
+    energies = 0.5 * np.random.default_rng(seed).chisquare(PARAMETERS, (3, walkers, count))
+    return {"potential": energies[0], "kinetic_energy": energies[1], "virial": energies[2]} | more
+
+
+def positions(walkers=4, count=600):
+    return np.random.default_rng(9).standard_normal((walkers, count, PARAMETERS))
+
+
+def made(folder, chains, values=None, **more):
+    return made_run(folder, chains, values, shapes={"dense/kernel": (PARAMETERS,)}, **more)
+
+
+def rows_of(run, burnin=None):
+    return certificate(run, burnin).set_index("quantity")
+
+
+def verdicts(run):
+    return rows_of(run)["verdict"].to_dict()
+
+
+def test_a_run_in_equilibrium_is_inside(tmp_path):
+    run = made(tmp_path / "a", columns(**METERED), positions())
+    assert set(verdicts(run).values()) == {"inside"}
+    found = rows_of(run)
+    assert found.loc["discretization bias", "value"] == pytest.approx(0.01, rel=1e-9)
+    assert (found.loc["effective size", "asked"], found.loc["R-hat", "asked"]) == (400, 1.01)
+    assert not found.loc["R-hat", "given"] and "without predictions" in found.loc["R-hat", "note"]
+    said = " ".join(summarize(run).split())
+    assert "certificate inside discretization bias inside 0.01" in said and "asked 1.01 (default)" in said
+    assert list(run.certificate["quantity"]) == list(found.index)
+
+
+def test_what_until_asks_for_is_the_measure(tmp_path):
+    asked = {"options": {"until": "rhat<1.2, ess>9000, mcse(potential)<1", "num_steps": 6000, "record_every": 10}}
+    found = rows_of(made(tmp_path / "a", columns(), positions(), extra=asked))
+    assert found.loc["effective size", ["asked", "verdict", "given"]].tolist() == [9000, "outside", True]
+    assert found.loc["R-hat", "asked"] == 1.2 and found.loc["error of potential", "verdict"] == "unknown"
+
+
+@pytest.mark.parametrize("square", [0.01, 0.16, 0.64])
+def test_the_bias_is_that_of_a_harmonic_well(tmp_path, square):
+    """OBABO with x = h²ω²: Var/true - 1 = (x/4)/(1 - x/4), and x³/(16 (1 - x/4)) is the variance of the energy error of
+    a step, METHODS' closed form, in the units of T²."""
+    bias = square / 4 / (1 - square / 4)
+    error = 4 * bias**3 / (1 + bias) ** 2
+    run = made(tmp_path / "a", columns(eevpd=np.full((4, 600), error)), positions())
+    found = rows_of(run).loc["discretization bias"]
+    assert found["value"] == pytest.approx(bias, rel=1e-9)
+    assert found["verdict"] == ("inside" if error <= 2 * 4 * 0.02**3 / 1.02**2 else "outside")
+
+
+def test_a_metropolis_test_is_exact_on_all_data_only(tmp_path):
+    accepted = {"acceptance": np.full((4, 600), 0.8)}
+    assert rows_of(made(tmp_path / "a", columns(**accepted))).loc["discretization bias", "note"].startswith("exact")
+    noisy = {"options": {"batch_size": 10, "num_steps": 6000, "record_every": 10}, "dataset": {"num_examples": 100}}
+    run = made(tmp_path / "b", columns(**accepted), extra=noisy)
+    assert verdicts(run)["discretization bias"] == "unknown" == verdicts(run)["heating predicted"]
+    run = made(tmp_path / "c", columns(**accepted), extra={"observables": ["acceptance"]})
+    assert verdicts(run)["discretization bias"] == "unknown"
+    run = made(tmp_path / "d", columns(**METERED), extra=noisy | {"heating": {"end": {"mean": 0.3, "slowest": 0.4}}})
+    assert verdicts(run)["heating predicted"] == "outside"
+
+
+def test_a_potential_that_falls_in_all_walkers_is_outside(tmp_path):
+    """By 1.5 deviations over the run. Means of whole walkers, the wrong measure, agree."""
+    given = columns(**METERED)
+    given["potential"] = given["potential"] - np.linspace(0, 7, 600)
+    run = made(tmp_path / "a", given, positions())
+    found = rows_of(run)
+    assert found.loc["R-hat", "verdict"] == "outside" and "of U" in found.loc["R-hat", "note"]
+    assert found.loc["walkers apart", "verdict"] == "unknown"
+    assert "certificate outside: effective size, R-hat" in " ".join(summarize(run).split())
+    between = given["potential"].mean(axis=1).var(ddof=1) / given["potential"].var(axis=1, ddof=1).mean()
+    assert np.sqrt(1 + between) < 1.01
+
+
+def test_a_walker_apart_is_named(tmp_path):
+    given = columns(**METERED)
+    given["potential"][2] += 8
+    found = rows_of(made(tmp_path / "a", given, positions()))
+    assert found.loc["walkers apart", ["value", "verdict"]].tolist() == [1, "outside"]
+    assert found.loc["walkers apart", "note"].startswith("walker 2: R-hat is 1.00")
+    # Units of a network may be permuted: walkers are not compared by its weights, each has to stand still.
+    moved = positions() + 5 * np.arange(4)[:, None, None]
+    assert verdicts(made(tmp_path / "b", columns(), moved))["R-hat"] == "inside"
+    target = {"dataset": {"potential": True, "num_examples": 1}}
+    assert verdicts(made(tmp_path / "c", columns(), moved, extra=target))["R-hat"] == "outside"
+    drifting = positions() + np.linspace(0, 3, 600)[:, None]
+    assert verdicts(made(tmp_path / "d", columns(), drifting))["R-hat"] == "outside"
+
+
+def test_hot_rows_are_outside(tmp_path):
+    given = columns()
+    given["virial"] = 1.05 * given["virial"]
+    found = verdicts(made(tmp_path / "a", given))
+    assert (found["heating, configurational"], found["heating, kinetic"]) == ("outside", "inside")
+    # More than chance allows, and less than was asked for.
+    asked = {"options": {"target_bias": 0.1, "num_steps": 6000, "record_every": 10}, "given": ["target_bias"]}
+    assert verdicts(made(tmp_path / "b", given, extra=asked))["heating, configurational"] == "inside"
+
+
+def test_a_single_walker_few_rows_and_undone_steps(tmp_path):
+    found = rows_of(made(tmp_path / "a", columns(walkers=1)))
+    assert found.loc["walkers apart", "verdict"] == "unknown" and found.loc["R-hat", "verdict"] == "inside"
+    few = verdicts(made(tmp_path / "b", columns(count=3)))
+    assert few["R-hat"] == few["walkers apart"] == "unknown" and few["effective size"] == "outside"
+    undone = np.minimum(np.arange(600), 250) // 100 * np.ones((4, 1))
+    run = made(tmp_path / "c", columns(divergences=undone))
+    assert rows_of(run).loc["divergences", ["value", "verdict"]].tolist() == [8, "outside"]
+    assert rows_of(run, burnin=3000).loc["divergences", ["value", "verdict"]].tolist() == [0, "inside"]
+    assert verdicts(made(tmp_path / "d", columns(), extra={"stopped": "at 3"}))["divergences"] == "outside"
+
+
+def test_weights_and_ladders(tmp_path):
+    random = np.random.default_rng(4)
+    run = made(tmp_path / "a", columns(weight=(random.random((4, 600)) < 0.25).astype(float)))
+    size = rows_of(run).loc["effective size", "value"]
+    assert 300 < size < 800
+    ladder = columns(rung=np.repeat([0.0, 1.0], 2)[:, None] * np.ones((4, 600)))
+    ladder["potential"][2:] *= 3
+    found = rows_of(made(tmp_path / "b", ladder))
+    assert found.loc["R-hat", "verdict"] == "inside" and 700 < found.loc["effective size", "value"] < 1800
+
+
+def test_a_fit_has_none(tmp_path):
+    run = made(tmp_path / "a", columns(), extra={"kind": "fit"})
+    with pytest.raises(InputError, match=r"^A fit has no certificate: it looks for a minimum\."):
+        _ = run.certificate
+    assert "certificate" not in summarize(run)
+
+
+def test_a_run_of_a_network_notes_its_predictions(tmp_path):
+    """By default 1,000 positions are stored; what a run that is still falling says of itself is kept in its folder."""
+    sim = tati_re.Simulation(
+        data=REGRESSION, hidden=[5], activation="tanh", noise_std=0.1, execution="graph", verbose=0, sampler="BAOAB"
+    )
+    run = sim.sample(output=str(tmp_path / "a"), num_steps=600)
+    kept = run.manifest["convergence"]
+    assert kept["step"] == 600 and kept["rhat"] > 1.1
+    found, again = rows_of(run), rows_of(tati_re.load(tmp_path / "a"))
+    assert found.equals(again) and found.loc["R-hat", "verdict"] == "outside"
+    assert "without predictions" not in found.loc["R-hat", "note"] and "outside: " in run.summary()
+    assert found.loc["effective size", "value"] == kept["ess"] < 400
+    # Rows beyond what was noted: it is told from the rows.
+    longer = tati_re.Simulation.resume(str(tmp_path / "a"), num_steps=700, data=REGRESSION)
+    assert longer.manifest["convergence"]["step"] == 700
