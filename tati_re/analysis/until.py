@@ -89,7 +89,7 @@ def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`, `rhat_of`, `ess`,
     `ess_of`. `spoiled_by` are the walkers, fewer than half, that alone lift R-hat above the limit, and `rhat_without`
     what it is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases
-    where all draws are independent. What never changes says nothing; nan where there is nothing that does, or too few draws."""
+    where all draws are independent. What never changes says nothing; nan where nothing does, or of too few draws."""
     worst, least = (math.nan, "", np.zeros((1, 0)), True), (math.nan, "")
     few, count = False, 0
     for name, draws, weights, compared in quantities:

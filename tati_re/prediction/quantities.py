@@ -19,15 +19,17 @@ Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Numbers `(n, k)` of positions `(n, P)` and their walkers `(n,)`."""
 
 INPUTS, PROJECTIONS, DRAWS, DRAWS_OF_WALKER = 256, 64, 4_000, 500
-"""R-hat of 2,000 independent draws of four walkers is up to 1.01 in the worst of 321 quantities: it takes more to tell."""
+"""R-hat of 2,000 independent draws of four walkers is up to 1.01 in the worst of 321 quantities: it takes more to
+tell."""
 _MOST_BYTES = 2**30
-"""Of a trajectory that is read for this."""
+"""Of a trajectory that is read for this where nobody asks for a number of draws."""
 
 
 def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None = None, most: int = 0) -> list:
-    """Quantity of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
-    from stored positions, evenly, up to 4,000, 500 of a walker, or `most`. Draws are those at the target, with their weights. Walkers of networks
-    are compared by U and predictions only, for their weights may differ where the functions agree."""
+    """Draws of U from all rows, and of predictions and 64 random projections (all coordinates where there are no more)
+    from stored positions, evenly, up to 4,000, 500 of a walker, or `most`. They are those at the target, with their
+    weights. Walkers of networks are compared by U and predictions only, for their weights may differ where the
+    functions agree."""
     rows, burnin = select_rows(run, burnin), burnin_of(run, burnin)
     whole = "full_potential" in rows and bool(rows["full_potential"].notna().all())
     column = "full_potential" if whole else "potential"
@@ -35,7 +37,7 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
     weights = chains_of(rows, "weight", -1) if "weight" in rows else None
     found = [Quantity("U of mini-batches" if noisy else "U", chains_of(rows, column, -1), weights)]
     path = files.trajectory_in(run.folder)
-    if path is None or path.stat().st_size > _MOST_BYTES:
+    if path is None or (not most and path.stat().st_size > _MOST_BYTES):
         return found
     options, walkers = run.manifest["options"], rows["walker"].nunique()
     every = options.get("trajectory_every") or options.get("record_every") or 1

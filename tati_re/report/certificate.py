@@ -26,6 +26,8 @@ INSIDE, OUTSIDE, UNKNOWN = "inside", "outside", "unknown"
 TARGET_BIAS = 0.02
 _METER = 2.0
 """Factor in the energy error up to which the tuning of the step size leaves it as it is."""
+_WIDEST = 0.5
+"""Half of the band of a temperature beyond which nothing is concluded from it."""
 
 
 class Row(NamedTuple):
@@ -111,11 +113,10 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
     for one in measured_temperatures(said, kept):
         if one.verdict == "never changes":  # momenta of a fixed length
             continue
-        excess, verdict = one.mean / one.target - 1, UNKNOWN
-        if np.isfinite(one.lower) and not (one.kind == "configurational" and has_no_target(said)):
-            verdict = INSIDE if one.in_band or abs(excess) <= asked else OUTSIDE
-        why = "more than chance allows" if verdict == OUTSIDE else "within chance" if one.in_band else ""
-        note = why if np.isfinite(one.lower) else one.verdict
+        excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
+        told = half <= _WIDEST and not (one.kind == "configurational" and has_no_target(said))
+        verdict = UNKNOWN if not told else INSIDE if one.in_band or abs(excess) <= asked else OUTSIDE
+        note = f"chance gives up to {percent(half)}" if math.isfinite(half) else one.verdict
         found.append(Row(f"heating, {one.kind}", excess, asked, verdict, note, given))
     return found
 
