@@ -19,7 +19,7 @@ from tati_re.options.patterns import is_table
 from tati_re.options.presets import expanded
 from tati_re.options.representable import what_instead
 from tati_re.options.stages import sentence as stage_sentence
-from tati_re.options.table import COMMANDS_ONLY, GROUPS, OPTIONS, Options, group_of, options_of
+from tati_re.options.table import COMMANDS_ONLY, FIRST_STEP_SIZE, GROUPS, OPTIONS, Options, group_of, options_of
 from tati_re.options.table import EVIDENCE as EVIDENCE
 from tati_re.options.table import OPTIMIZE as OPTIMIZE
 from tati_re.options.table import SAMPLE as SAMPLE
@@ -130,7 +130,7 @@ def _complete(
     merged: Mapping[str, Any], tati: Mapping[str, Any], spell: Callable[[str], str], text: bool = False
 ) -> Options:
     """The checked options of values in the names of the table, with what follows from the names of TATi among them."""
-    derived = aliases.completed(merged, tati, OPTIONS["step_size"].default)
+    derived = aliases.completed(merged, tati, FIRST_STEP_SIZE)
     options = _checked(expanded({**merged, **derived}), spell, text=text)
     options._tati, options._derived = dict(tati), frozenset(derived)
     return options

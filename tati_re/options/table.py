@@ -215,10 +215,10 @@ class Options(BaseModel):
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
         0.001, "time step h of the scheme; for SGLD the coefficient of the gradient"
     )
-    friction: float = _sampler(
+    friction: Annotated[float, Field(ge=0)] | Literal["auto"] = _sampler(
         1.0,
-        "friction coefficient gamma, the rate of the O step, in 1/time; MCLMC: rate at which directions are refreshed",
-        ge=0,
+        "friction coefficient gamma, the rate of the O step, in 1/time; MCLMC: rate at which directions are refreshed; "
+        "auto: found in the burn-in (MCLMC, and words without D)",
     )
     temperature: float | None = _sampler(None, "temperature T of the target distribution exp(-U/T); none: 1", gt=0)
     inverse_temperature: float | None = _sampler(None, "beta of the target exp(-beta U), in place of temperature", gt=0)
@@ -240,8 +240,8 @@ class Options(BaseModel):
     preconditioner_decay: float = _sampler(0.99, "pSGLD: decay per step of the mean squared gradient", ge=0, lt=1)
     preconditioner_offset: float = _sampler(1e-5, "pSGLD: lambda in 1 / (lambda + rms of the mean gradient)", gt=0)
     preconditioner_correction: bool = _sampler(True, "pSGLD, adaptive: include the term Gamma, at twice the cost")
-    num_leapfrog_steps: int = _sampler(
-        10, "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS", ge=1, le=10**6
+    num_leapfrog_steps: Annotated[int, Field(ge=1, le=10**6)] | Literal["auto"] = _sampler(
+        10, "leapfrog steps per Metropolis test of HMC, HMC1, GHMC and MAMS; auto: found in the burn-in (not of GHMC)"
     )
     leapfrog_jitter: float = _sampler(
         0.5, "relative spread of the random trajectory length of HMC, HMC1 and MAMS", ge=0, le=1

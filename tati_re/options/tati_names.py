@@ -319,6 +319,7 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
     if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
         size = values.get("step_size", step_size)
         if isinstance(size, int | float) and size > 0:
+            more |= {} if "step_size" in values else {"step_size": size}
             more["num_leapfrog_steps"] = max(1, round(float(tati["hamiltonian_dynamics_time"]) / size))
     return more
 

@@ -56,7 +56,7 @@ class CCAdL(Method):
     def __init__(
         self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None
     ) -> None:
-        if not friction > 0:
+        if isinstance(friction, str) or not friction > 0:
             raise InputError(
                 "friction must be positive: CCAdL injects noise of strength friction × T.",
                 received=friction,

@@ -47,4 +47,5 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
         drift_first = noise.uniform(state.potential.shape) < 0.5
         kick_before = where(drift_first, 0.0 * state.potential, 0.0 * state.potential + 1.0)
         before = column(kick_before, state.position)
-        return trajectory(state, evaluate, noise, self.lengths, before=before, reflect=self.walls == "reflect")
+        split = {"before": before, "reflect": self.walls == "reflect"}
+        return trajectory(state, evaluate, noise, self.lengths_of(state), **split)

@@ -47,7 +47,7 @@ class GeneralizedHMC(Method):
     full_batch = True
 
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
-        if not friction > 0:
+        if isinstance(friction, str) or not friction > 0:
             raise InputError(
                 "friction: without it the momenta are never refreshed.", received=friction, expected="a number above 0"
             )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
-from tati_re.core.ops import column, floor, minimum, repeat, sqrt, sum_of_products
+from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
 from tati_re.core.protocol import Info
 from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState
+from tati_re.samplers.wrappers.coordinates import extend
+
+_FIRST, _MOST = 3, 1000.0
 
 
 class HamiltonianMonteCarlo(Method):
@@ -22,14 +26,16 @@ class HamiltonianMonteCarlo(Method):
         L times: p <- p - (h/2) ∇U(θ);  θ <- θ + h p;  p <- p - (h/2) ∇U(θ)
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
 
-    Cost: L gradients per step. A trajectory that ends outside of the support of the prior or is not finite is rejected.
-    With walls "reflect" the drift is reflected at the walls of a box instead, exactly as motion without a force is, so
-    that volume and time reversal are kept and so is the distribution: with thousands of parameters, some of them free
-    to move between their walls, rejection makes trajectories very short. Stable while hω < 2. Source: Duane et al.
-    1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011), section 5.3.2.
+    Cost: L gradients per step, with "auto" 3 at first. A trajectory that ends outside of the support of the prior or is
+    not finite is rejected. With walls "reflect" the drift is reflected at the walls of a box instead, exactly as motion
+    without a force is, so that volume and time reversal are kept and so is the distribution: with thousands of
+    parameters, some of them free to move between their walls, rejection makes trajectories very short. Stable while hω
+    < 2. Source: Duane et al. 1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics
+    (2011), section 5.3.2.
 
     Args:
-        num_leapfrog_steps: L₀, at least 1. Default: 10.
+        num_leapfrog_steps: L₀, at least 1, or "auto": the burn-in finds the time that a trajectory takes, the field
+            `trajectory_length` of the state, and L₀ is the mean of it over h, rounded up, 1,000 at most. Default: 10.
         leapfrog_jitter: j in [0, 1]; 0 fixes the length. Default: 0.5.
         walls: "reject" or "reflect". Default: "reject".
 
@@ -46,24 +52,37 @@ class HamiltonianMonteCarlo(Method):
     metropolis = True
     full_batch = True
 
-    def __init__(self, num_leapfrog_steps: int = 10, leapfrog_jitter: float = 0.5, walls: str = "reject") -> None:
+    def __init__(self, num_leapfrog_steps: int | str = 10, leapfrog_jitter: float = 0.5, walls: str = "reject") -> None:
         if walls not in ("reject", "reflect"):
             raise InputError("walls: not known.", received=repr(walls), expected="'reject' or 'reflect'")
         self.walls = walls
-        self.lengths = trajectory_lengths(num_leapfrog_steps, leapfrog_jitter)
-        self.num_leapfrog_steps = int(num_leapfrog_steps)
+        self.adapts = num_leapfrog_steps == "auto"
+        first = _FIRST if isinstance(num_leapfrog_steps, str) and self.adapts else num_leapfrog_steps
+        self.lengths = trajectory_lengths(first, leapfrog_jitter)
+        self.num_leapfrog_steps = "auto" if self.adapts else int(num_leapfrog_steps)
+        self.shown = self.of_rung = ("trajectory_length",) if self.adapts else ()
         self.leapfrog_jitter = float(leapfrog_jitter)
         self.gradients_per_step = sum(self.lengths) / 2
 
     def init(self, position, evaluate, noise) -> LangevinState:
         momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
         energy = evaluate.full(position)
-        return LangevinState(
+        state = LangevinState(
             position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
         )
+        return extend(state, trajectory_length=_FIRST * evaluate.rung.step_size) if self.adapts else state
 
-    def step(self, state: LangevinState, evaluate, noise) -> tuple[LangevinState, Info]:
-        return trajectory(state, evaluate, noise, self.lengths, reflect=self.walls == "reflect")
+    def step(self, state, evaluate, noise) -> tuple[Any, Info]:
+        return trajectory(state, evaluate, noise, self.lengths_of(state), reflect=self.walls == "reflect")
+
+    def lengths_of(self, state) -> tuple[Any, Any]:
+        """The least and the largest number of leapfrog steps: those given, or from the time that the state has."""
+        if not self.adapts:
+            return self.lengths
+        count = state.trajectory_length / state.rung.step_size
+        count = minimum(-floor(-sum_over(count, 0)[0] / float(count.shape[0])), as_float64(_MOST))
+        low = maximum(-floor(-(1.0 - self.leapfrog_jitter) * count), as_float64(1.0))
+        return low, maximum(floor((1.0 + self.leapfrog_jitter) * count), low)
 
     def get_config(self) -> dict:
         return {
@@ -76,6 +95,8 @@ class HamiltonianMonteCarlo(Method):
 
 def trajectory_lengths(num_leapfrog_steps: int, leapfrog_jitter: float) -> tuple[int, int]:
     """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1."""
+    if isinstance(num_leapfrog_steps, str):
+        raise InputError("num_leapfrog_steps: the sampler cannot find them.", num_leapfrog_steps, "a number, or HMC")
     if num_leapfrog_steps < 1:
         raise InputError("num_leapfrog_steps: too few.", received=num_leapfrog_steps, expected="at least 1")
     if not 0 <= leapfrog_jitter <= 1:
@@ -84,7 +105,7 @@ def trajectory_lengths(num_leapfrog_steps: int, leapfrog_jitter: float) -> tuple
     return low, max(low, math.floor((1 + leapfrog_jitter) * num_leapfrog_steps + 1e-9))
 
 
-def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[int, int], **split):
+def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[Any, Any], **split):
     """A trajectory of random length with fresh momenta, and its Metropolis test.
     Drawn are the momenta, one uniform number for the length, and one a walker for the test. `lengths` are the least and
     the largest number of leapfrog steps, `split` is `before` and `reflect` of `leapfrog`."""
@@ -94,10 +115,10 @@ def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[int, int], 
     return accept_or_keep(end, state._replace(momentum=-momentum), energy_change(start, end), noise)
 
 
-def drawn_length(lengths: tuple[int, int], noise):
+def drawn_length(lengths: tuple[Any, Any], noise):
     """One of the whole numbers from the least to the largest, each as likely."""
     low, high = lengths
-    return minimum(floor(low + (high - low + 1) * noise.uniform(())), float(high))
+    return minimum(floor(low + (high - low + 1) * noise.uniform(())), as_float64(high))
 
 
 def energy_change(start: LangevinState, end: LangevinState):
@@ -135,4 +156,5 @@ def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool =
         state.log_prior,
     )
     position, momentum, gradient, potential, loss, log_prior = repeat(length, body, start)
-    return LangevinState(position, momentum + before * t * gradient, gradient, potential, loss, log_prior, state.rung)
+    known = {"potential": potential, "loss": loss, "log_prior": log_prior}
+    return state._replace(position=position, momentum=momentum + before * t * gradient, gradient=gradient, **known)

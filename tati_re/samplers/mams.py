@@ -32,7 +32,7 @@ class MAMS(HamiltonianMonteCarlo):
 
     def __init__(
         self,
-        num_leapfrog_steps: int = 10,
+        num_leapfrog_steps: int | str = 10,
         leapfrog_jitter: float = 0.5,
         walls: str = "reject",
         integrator: str = "leapfrog",
@@ -52,7 +52,7 @@ class MAMS(HamiltonianMonteCarlo):
             state, change = moved(state, evaluate, self.integrator, self.walls == "reflect")
             return state, kinetic + change
 
-        end, kinetic = repeat(drawn_length(self.lengths, noise), body, (start, 0.0 * state.potential))
+        end, kinetic = repeat(drawn_length(self.lengths_of(state), noise), body, (start, 0.0 * state.potential))
         return accept_or_keep(end, start, end.potential - state.potential + kinetic, noise)
 
     def get_config(self) -> dict:

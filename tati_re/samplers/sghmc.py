@@ -50,7 +50,7 @@ class SGHMC(Method):
     has_momentum = True
 
     def __init__(self, friction: float = 1.0, gradient_noise: float | str = 0.0) -> None:
-        if not friction > 0:
+        if isinstance(friction, str) or not friction > 0:
             raise InputError("friction: SGHMC needs a heat bath.", received=friction, expected="a number above 0")
         self.estimates = isinstance(gradient_noise, str)
         if gradient_noise != "estimate" if isinstance(gradient_noise, str) else not gradient_noise >= 0:

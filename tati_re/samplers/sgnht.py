@@ -45,7 +45,7 @@ class SGNHT(Method):
     against_noise = THERMOSTATS
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
-        if not friction > 0:
+        if isinstance(friction, str) or not friction > 0:
             raise InputError(
                 "friction must be positive: SGNHT injects noise of strength friction × T.",
                 received=friction,

@@ -50,6 +50,8 @@ LETTERS = {
     "C": "damping by the covariance",
     "D": "thermostat",
 }
+FIRST_RATE = 0.125
+"""The friction that is found in the burn-in, in units of 1/h, at first."""
 _DRIFT = re.compile("[AU]")
 _ALIAS_OF = {name.upper(): name for name in ALIASES}
 
@@ -144,7 +146,8 @@ class Splitting(Method):
 
     Args:
         word: The splitting word, or GLA1, GLA2, mCCAdL. Default: BAOAB.
-        friction: γ, rate of the O step, 1/time, above 0; with D where ξ starts, and γT the strength of the bath's
+        friction: γ, rate of the O step, 1/time, above 0, or "auto": the burn-in finds it, and the state has it as a
+            field; not with D. With D where ξ starts, and γT the strength of the bath's
             noise. Default: 1.
         thermal_mass: μ of D, above 0: ξ adapts the faster the lighter. Default: the number of parameters.
         bath_noise: With D, C of the bath's noise sqrt(2 C) dW, the same at all temperatures of a ladder, as published
@@ -163,16 +166,17 @@ class Splitting(Method):
     def __init__(
         self,
         word: str = "BAOAB",
-        friction: float = 1.0,
+        friction: float | str = 1.0,
         thermal_mass: float | None = None,
         bath_noise: float | None = None,
     ) -> None:
         self.word = parse_word(word)
-        if not friction > 0:
+        self.adapts = friction == "auto" and "D" not in self.word
+        if not self.adapts and (isinstance(friction, str) or not friction > 0):
             raise InputError(
                 "friction: a Langevin sampler needs a heat bath.", received=friction, expected="a number above 0"
             )
-        self.friction = float(friction)
+        self.friction: Any = friction if isinstance(friction, str) else float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
         self.subtracts_noise = self.damped
         self.thermal_mass = checked_mass(thermal_mass)
@@ -183,7 +187,7 @@ class Splitting(Method):
                 received=f"{bath_noise} in {word}",
                 expected="a number above 0 in a word with D, such as BADODAB",
             )
-        self.shown = self.of_rung = ("thermostat",) if self.thermostatted else ()
+        self.shown = self.of_rung = ("thermostat",) if self.thermostatted else ("friction",) if self.adapts else ()
         if self.damped:
             self.against_noise = DAMPS
         elif self.thermostatted:
@@ -220,6 +224,8 @@ class Splitting(Method):
         )
         if self.thermostatted:
             state = extend(state, thermostat=first_thermostat(self._bath(evaluate.rung), energy.potential))
+        if self.adapts:
+            state = extend(state, friction=FIRST_RATE / evaluate.rung.step_size)
         if self.damped:
             variance = evaluate.gradient_variance(position)
             state = extend(state, gradient_variance=variance, variance_before=variance)
@@ -254,13 +260,15 @@ class Splitting(Method):
     def _in_bath(self, letter: str, state, evaluate, noise, own):
         """O or U, at the friction or with the thermostat."""
         time = self.fraction[letter] * state.rung.step_size
-        rate = state.thermostat if self.thermostatted else self.friction
+        rate = state.thermostat if self.thermostatted else state.friction if self.adapts else self.friction
         own = column(exp(-rate * time), state.momentum) * own if self.damped else own
         if letter == "U":
-            return drift_in_bath(state, evaluate, noise, self._bath(state.rung), rate, time), own
+            bath = rate if self.adapts else self._bath(state.rung)
+            return drift_in_bath(state, evaluate, noise, bath, rate, time), own
         if self.thermostatted:
             return thermostatted_bath(state, noise, self._bath(state.rung), time), own
-        return ornstein_uhlenbeck(state, noise, self.friction * column(time, state.momentum)), own
+        turned = column(rate * time, state.momentum) if self.adapts else self.friction * column(time, state.momentum)
+        return ornstein_uhlenbeck(state, noise, turned), own
 
     def _bath(self, rung: Rung):
         """The friction at which the bath alone keeps the temperature: γ, or C/T of each walker."""

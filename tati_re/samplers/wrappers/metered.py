@@ -23,7 +23,7 @@ from tati_re.core.ops import (
     where,
 )
 from tati_re.core.protocol import fields_of
-from tati_re.samplers.splitting import Splitting
+from tati_re.samplers.splitting import FIRST_RATE, Splitting
 from tati_re.samplers.wrappers.coordinates import Diagonal, extend, inner_of, stiffest
 from tati_re.samplers.wrappers.fisher import ENDS, is_among
 from tati_re.samplers.wrappers.sharing import same_rung
@@ -68,9 +68,10 @@ def first_factor(method: Method, state, evaluate, noise):
 
 
 def timed_at(state, factor) -> dict:
-    """Friction and length of a state that has them as fields, in units of the step size that was found."""
-    known = {"friction": 1.0 / factor, "trajectory_length": factor}
-    return {name: value * known[name] for name, value in state._asdict().items() if name in known}
+    """Friction and length of a state that has them as fields, at first, for the step size that was found."""
+    time = state.rung.step_size * factor
+    known = {"friction": FIRST_RATE / time, "trajectory_length": 3.0 * time}
+    return {name: value for name, value in known.items() if name in state._fields}
 
 
 class Metered(Wrapper):

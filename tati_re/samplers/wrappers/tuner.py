@@ -21,7 +21,7 @@ _FOUND = ("end", "step", "mass", "length", "rhat")
 LENGTHS = ("friction", "trajectory_length")
 _LONGEST = 1000.0
 """Steps of the longest memory."""
-_PART, _MOST_RHAT, _ACCEPTANCE = 0.4, 1.1, 0.1
+_PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE = 0.4, 0.25, 1.1, 0.1
 _MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
 
 
@@ -33,7 +33,7 @@ class Tuner(Wrapper):
     Rule: after 60, 120, 240, ... steps of the burn-in, from rows of the last third: U and 64 random projections of the
     positions (sums of the parameters with random signs, each parameter in one of them; below 64 parameters these).
     With τ the integrated autocorrelation time of the slowest of them, in steps, each walker about its own mean, the
-    length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a trajectory's: 0.4 τ L); the
+    length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a trajectory's: 0.25 τ L); the
     friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the projections where it is high.
     The burn-in is over when the step size has settled (EEVPD of the window within a factor 2 of the wanted one, the
     acceptance within 0.1), the median mass has changed by less than a quarter since the last time, L by less than a
@@ -136,7 +136,8 @@ class Tuner(Wrapper):
         for name, before in fields_of(state, [name for name in LENGTHS if name in state._fields]).items():
             before = np.asarray(before)
             length = float(np.mean(1.0 / before if name == "friction" else before))
-            wanted = math.sqrt(length * _PART * tau * (h if name == "friction" else length))
+            time = _PART * h if name == "friction" else _PART_OF_PATH * length
+            wanted = math.sqrt(length * tau * time)
             wanted = min(max(wanted, h), _LONGEST * h)
             return {name: 0.0 * before + (1.0 / wanted if name == "friction" else wanted)}, math.log(wanted / length)
         return {}, 0.0
@@ -218,7 +219,8 @@ def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """Both as `(rungs, walkers of each, rows, columns)`: where replicas swap rungs, a series is that of a rung."""
     own = own.transpose(0, 2, 1)
     walkers = own.shape[1]
-    each = max(1, int((own[-1, :, 2:4] == own[-1, :1, 2:4]).all(-1).sum()))
+    counts = np.unique(own[-1, :, 2:4], axis=0, return_counts=True)[1]
+    each = int(counts[0]) if (counts == counts[0]).all() else walkers
     ladder = np.broadcast_to(np.arange(walkers) % each, own.shape[:2])
     order = np.lexsort((ladder, -own[..., 3], -own[..., 2]), axis=-1)[..., None]
     shape = (len(own), walkers // each, each, -1)
