@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS
 from tati_re.analysis.format import percent
-from tati_re.analysis.temperature import Temperature, temperatures
+from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
 from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, walker_names
 from tati_re.core.errors import InputError
 from tati_re.prediction.quantities import quantities
@@ -111,7 +111,10 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
         verdict = UNKNOWN if math.isnan(value) else INSIDE if value <= asked else OUTSIDE
         found = [Row(what, value, asked, verdict, note if heating else "not predicted", given)]
     for one in measured_temperatures(said, kept):
-        if one.verdict == "never changes":  # momenta of a fixed length
+        if kept[COLUMNS[one.kind]].std() <= 1e-6 * abs(kept[COLUMNS[one.kind]].mean()):  # momenta of a fixed length
+            continue
+        if "weight" in kept and kept["weight"].nunique() > 1:
+            found.append(Row(f"heating, {one.kind}", math.nan, asked, UNKNOWN, "rows have weights", given))
             continue
         excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
         told = half <= _WIDEST and not (one.kind == "configurational" and has_no_target(said))
@@ -154,7 +157,7 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
         without = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
         row = Row("walkers apart", float(len(apart)), 0.0, OUTSIDE, without)
     elif verdict == OUTSIDE:
-        row = Row("walkers apart", math.nan, 0.0, UNKNOWN, "no few walkers alone lift R-hat")
+        row = Row("walkers apart", math.nan, 0.0, UNKNOWN, "no walker alone lifts R-hat")
     else:
         row = Row("walkers apart", 0.0, 0.0, INSIDE)
     found.append(row)

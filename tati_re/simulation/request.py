@@ -24,10 +24,10 @@ from tati_re.samplers.importing import checked, made
 from tati_re.simulation.saved_model import read_directions
 from tati_re.simulation.system import System, check_memory
 
-_POSITIONS, _POSITIONS_UNTIL, _POSITION_BYTES = 1_000, 20_000, 2**29
-"""Stored positions of all walkers that `trajectory_every` auto aims at, those of a run that may end long before
-num_steps, and their bytes at most, in float64."""
+_POSITIONS, _POSITION_BYTES = 1_000, 2**29
+"""Stored positions of all walkers that `trajectory_every` auto aims at, and their bytes at most, in float64."""
 _OF_FITS = 100
+"""Steps between stored positions of a fit, and the most of a run with `until`."""
 _MOST_STEPS = 100_000
 """Steps of a run with `until` and no `num_steps`."""
 
@@ -66,10 +66,11 @@ class Request:
             return _OF_FITS
         recorded = options.num_walkers if options.trajectory_rungs == "target" else self.copies
         width = self.system.flat.num_parameters if self.directions is None else len(self.directions)
-        most = _POSITIONS if options.until is None else max(_POSITIONS_UNTIL, _POSITIONS * recorded)
-        most = min(most, _POSITION_BYTES // (8 * width))
-        length = options.num_steps - (options.num_burnin_steps or 0)
-        return max(1, round(length * recorded / max(most, 1)))
+        positions = (options.num_steps - (options.num_burnin_steps or 0)) * recorded
+        every = positions / _POSITIONS
+        if options.until is not None:  # it may end long before num_steps
+            every = min(every / 20, _OF_FITS)
+        return max(1, round(max(every, positions * 8 * width / _POSITION_BYTES)))
 
     @property
     def full_batch(self) -> bool:
