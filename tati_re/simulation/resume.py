@@ -68,6 +68,8 @@ def _resumed(
         if again[name] != stored.get(name):
             raise InputError(f"resume: {name} cannot be changed.", again[name], stored.get(name, "an object"))
     values = {**manifest.given_options(said), **again, "max_time": None}
+    if "num_burnin_steps" not in said.get("given", ("num_burnin_steps",)):
+        values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
     # The model of the folder is used where there is one, not the code that made it.
     known = {*again, *objects, *(["model"] if run_files.has(files.MODEL) else [])}
     overrides |= {"num_steps": steps, "threads": said["threads"]}
