@@ -90,7 +90,7 @@ class Metered(Wrapper):
     longer ones h stays where EEVPD is within a factor 2, so that what is frozen was measured at itself. The first h
     is a quarter of the limit of stability (without momenta a tenth) at the largest curvature of the start.
     In the burn-in a step to a place where position, gradient or potential is not finite, or whose energy is absurd, is
-    undone, with the momenta turned around; the walker's step is halved at once, recovers over 20 steps, and what is
+    undone, with the momenta turned around; the walker's step is halved at once, recovers in two steps, and what is
     measured meanwhile counts as what it would be at the whole step. After 20 in a row the potential is nan, which ends
     a run. Later nothing is undone.
 
@@ -158,7 +158,7 @@ class Metered(Wrapper):
         values = minimum(values / careful ** (1.0 / self.power), zeros + _TOO_MUCH)
         square, count = square + where(measured, values, zeros), count + as_float64(measured)
         same = same_rung(state.rung)
-        eased = where(bad, 0.5 * caution, minimum(2.0 ** (1.0 / _IN_A_ROW) * caution, zeros + 1.0))
+        eased = where(bad, 0.5 * caution, minimum(2.0**0.5 * caution, zeros + 1.0))
         eevpd = where(count > 0.0, square / maximum(count, zeros + 1.0), eevpd)
         step = evaluate.clock.step
         confirmed = adapting & is_among(step, _CONFIRMED)

@@ -9,19 +9,29 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.method import Wrapper
-from tati_re.core.ops import as_float64, as_int32, constant, replaced_if, reshape, stack, sum_over, with_rows
+from tati_re.core.ops import (
+    as_float64,
+    as_int32,
+    constant,
+    replaced_if,
+    reshape,
+    stack,
+    sum_of_products,
+    sum_over,
+    with_rows,
+)
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.metered import BAND, SETTLED, error_of_bias
 
 _ROWS, _PROJECTIONS, _MASSES = 256, 64, 64
-_OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size")
+_OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
 _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found")
-_FOUND = ("end", "step", "mass", "length", "rhat")
+_FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
 _LONGEST = 1000.0
 """Steps of the longest memory."""
-_PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE = 0.4, 0.25, 1.1, 0.1
+_PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE, _HOT = 0.4, 0.25, 1.1, 0.1, 2.0
 _MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
 
 
@@ -37,7 +47,8 @@ class Tuner(Wrapper):
     friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the projections where it is high.
     The burn-in is over when the step size has settled (EEVPD of the window within a factor 2 of the wanted one, the
     acceptance within 0.1), the median mass has changed by less than a quarter since the last time, L by less than a
-    factor 1.6, and the split R-hat of U over the walkers of each rung is below 1.1.
+    factor 1.6, the split R-hat of U over the walkers of each rung is below 1.1,
+    and their kinetic temperature below twice T.
     Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
 
     Args:
@@ -104,14 +115,20 @@ class Tuner(Wrapper):
         masses = _masses(state)
         change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
         changed, ratio = self._lengths(state, tau, float(np.median(own[..., 4])))
-        rhat = max(split_rhat(rung[:, :, 0]) for rung in own)
-        settled = self._step_settled(state, own), change < _MASS_CHANGE, abs(ratio) < _LENGTH_CHANGE, rhat < _MOST_RHAT
+        rhat, heat = max(split_rhat(rung[:, :, 0]) for rung in own), float(own[..., 5].mean((1, 2)).max())
+        settled = (
+            self._step_settled(state, own),
+            change < _MASS_CHANGE,
+            abs(ratio) < _LENGTH_CHANGE,
+            rhat < _MOST_RHAT,
+            heat < _HOT,
+        )
         over = self.finds_end and all(settled)
         number = int(np.searchsorted(SETTLED, step))
         new = {
             "tuner_window": np.append(_window(number + 1), step),
             "tuner_masses": masses,
-            "tuner_found": np.array([step if over else np.nan, *map(float, settled), rhat]),
+            "tuner_found": np.array([step if over else np.nan, *map(float, settled[:3]), rhat, heat]),
             **changed,
         }
         return state._replace(
@@ -157,6 +174,8 @@ class Tuner(Wrapper):
         open_ = [name for name, settled in zip(names, found[1:4], strict=True) if not settled > 0]
         if not found[4] < _MOST_RHAT:
             open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
+        if not found[5] < _HOT:
+            open_.append("the kinetic temperature")
         if self.finds_end and open_:
             said.append(f"not settled: {', '.join(open_)}")
         return ", ".join(said)
@@ -212,7 +231,12 @@ def _own(state, info):
     zeros, rung = 0.0 * state.potential, state.rung
     acceptance = zeros if info.acceptance is None else info.acceptance
     of_rung = rung.inverse_temperature, rung.likelihood_weight, step_size_of(state, rung)
-    return stack([state.potential, acceptance, *(values + zeros for values in of_rung)])
+    heat = zeros
+    if "momentum" in state._fields:
+        heat = (
+            sum_of_products(state.momentum, state.momentum) * rung.inverse_temperature / float(state.position.shape[1])
+        )
+    return stack([state.potential, acceptance, *(values + zeros for values in of_rung), heat])
 
 
 def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

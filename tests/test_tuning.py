@@ -1,0 +1,234 @@
+"""Steps, friction and lengths that the burn-in finds, its end, and steps that are undone, in numpy.
+
+Laws: on a harmonic well of frequency 1 a step of velocity Verlet has E[ΔE²]/(d T²) = 4β³/(1+β)² with β = (h²/4)/(1 -
+h²/4), the error of OBABO's variance; BAOAB has none, SGLD (h/2)/(1 - h/2). Wrong variants: d left out of the energy
+error, a burn-in that goes on adapting.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tati_re.core.protocol import Clock
+from tati_re.samplers import MCLMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
+from tati_re.samplers.wrappers.metered import Metered, error_of_bias
+from tati_re.samplers.wrappers.tuner import Tuner, slowest, split_rhat
+from tests.scenarios import NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
+
+WANTED = error_of_bias(0.02)
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def sampled(
+    sampler,
+    stiffness,
+    num_steps: int,
+    num_burnin_steps: int,
+    walkers: int = 8,
+    temperature=1.0,
+    potential=None,
+    gradient=None,
+    start=None,
+):
+    """The last state, the step size of the first walker and the positions after each step, and the end of the burn-in;
+    from draws of a Gaussian."""
+    stiffness = np.asarray(stiffness, np.float64)
+    temperature = np.broadcast_to(np.asarray(temperature, np.float64), (walkers,))
+    rung = rung_of(np.full(walkers, 0.001), temperature, numpy=True)
+    evaluate = NumpyEvaluate(
+        rung, potential or (lambda x: 0.5 * np.sum(stiffness * x**2, -1)), gradient or (lambda x: stiffness * x)
+    )
+    evaluate.exact = True
+    evaluate.clock = Clock(np.int64(0), np.bool_(True), np.int32(0))
+    if start is None:
+        start = np.random.default_rng(1).standard_normal((walkers, len(stiffness))) / np.sqrt(stiffness)
+        start = start * np.sqrt(temperature)[:, None]
+    noise = NumpyNoise(2)
+    state = sampler.init(start, evaluate, noise)
+    steps, positions = [], []
+    for step in range(1, num_steps + 1):
+        evaluate.clock = Clock(np.int64(step), np.bool_(step <= num_burnin_steps), np.int32(0))
+        state, _ = sampler.step(state, evaluate, noise)
+        if step in sampler.renewals and step <= num_burnin_steps:
+            state = sampler.renewed(state)
+            num_burnin_steps = sampler.burnin_end(state) or num_burnin_steps
+        steps.append(0.001 * state.step_factor[0])
+        positions.append(state.position)
+    return state, np.array(steps), np.array(positions), num_burnin_steps
+
+
+def bias_of(h: float) -> float:
+    return 0.25 * h * h / (1 - 0.25 * h * h)
+
+
+# ------------------------------------------------------------------------------------------------------- the step size
+
+
+@pytest.mark.parametrize("size", [1, 10, 100])
+def test_the_energy_error_is_the_wanted_one(size):
+    """OBABO on equal wells, from a first h of a quarter of the limit: the closed form at the frozen h is within a
+    factor 2 of the wanted error, and so is what the run measured."""
+    state, steps, _, _ = sampled(Metered(Splitting("OBABO")), np.ones(size), 481, 480)
+    found = error_of_bias(bias_of(steps[-1])) / WANTED
+    assert 0.5 < found < 2
+    assert abs(steps[0] - 0.5) < 0.01 and (steps[479:] == steps[-1]).all()
+    assert 0.3 < state.eevpd[0] / WANTED < 3
+
+
+def test_an_error_without_the_dimension_is_caught():
+    class Whole(Metered):
+        def _hotness(self, state):
+            return super()._hotness(state) / np.sqrt(state.position.shape[1])
+
+    _, steps, _, _ = sampled(Whole(Splitting("OBABO")), np.ones(100), 481, 480)
+    assert error_of_bias(bias_of(steps[-1])) / WANTED < 0.1
+
+
+@pytest.mark.slow
+def test_the_bias_is_what_was_allowed():
+    """Variances over 200 wells and 40 walkers, 5.5 standard errors: OBABO and SGLD have the closed form of the frozen
+    h, at most 0.02 but for the factor 2 of the error, that is 0.025; BAOAB has none."""
+    for sampler, law in ((Splitting("OBABO"), bias_of), (Splitting("BAOAB"), lambda h: 0.0), (SGLD(), None)):
+        _, steps, positions, _ = sampled(Metered(sampler), np.ones(200), 1_200, 240, walkers=40)
+        mean, deviation = mean_and_error((positions[240:] ** 2).mean((0, 2)))
+        expected = law(steps[-1]) if law else 0.5 * steps[-1] / (1 - 0.5 * steps[-1])
+        assert abs(mean - 1 - expected) < 5.5 * deviation and deviation < 0.004
+        assert expected < 0.026
+
+
+def test_a_mass_leaves_one_step_for_all_directions():
+    """Condition 10⁴, mass from two windows: the frozen h is that of equal wells of the stiffest frequency."""
+    stiffness = np.geomspace(1, 1e4, 20)
+    _, steps, _, _ = sampled(Massive(Metered(Splitting("OBABO")), "fisher"), stiffness, 481, 480)
+    assert 0.5 < error_of_bias(bias_of(100 * steps[-1])) / WANTED < 2
+    _, without, _, _ = sampled(Metered(Splitting("OBABO")), stiffness, 481, 480)
+    assert without[-1] > 1.2 * steps[-1]
+
+
+def test_each_temperature_has_a_step_of_its_own():
+    """A quartic well: its frequency grows as the root of the temperature's root."""
+    hot = np.repeat([1.0, 100.0], 4)
+    state, _, _, _ = sampled(
+        Metered(Splitting("BAOAB")),
+        np.ones(20),
+        961,
+        960,
+        temperature=hot,
+        potential=lambda x: 0.25 * np.sum(x**4, -1),
+        gradient=lambda x: x**3,
+    )
+    assert len(np.unique(state.step_factor)) == 2
+    assert 2.5 < state.step_factor[0] / state.step_factor[-1] < 4
+
+
+@pytest.mark.parametrize("at", [0.01, 50.0], ids=["flat", "steep"])
+def test_the_start_is_forgotten(at):
+    """A quartic well from its flat bottom, where the first h is 200 times too large, and from 10⁷ T above it."""
+    quartic = {"potential": lambda x: 0.25 * np.sum(x**4, -1), "gradient": lambda x: x**3}
+    _, steps, _, _ = sampled(
+        Metered(Splitting("BAOAB")), np.ones(5), 961, 960, start=np.full((4, 5), at), walkers=4, **quartic
+    )
+    assert 0.09 < steps[-1] < 0.25
+
+
+# --------------------------------------------------------------------------------------------------------- not a number
+
+
+def walled(which: str) -> dict:
+    """A well whose energy or gradient, or both, is no number beyond 2."""
+    beyond = lambda x: np.abs(x).max(-1) > 2.0  # noqa: E731
+    energy, slope = (lambda x: 0.5 * np.sum(x**2, -1)), (lambda x: x)
+    spoilt = {
+        "potential": lambda x: np.where(beyond(x), np.nan, energy(x)),
+        "gradient": lambda x: np.where(beyond(x)[:, None], np.nan, x),
+    }
+    clean = {"potential": energy, "gradient": slope}
+    return {name: (spoilt if which in (name, "both") else clean)[name] for name in clean}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "which"),
+    [(Splitting("BAOAB"), "potential"), (Splitting("BAOAB"), "gradient"), (SGLD(), "both"), (MCLMC(), "both")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_wall_of_nan_neither_stops_nor_freezes_the_walkers(sampler, which):
+    """The step size is that without a wall within a factor 2 after 1,200 steps of burn-in, what was undone is told, no
+    walker is beyond the wall, and all move."""
+    spread = {"walkers": 8, "start": np.full((8, 3), 0.1)}
+    state, steps, positions, _ = sampled(Metered(sampler), np.ones(3), 1_200, 1_200, **walled(which), **spread)
+    _, free, _, _ = sampled(Metered(sampler), np.ones(3), 500, 500, **spread)
+    assert 0.5 < steps[-1] / free[-1] < 2
+    assert (state.divergences > 0).all() and np.isfinite(state.potential).all()
+    assert np.abs(positions).max() <= 2 and (positions[600:].std(0) > 0.2).all()
+
+
+def test_after_20_in_a_row_there_is_no_potential():
+    def stuck(x):
+        return np.where(np.abs(x - 0.1).max(-1) > 0, np.nan, 1.0)
+
+    state, _, _, _ = sampled(
+        Metered(Splitting("BAOAB")), np.ones(3), 19, 100, potential=stuck, start=np.full((2, 3), 0.1), walkers=2
+    )
+    assert (state.potential == 1).all() and (state.failures == 19).all() and (state.divergences == 19).all()
+    state, _, _, _ = sampled(
+        Metered(Splitting("BAOAB")), np.ones(3), 20, 100, potential=stuck, start=np.full((2, 3), 0.1), walkers=2
+    )
+    assert np.isnan(state.potential).all()
+
+
+def test_nothing_is_undone_after_the_burnin():
+    _, _, positions, _ = sampled(
+        Metered(Splitting("BAOAB")), np.ones(3), 1_000, 100, **walled("potential"), start=np.full((8, 3), 0.1)
+    )
+    assert np.abs(positions).max() > 2
+
+
+def test_proposals_that_are_no_number_count_as_rejected():
+    sampler = StepSizeTuning(HamiltonianMonteCarlo(3), 0.8, from_curvature=True)
+    _, steps, positions, _ = sampled(sampler, np.ones(3), 500, 500, **walled("both"), start=np.full((8, 3), 0.1))
+    assert 0.1 < steps[-1] < 2 and np.abs(positions).max() <= 2
+
+
+# ----------------------------------------------------------------------------------------------- lengths, and the end
+
+
+def test_integrated_times_and_rhat():
+    """An autoregressive chain has τ = (1 + a)/(1 - a); equal chains have R-hat 1, shifted ones the closed form."""
+    random, a = np.random.default_rng(3), 0.8
+    chain = np.zeros((4, 20_000, 1))
+    for t in range(1, chain.shape[1]):
+        chain[:, t] = a * chain[:, t - 1] + random.standard_normal((4, 1))
+    assert abs(slowest(chain) / 9 - 1) < 0.15
+    white = random.standard_normal((4, 4_000))
+    assert abs(split_rhat(white) - 1) < 0.003
+    shifted = white + np.arange(4)[:, None]
+    assert abs(split_rhat(shifted) - np.sqrt(1 + np.repeat(np.arange(4), 2).var(ddof=1))) < 0.05
+    assert slowest(np.ones((2, 50, 3))) == 1.0
+
+
+@pytest.mark.parametrize("sampler", [Splitting("BAOAB", "auto"), MCLMC("auto")], ids=lambda s: s.name)
+def test_the_friction_is_that_of_the_slowest_direction(sampler):
+    """Frequencies 1 to 10 and equal ones: the friction that is found is about the lowest, within a factor 4, whatever
+    the first, 0.25 of the highest; the burn-in ends before its 1,000 steps, with the wanted error."""
+    for stiffness in (np.ones(20), np.geomspace(1, 100, 20)):
+        state, _, _, end = sampled(Tuner(Metered(sampler)), stiffness, 1_000, 999)
+        assert 1 / 4 < state.friction[0] < 4 and end in (120, 240, 480, 960)
+        assert "not settled" not in Tuner(Metered(sampler)).tuned(state)
+
+
+def test_the_length_of_trajectories_follows_the_slowest_direction():
+    """Half a radian to two of the slowest direction, and the acceptance that was asked for."""
+    sampler = Tuner(StepSizeTuning(HamiltonianMonteCarlo("auto"), 0.8, from_curvature=True))
+    state, steps, _, end = sampled(sampler, np.geomspace(1, 100, 20), 1_000, 999)
+    assert 0.5 < state.trajectory_length[0] < 2 and end < 999
+    assert (
+        sampler.inner.inner.lengths_of(state._replace(rung=state.rung._replace(step_size=np.full(8, steps[-1]))))[1] > 4
+    )
+
+
+def test_a_chain_that_drifts_does_not_end_its_burnin():
+    """A start 10⁶ T high with hardly any friction: the energy is still there after the first windows."""
+    sampler = Tuner(Metered(Splitting("BAOAB", 0.01)))
+    state, _, _, end = sampled(sampler, np.ones(10), 130, 130, start=np.full((8, 10), 400.0))
+    assert end == 130 and "the kinetic temperature" in sampler.tuned(state)
