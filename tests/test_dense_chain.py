@@ -35,7 +35,8 @@ IMAGES = GENERATOR.integers(0, 256, (N, 2, 2, 1), np.uint8)
 
 def potential_of(model, data, walkers: int, training: bool = False, **options):
     """Batches of 5, the last of an epoch with 3."""
-    given = {"dtype": "float64", "batch_size": 5, "num_walkers": walkers, "verbose": 0, "seed": 3, **options}
+    given = {"dtype": "float64", "batch_size": 5, "num_walkers": walkers, "verbose": 0, "seed": 3, "noise_std": 1.0}
+    given |= options
     sim = Simulation(model, data, **given)
     return sim.system.potential(make_options(given), training=training)
 

@@ -26,7 +26,7 @@ def test_resident_memory_is_flat_over_100_000_steps(tmp_path, execution):
     is less than if each step kept one row of run.csv (2 walkers, 11 numbers: 18 MB)."""
     random = np.random.default_rng(0)
     x = random.normal(size=(100, 2))
-    sim = Simulation(data=(x, x[:, 0]), num_walkers=2, batch_size=10, seed=1, verbose=0)
+    sim = Simulation(data=(x, x[:, 0]), num_walkers=2, batch_size=10, seed=1, verbose=0, noise_std=1.0)
     sim.limits = Limits(chunk_seconds=0.25)
     seen: list[tuple[int, float]] = []
 

@@ -119,7 +119,8 @@ def test_what_does_not_fit_is_refused(folder, case):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     x = np.random.default_rng(3).normal(size=(10, 2))
-    sim = Simulation(data=(x, x[:, 0]), hidden=[2], num_walkers=2, verbose=0, execution="graph", dtype="float64")
+    options = {"noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64"}
+    sim = Simulation(data=(x, x[:, 0]), hidden=[2], num_walkers=2, **options)
     path = tmp_path_factory.mktemp("runs") / "a"
     return sim, sim.sample(num_steps=7, record_every=1, trajectory_every=2, step_size=0.05, output=str(path))
 
@@ -177,6 +178,6 @@ def test_parameters_that_keep_their_values_may_be_in_the_file(run):
     end = read_parameters(done.folder, names=free, fixed=fixed)
     np.testing.assert_array_equal(end.positions, read_parameters(done.folder, names=NAMES).positions[:, places])
     x = np.random.default_rng(3).normal(size=(10, 2))
-    quick = {"hidden": [2], "verbose": 0, "execution": "graph", "dtype": "float64"}
+    quick = {"hidden": [2], "noise_std": 1.0, "verbose": 0, "execution": "graph", "dtype": "float64"}
     still = Simulation(data=(x, x[:, 0]), parameters="model.keras", fix_parameters="dense/bias", **quick)
     np.testing.assert_array_equal(still.parameters, values[[0, 1, 2, 3, 6, 7, 8]])

@@ -165,7 +165,13 @@ class Loss:
 
 
 def make_loss(
-    loss, num_classes: int | None, one_hot: bool, signs: bool, noise_std: float, from_logits, activation: str | None
+    loss,
+    num_classes: int | None,
+    one_hot: bool,
+    signs: bool,
+    noise_std: float | str,
+    from_logits,
+    activation: str | None,
 ) -> Loss:
     """The loss that an option names, by name or as a Keras loss object, or for `None` the one that fits the data.
 

@@ -176,7 +176,9 @@ def settled_noise(options, loss: object, dataset) -> float | str:
     likelihood = loss is None and options.loss in (None, "gaussian") and dataset.task == "regression"
     if not likelihood or options.potential != "posterior" or options.tati:
         return 1.0
-    return SAMPLED if options.noise_prior_scale is not None or np.ptp(dataset.targets) > 0 else 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float(np.std(np.asarray(dataset.targets, np.float64), axis=0).max())
+    return SAMPLED if options.noise_prior_scale is not None or 0 < spread < math.inf else 1.0
 
 
 def with_noise(flat, noise_std: float | str, scale: Callable[[], float] | None = None):

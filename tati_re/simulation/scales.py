@@ -24,9 +24,9 @@ def as_trained(read: Dataset, options: Options, noise_std: float | str, given: b
     if before and not given and os.path.isfile(os.path.join(before, MANIFEST)):
         mode = manifest.read(before)["options"].get("standardize", "none")
         return standardized(read, mode), () if mode == "none" else (f"standardize {mode}, as in the run {before}.",)
-    units = [name for name in ("noise_std", "noise_prior_scale") if name in options.explicit]
+    units = [name for name in sorted(options.explicit) if name in ("noise_std", "noise_prior_scale")]
     free = options.loss == HETEROSCEDASTIC or (noise_std == SAMPLED and options.noise_prior_scale is None)
-    kept = "" if free else (units or ["the loss"])[-1]
+    kept = "" if free else [*units, "the loss"][0]
     mode, said = automatic(read, given, kept)
     return standardized(read, mode), (said,) if said else ()
 

@@ -105,8 +105,8 @@ def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
         names = flat.inside.parameter_names()
         try:
             stored = read_parameters(path, step, names=names, fixed=fixed)
-        except InputError:
-            raise error from None
+        except InputError as other:
+            raise (other if str(other).startswith("parameters_step") else error) from None
         positions = np.append(stored.positions, np.zeros((len(stored.positions), 1)), axis=1)
         return stored._replace(positions=with_noise_of(flat, positions))
 
