@@ -74,7 +74,7 @@ def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
     verdicts = {verdict: frame.loc[frame["verdict"] == verdict, "quantity"] for verdict in (OUTSIDE, UNKNOWN)}
     said = "; ".join(f"{verdict}: {', '.join(rows)}" for verdict, rows in verdicts.items() if len(rows))
     lines = [("certificate", said or INSIDE)]
-    for row in frame.itertuples():
+    for row in (Row(*values) for values in frame.to_numpy().tolist()):
         parts = ["" if math.isnan(row.value) else f"{row.value:.4g}", row.note]
         if row.asked > 0:
             parts.append(f"asked {row.asked:g}" + ("" if row.given else " (default)"))

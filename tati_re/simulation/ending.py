@@ -88,9 +88,10 @@ class Ending:
             return f"until {self._request.options.until} is reached at step {step:,}."
         said = f"until is not reached: {what_is_missing(self.conditions, found, steps)}"
         if run.has(files.LADDER):
-            swaps = run.ladder.set_index("rung")["acceptance"].iloc[:-1]
+            swaps = run.ladder["acceptance"].to_numpy()[:-1]
+            lowest = int(np.argmin(swaps)) if len(swaps) else 0
             if len(swaps) and swaps.min() < _FEW_SWAPS:
-                said += f"; rungs {swaps.idxmin()} and {swaps.idxmin() + 1} swap at a rate of {swaps.min():.2g}"
+                said += f"; rungs {lowest} and {lowest + 1} swap at a rate of {swaps.min():.2g}"
         return f"{said}."
 
     @cached_property
