@@ -13,8 +13,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
+from tati_re.core.ops import where
 
-__all__ = ["Clock", "Energy", "Evaluate", "Info", "Noise", "Rung", "State", "fields_of", "step_size_of", "with_energy"]
+__all__ = [
+    "Clock",
+    "Energy",
+    "Evaluate",
+    "Info",
+    "Noise",
+    "Rung",
+    "State",
+    "chosen",
+    "fields_of",
+    "step_size_of",
+    "with_energy",
+]
 
 
 def with_energy(state, energy: Energy):
@@ -32,6 +45,15 @@ def step_size_of(state, rung: Rung):
 def fields_of(state, names) -> dict:
     values = state._asdict()
     return {name: values[name] for name in names}
+
+
+def chosen(condition, first, second, names) -> dict:
+    """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the second's."""
+    ours, others = fields_of(first, names), fields_of(second, names)
+    return {
+        name: where(condition[:, None] if len(value.shape) == 2 else condition, value, others[name])
+        for name, value in ours.items()
+    }
 
 
 class State(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -103,6 +105,13 @@ def vectorizable(model: Any) -> bool:
 
 def vectorizes(model: Any) -> bool:
     """Returns whether `tf.vectorized_map` can compute a model's gradient for several walkers, by tracing it once."""
+    weights = [tf.stack([v.value, v.value]) for v in model.trainable_variables]
+    over_walkers = partial(tf.vectorized_map, fallback_to_while_loop=False)
+    return _computes(model, over_walkers, lambda gradient: gradient.get_concrete_function(weights))
+
+
+def _computes(model: Any, mapped: Callable, tried: Callable, **compiled: bool) -> bool:
+    """Whether the gradient of the sum of `mapped(sum of the outputs, weights)` can be used as `tried` does."""
     shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]
     x = tf.zeros(shape, input_dtype_of(model) or model.trainable_variables[0].dtype)
 
@@ -113,13 +122,12 @@ def vectorizes(model: Any) -> bool:
     def gradient(weights: list[Any]) -> list[Any]:
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            sums = tf.vectorized_map(total, weights, fallback_to_while_loop=False)
+            sums = mapped(total, weights)
         return tape.gradient(sums, weights, unconnected_gradients="zero")
 
-    weights = [tf.stack([v.value, v.value]) for v in model.trainable_variables]
     try:
         with quiet():
-            tf.function(gradient, autograph=False).get_concrete_function(weights)
+            tried(tf.function(gradient, autograph=False, **compiled))
     except (tf.errors.OpError, TypeError, ValueError, NotImplementedError):
         return False
     return True
@@ -135,22 +143,8 @@ def xla_safe(model: Any) -> bool:
     Keras' layers do, recurrent ones too; code that is not Keras' own, and layers that prepare data, are tried."""
     if all(_known_to_xla(part) for part in [model, *layers_of(model)]):
         return True
-    shape = [2, *(length or 8 for length in input_shape_of(model)[1:])]
-    x = tf.zeros(shape, input_dtype_of(model) or model.trainable_variables[0].dtype)
-
-    def gradient(weights: list[Any]) -> list[Any]:
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            with keras.StatelessScope(list(zip(model.trainable_variables, weights, strict=True))):
-                total = tf.reduce_sum(called(model, x))
-        return tape.gradient(total, weights, unconnected_gradients="zero")
-
-    try:
-        with quiet():
-            tf.function(gradient, jit_compile=True, autograph=False)([v.value for v in model.trainable_variables])
-    except (tf.errors.OpError, TypeError, ValueError, NotImplementedError):
-        return False
-    return True
+    weights = [v.value for v in model.trainable_variables]
+    return _computes(model, lambda total, at: total(at), lambda gradient: gradient(weights), jit_compile=True)
 
 
 def _known_to_xla(part: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tati_re.core.errors import InputError
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, cond, sqrt, where, zeros_like
-from tati_re.core.protocol import Info, Rung, fields_of
+from tati_re.core.protocol import Info, Rung, chosen, fields_of
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
 
 
@@ -120,24 +120,13 @@ class Annealing(Optimizer):
         return AnnealingState(
             position,
             sqrt(column(temperature, position)) * noise.normal(position.shape),
-            energy.gradient,
-            energy.potential,
-            energy.loss,
-            energy.log_prior,
-            temperature,
-            zeros,
-            zeros + math.inf,
-            zeros > 0,
-            BestPosition(
-                position,
-                energy.gradient,
-                energy.potential,
-                energy.loss,
-                energy.log_prior,
-                temperature,
-                zeros + math.inf,
-            ),
-            evaluate.rung,
+            **energy._asdict(),
+            temperature=temperature,
+            validation_sum=zeros,
+            last_validation=zeros + math.inf,
+            stopped=zeros > 0,
+            best=BestPosition(position, **energy._asdict(), temperature=temperature, validation=zeros + math.inf),
+            rung=evaluate.rung,
         )
 
     def step(self, state: AnnealingState, evaluate, noise) -> tuple[AnnealingState, Info]:
@@ -151,7 +140,7 @@ class Annealing(Optimizer):
         # Walkers that stopped are evaluated where they are: batch normalization then learns what belongs there.
         moved = moved._replace(position=where(state.stopped[:, None], state.position, moved.position))
         moved = kick(evaluated(moved, evaluate), t)
-        state = state._replace(**_chosen(state.stopped, state, moved, LangevinState._fields[:-1]))
+        state = state._replace(**chosen(state.stopped, state, moved, LangevinState._fields[:-1]))
         left = -evaluate.clock.step % self.stage_steps
         new = cond(left % self._every == 0, lambda: self._validated(state, evaluate, left == 0), lambda: state)
         return new._replace(rung=state.rung), Info()
@@ -162,15 +151,14 @@ class Annealing(Optimizer):
         running = ~state.stopped
         names = BestPosition._fields[:-1]
         now = BestPosition(**fields_of(state, names), validation=validation)
-        best = BestPosition(
-            **_chosen(running & (validation <= state.best.validation), now, state.best, BestPosition._fields)
-        )
+        improved = running & (validation <= state.best.validation)
+        best = BestPosition(**chosen(improved, now, state.best, BestPosition._fields))
         total = state.validation_sum + validation
         average = total / self._count
         # A comparison with nan is false, so that a walker whose validation loss is not finite stops.
         falls = average <= state.last_validation
         cools, stops = ended & running & falls, ended & running & ~falls
-        back = state._replace(**_chosen(stops, best, state, names))
+        back = state._replace(**chosen(stops, best, state, names))
         return back._replace(
             momentum=where(stops[:, None], zeros_like(state.momentum), state.momentum),
             temperature=where(cools, self.cooling * state.temperature, back.temperature),
@@ -189,12 +177,3 @@ class Annealing(Optimizer):
             "validations": self.validations,
             "momentum": self.momentum,
         }
-
-
-def _chosen(condition, first, second, names) -> dict:
-    """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the second's."""
-    ours, others = fields_of(first, names), fields_of(second, names)
-    return {
-        name: where(condition[:, None] if len(value.shape) == 2 else condition, value, others[name])
-        for name, value in ours.items()
-    }

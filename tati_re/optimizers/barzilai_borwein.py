@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tati_re.core.errors import InputError
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import absolute, column, sqrt, sum_of_products, where
-from tati_re.core.protocol import Info, Rung
+from tati_re.core.protocol import Info, Rung, chosen, with_energy
 
 STEPS = ("long", "short")
 _SMALLEST, _LARGEST = 1e-10, 1e10
@@ -66,8 +66,8 @@ class BarzilaiBorwein(Optimizer):
 
     def init(self, position, evaluate, noise) -> BarzilaiBorweinState:
         energy = evaluate.full(position)
-        fields = (position, *_fields(energy), evaluate.rung.step_size, evaluate.rung)
-        return BarzilaiBorweinState(*fields)
+        rung = evaluate.rung
+        return BarzilaiBorweinState(position, **energy._asdict(), step_size=rung.step_size, rung=rung)
 
     def step(self, state: BarzilaiBorweinState, evaluate, noise) -> tuple[BarzilaiBorweinState, Info]:
         rate = column(state.step_size, state.position) / evaluate.scale
@@ -80,11 +80,8 @@ class BarzilaiBorwein(Optimizer):
         rate = self._rate(ss, sy, yy) * evaluate.scale
         usable = (rate >= _SMALLEST) & (rate <= _LARGEST)
         rate = where(finite, where(usable, rate, state.step_size), _BACK * state.step_size)
-        new = [
-            where(finite[:, None] if len(value.shape) == 2 else finite, value, old)
-            for value, old in zip((position, *_fields(energy)), state[:5], strict=True)
-        ]
-        return BarzilaiBorweinState(*(*new, rate, state.rung)), Info()
+        new = chosen(finite, with_energy(state, energy)._replace(position=position), state, state._fields[:-2])
+        return BarzilaiBorweinState(**new, step_size=rate, rung=state.rung), Info()
 
     def _rate(self, ss, sy, yy):
         """The step in units of 1/∇²U; 0 where there is none."""
@@ -95,7 +92,3 @@ class BarzilaiBorwein(Optimizer):
 
     def get_config(self) -> dict:
         return {"optimizer": self.name, "barzilai_borwein_step": self.barzilai_borwein_step}
-
-
-def _fields(energy) -> tuple:
-    return energy.gradient, energy.potential, energy.loss, energy.log_prior

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tati_re.core.errors import InputError
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, minimum, where, zeros_like
-from tati_re.core.protocol import Info, Rung
+from tati_re.core.protocol import Info, Rung, chosen, with_energy
 
 
 class FireState(NamedTuple):
@@ -65,17 +65,9 @@ class Fire(Optimizer):
         self.increase, self.decrease = float(increase), float(decrease)
 
     def init(self, position, evaluate, noise) -> FireState:
-        energy = evaluate.full(position)
-        return FireState(
-            position,
-            zeros_like(position),
-            energy.gradient,
-            energy.potential,
-            energy.loss,
-            energy.log_prior,
-            evaluate.rung.step_size,
-            evaluate.rung,
-        )
+        rung, energy = evaluate.rung, evaluate.full(position)
+        velocity = zeros_like(position)
+        return FireState(position, velocity, **energy._asdict(), step_size=rung.step_size, rung=rung)
 
     def step(self, state: FireState, evaluate, noise) -> tuple[FireState, Info]:
         t = column(state.step_size, state.position)
@@ -86,17 +78,12 @@ class Fire(Optimizer):
         # A comparison with nan is false, so that a step that blew up is taken back.
         falls = energy.potential <= state.potential
         least = minimum(state.step_size, state.rung.step_size)
-        new = FireState(
-            where(falls[:, None], position, state.position),
-            where(falls[:, None], velocity, zeros_like(velocity)),
-            where(falls[:, None], energy.gradient, state.gradient),
-            where(falls, energy.potential, state.potential),
-            where(falls, energy.loss, state.loss),
-            where(falls, energy.log_prior, state.log_prior),
-            where(falls, state.step_size + self.increase * least, self.decrease * state.step_size),
-            state.rung,
-        )
-        return new, Info()
+        step_size = where(falls, state.step_size + self.increase * least, self.decrease * state.step_size)
+        moved = with_energy(state, energy)._replace(position=position, velocity=velocity)
+        halted = state._replace(velocity=zeros_like(velocity))
+        return FireState(
+            **chosen(falls, moved, halted, FireState._fields[:-2]), step_size=step_size, rung=state.rung
+        ), Info()
 
     def get_config(self) -> dict:
         return {"optimizer": self.name, "increase": self.increase, "decrease": self.decrease}

@@ -92,9 +92,7 @@ class KerasOptimizer(Optimizer):
             self._build(position.dtype)
         energy = evaluate(position)
         slots = [tf.convert_to_tensor(variable.value) for variable in self.optimizer.variables]
-        return KerasOptimizerState(
-            position, energy.gradient, energy.potential, energy.loss, energy.log_prior, slots, evaluate.rung
-        )
+        return KerasOptimizerState(position, **energy._asdict(), slots=slots, rung=evaluate.rung)
 
     def step(self, state: KerasOptimizerState, evaluate, noise) -> tuple[KerasOptimizerState, Info]:
         with tf.init_scope():
@@ -111,9 +109,7 @@ class KerasOptimizer(Optimizer):
         slots = [tf.convert_to_tensor(variable.value) for variable in own]
         position, _ = evaluate.confine(position, None)
         energy = evaluate(position)
-        new = KerasOptimizerState(
-            position, energy.gradient, energy.potential, energy.loss, energy.log_prior, slots, state.rung
-        )
+        new = KerasOptimizerState(position, **energy._asdict(), slots=slots, rung=state.rung)
         return new, Info()
 
     def get_config(self) -> dict:
