@@ -59,6 +59,13 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
     return np.stack([part[:shortest] for part in parts])
 
 
+def rows_by_walker(steps: np.ndarray, walkers: np.ndarray) -> np.ndarray:
+    """The numbers of rows `(n,)` by walker and step, `(walkers, draws)`, cut to the walker that has fewest."""
+    order = np.lexsort((steps, walkers))
+    parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
+    return np.stack([part[: min(map(len, parts))] for part in parts])
+
+
 def _remembered(function: Callable[P, T]) -> Callable[P, T]:
     """The function with its last results: a page and a table ask for the same number of the same million draws."""
     known: OrderedDict[Any, T] = OrderedDict()

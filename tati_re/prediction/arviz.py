@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import InputError
 from tati_re.data.dataset import Dataset
 from tati_re.prediction.network import Network
@@ -182,10 +183,7 @@ def _coordinates(steps: np.ndarray, chains: np.ndarray) -> dict[str, Any]:
 
 def _chains(steps: np.ndarray, walkers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Steps of walker 0, and rows by walker, `(walkers, draws)`, cut to the shortest."""
-    order = np.lexsort((steps, walkers))
-    parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
-    shortest = min(len(part) for part in parts)
-    chosen = np.stack([part[:shortest] for part in parts])
+    chosen = rows_by_walker(steps, walkers)
     return steps[chosen[0]], chosen
 
 

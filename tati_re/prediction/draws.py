@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS
+from tati_re.analysis.convergence import MINIMUM_DRAWS, rows_by_walker
 from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError
 from tati_re.runs import files
@@ -66,8 +66,7 @@ def independent_draws(values: np.ndarray, walker: np.ndarray, weight: np.ndarray
     by their weights: the median over up to 64 of the numbers `(draws, ...)` that they predict."""
     most = float(weight.sum() ** 2 / (weight**2).sum())
     flat = values.reshape(len(values), -1)
-    parts = [np.flatnonzero(walker == number) for number in np.unique(walker)]
-    chosen = np.stack([part[: min(map(len, parts))] for part in parts])
+    chosen = rows_by_walker(np.arange(len(walker)), walker)
     columns = flat[:, np.unique(np.linspace(0, flat.shape[1] - 1, _COLUMNS).astype(int))]
     moving = [column[chosen] for column in columns.T if np.isfinite(column).all() and np.ptp(column[chosen]) > 0]
     if chosen.shape[1] < MINIMUM_DRAWS or not moving:

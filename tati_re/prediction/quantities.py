@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.convergence import chains_of, rows_by_walker
 from tati_re.analysis.until import Quantity
 from tati_re.core.errors import InputError
 from tati_re.runs import files
@@ -47,10 +47,7 @@ def quantities(run: RunFiles, predict: Predict | None = None, burnin: int | None
         steps, walkers, columns, weight, names = _columns(positions, predict)
     except InputError:  # no position is stored yet
         return [*found, Quantity("stored positions", np.zeros((1, 0)))]
-    # By walker, cut to the shortest, as `chains_of` has rows.
-    order = np.lexsort((steps, walkers))
-    parts = np.split(order, np.flatnonzero(np.diff(walkers[order])) + 1)
-    chosen = np.stack([part[: min(map(len, parts))] for part in parts])
+    chosen = rows_by_walker(steps, walkers)
     of_weights = run.manifest.get("dataset", {}).get("potential") is None
     return found + [
         Quantity(name, column[chosen], None if weight is None else weight[chosen], not (of_weights and own))

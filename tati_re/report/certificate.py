@@ -82,109 +82,99 @@ def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
     return lines
 
 
+def _row(what: str, value: float, asked: float, good: bool | None, note: str = "", given: bool = False) -> Row:
+    """A row that is inside where it is `good`; unknown where that is None, or the value no number."""
+    verdict = UNKNOWN if good is None or math.isnan(value) else INSIDE if good else OUTSIDE
+    return Row(what, value, asked, verdict, note, given)
+
+
 def _bias(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -> Row:
-    what = "discretization bias"
+    what, error = "discretization bias", math.nan
     tested = "acceptance" in kept and "acceptance" not in said.get("observables", [])
     if tested and not sees_batches(said) and not said.get("method", {}).get("swap_bias"):
-        return Row(what, 0.0, asked, INSIDE, "exact: a Metropolis test on all data", given)
-    if "eevpd" not in kept or kept.empty:
-        return Row(what, math.nan, asked, UNKNOWN, "no energy error was metered; step_size auto does", given)
-    error = float(kept.groupby("walker")["eevpd"].last().mean())
+        return _row(what, 0.0, asked, True, "exact: a Metropolis test on all data", given)
+    if "eevpd" in kept and len(kept):
+        error = float(kept.groupby("walker")["eevpd"].last().mean())
     if not math.isfinite(error):
-        return Row(what, math.nan, asked, UNKNOWN, "the energy error is not known", given)
-    # EEVPD = 4β³/(1 + β)²; rises with β, so that there is one positive root.
-    roots = np.roots([4.0, -error, -2 * error, -error])
-    bound = float(roots.real[np.argmin(abs(roots.imag) - 1e-9 * roots.real)]) if error > 0 else 0.0
-    verdict = INSIDE if error <= _METER * 4 * asked**3 / (1 + asked) ** 2 else OUTSIDE
-    return Row(what, bound, asked, verdict, "of a variance, a bound on the mean over all directions", given)
+        return _row(what, math.nan, asked, None, "no energy error was metered; step_size auto does", given)
+    # EEVPD = 4β³/(1 + β)² rises with β: there is one positive root.
+    roots = np.roots([4.0, -error, -2 * error, -error]) if error > 0 else np.zeros(1)
+    bound, allowed = float(roots[np.argmin(abs(roots.imag))].real), 4 * asked**3 / (1 + asked) ** 2
+    note = "of a variance, a bound on the mean over all directions"
+    return _row(what, bound, asked, error <= _METER * allowed, note, given)
 
 
 def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -> list[Row]:
     """The heating that was predicted, and the temperatures that were measured."""
-    what = "heating predicted"
-    if not sees_batches(said):
-        found = [Row(what, 0.0, asked, INSIDE, "none: all data in every step", given)]
-    else:
-        heating = latest(said)
-        value = float(heating.get("mean", math.nan))
-        note = heating.get("not_predicted") or f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
-        verdict = UNKNOWN if math.isnan(value) else INSIDE if value <= asked else OUTSIDE
-        found = [Row(what, value, asked, verdict, note if heating else "not predicted", given)]
+    heating = latest(said) if sees_batches(said) else {"mean": 0.0, "not_predicted": "none: all data in every step"}
+    slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
+    note, value = heating.get("not_predicted", slowest if heating else "not predicted"), heating.get("mean", math.nan)
+    found = [_row("heating predicted", float(value), asked, value <= asked, note, given)]
     for one in measured_temperatures(said, kept):
-        if kept[COLUMNS[one.kind]].std() <= 1e-6 * abs(kept[COLUMNS[one.kind]].mean()):  # momenta of a fixed length
-            continue
+        what, energies = f"heating, {one.kind}", kept[COLUMNS[one.kind]]
         if "weight" in kept and kept["weight"].nunique() > 1:
-            found.append(Row(f"heating, {one.kind}", math.nan, asked, UNKNOWN, "rows have weights", given))
-            continue
-        excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
-        told = half <= _WIDEST and not (one.kind == "configurational" and has_no_target(said))
-        verdict = UNKNOWN if not told else INSIDE if one.in_band or abs(excess) <= asked else OUTSIDE
-        note = f"chance gives up to {percent(half)}" if math.isfinite(half) else one.verdict
-        found.append(Row(f"heating, {one.kind}", excess, asked, verdict, note, given))
+            found.append(_row(what, math.nan, asked, None, "rows have weights", given))
+        elif energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
+            excess, half = one.mean / one.target - 1, max(one.upper - one.target, one.target - one.lower) / one.target
+            told = half <= _WIDEST and not (one.kind == "configurational" and has_no_target(said))
+            note = f"chance gives up to {percent(half)}" if math.isfinite(half) else one.verdict
+            good = one.in_band or abs(excess) <= asked if told else None
+            found.append(_row(what, excess, asked, good, note, given))
     return found
 
 
 def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> list[Row]:
     """R-hat, effective sample size, walkers that disagree, and errors of named averages; those of the end of the run
     where they were noted, else what its files give without the model."""
-    said = run.manifest
-    options = said.get("options", {})
-    conditions = conditions_of(options.get("until"))
-    limits = DEFAULTS | {one.quantity: one.limit for one in conditions}
-    given = {one.quantity for one in conditions}
-    numbers, note = said.get("convergence"), ""
+    said, every, note = run.manifest, int(run.manifest.get("options", {}).get("record_every", 1)), ""
+    conditions = conditions_of(said.get("options", {}).get("until"))
+    limits, given = DEFAULTS | {one.quantity: one.limit for one in conditions}, {one.quantity for one in conditions}
     last = 0 if run.run_info.empty else int(run.run_info["step"].max())
-    every = int(options.get("record_every", 1))
+    numbers = said.get("convergence")
     if numbers is None or not own or not 0 <= numbers["step"] - last < every:
         try:
             numbers = diagnosis(quantities(run, burnin=burnin), limits["rhat"])
         except InputError:  # no rows after the burn-in
             numbers = diagnosis([], limits["rhat"])
         note = "" if said.get("dataset", {}).get("potential") else ", without predictions"
-    hat, size = float(numbers["rhat"]), float(numbers["ess"])
-    verdict = UNKNOWN if math.isnan(size) else INSIDE if size > limits["ess"] else OUTSIDE
+    hat, size, chance = (float(numbers.get(name, math.nan)) for name in ("rhat", "ess", "rhat_by_chance"))
     of = f"least, of {numbers['ess_of']}{note}" if numbers["ess_of"] else "too few rows"
-    found = [Row("effective size", size, limits["ess"], verdict, of, "ess" in given)]
-    chance = numbers.get("rhat_by_chance", math.nan)
-    verdict = INSIDE if hat < limits["rhat"] else UNKNOWN if math.isnan(hat) or hat < chance else OUTSIDE
+    found = [_row("effective size", size, limits["ess"], size > limits["ess"], of, "ess" in given)]
+    good = True if hat < limits["rhat"] else None if hat < chance else False
     of = f"worst, of {numbers['rhat_of']}{note}" if not math.isnan(hat) else numbers["rhat_of"] or "too few rows"
-    of += f"; chance gives up to {chance:.3f}, store more positions" if hat < chance and verdict == UNKNOWN else ""
-    found.append(Row("R-hat", hat, limits["rhat"], verdict, of, "rhat" in given))
-    walkers, apart = rows["walker"].nunique(), numbers.get("spoiled_by", [])
-    if verdict == UNKNOWN or walkers < 2:
-        row = Row("walkers apart", math.nan, 0.0, UNKNOWN, "too few draws" if walkers > 1 else "a single walker")
-    elif apart:
-        without = f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
-        row = Row("walkers apart", float(len(apart)), 0.0, OUTSIDE, without)
-    elif verdict == OUTSIDE:
-        row = Row("walkers apart", math.nan, 0.0, UNKNOWN, "no walker alone lifts R-hat")
-    else:
-        row = Row("walkers apart", 0.0, 0.0, INSIDE)
-    found.append(row)
+    of += f"; chance gives up to {chance:.3f}, store more positions" if good is None else ""
+    found.append(_row("R-hat", hat, limits["rhat"], good, of, "rhat" in given))
+    apart, of = (
+        numbers.get("spoiled_by", []),
+        "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws",
+    )
+    if apart:
+        good, of = False, f"{walker_names(apart)}: R-hat is {numbers['rhat_without']:.3f} without"
+    elif rows["walker"].nunique() < 2:
+        good, of = None, "a single walker"
+    known = good if good or apart else None
+    found.append(_row("walkers apart", math.nan if known is None else float(len(apart)), 0.0, known, of))
     for one in (one for one in conditions if one.name):
         value = float(numbers.get("mcse", {}).get(one.name, math.nan))
-        verdict = UNKNOWN if math.isnan(value) else INSIDE if value < one.limit else OUTSIDE
-        found.append(Row(f"error of {one.name}", value, one.limit, verdict, "standard error of the mean", True))
+        error = "standard error of the mean"
+        found.append(_row(f"error of {one.name}", value, one.limit, value < one.limit, error, True))
     return found
 
 
 def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
-    what = "divergences"
-    if "stopped" in said:
-        return Row(what, 1.0, 0.0, OUTSIDE, "the run stopped")
-    if "divergences" not in rows:
-        return Row(what, 0.0, 0.0, INSIDE, "a run stops at the first one")
+    if "stopped" in said or "divergences" not in rows:
+        note = "the run stopped" if "stopped" in said else "a run stops at the first one"
+        return _row("divergences", float("stopped" in said), 0.0, "stopped" not in said, note)
     before = float(rows[rows["step"] <= burnin].groupby("walker")["divergences"].max().sum())
     count = float(rows.groupby("walker")["divergences"].max().sum()) - before
-    return Row(what, count, 0.0, OUTSIDE if count else INSIDE, f"steps undone, and {before:,.0f} in the burn-in")
+    return _row("divergences", count, 0.0, count == 0, f"steps undone, and {before:,.0f} in the burn-in")
 
 
 def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: set[str]) -> Row:
-    if "num_burnin_steps" in given or not burnin:
-        return Row("burn-in", float(burnin), math.nan, INSIDE, "steps, as given" if burnin else "none", True)
-    late = burnin >= latest_end(int(said.get("until", {}).get("most", options.get("num_steps", 0))))
-    note = "steps, all that it may take" if late else "steps, ended by itself"
-    return Row("burn-in", float(burnin), math.nan, OUTSIDE if late else INSIDE, note)
+    found = burnin > 0 and "num_burnin_steps" not in given
+    late = found and burnin >= latest_end(int(said.get("until", {}).get("most", options.get("num_steps", 0))))
+    how = ("all that it may take" if late else "ended by itself") if found else "as given"
+    return _row("burn-in", float(burnin), math.nan, not late, f"steps, {how}" if burnin else "none", not found)
 
 
 def measured_temperatures(said: dict[str, Any], kept: pd.DataFrame) -> list[Temperature]:
