@@ -38,7 +38,7 @@ def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:
 
     options = run.manifest["options"]
     model = in_precision(model_of(run) if model is None else model, options.get("dtype", "float32"))
-    return with_noise(FlatModel(model, options.get("fix_parameters")), options["noise_std"])
+    return with_noise(FlatModel(model, options.get("fix_parameters")), options.get("noise_std", 1.0))
 
 
 def names_its_data(run: RunFiles) -> bool:

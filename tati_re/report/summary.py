@@ -178,6 +178,10 @@ def _sampling_lines(
             lines.append((f"{name} (mean)", with_error(found["mean"], found["error"], found["short"])))
     if any(SHORT in value for _, value in lines):
         lines.append((SHORT, SHORT_NOTE))
+    standard = manifest.get("dataset", {}).get("preparation", {}).get("target")
+    if standard is not None:
+        deviation = ", ".join(f"{value:.4g}" for value in np.atleast_1d(standard["deviation"])[:4])
+        lines.append(("targets", f"standardized, deviation {deviation}: noise_std times it is in their units"))
     potential = chains_of(kept, "potential")
     if np.ptp(potential) == 0:
         notes.append("The potential never changed: no step moved a walker; reduce step_size.")
