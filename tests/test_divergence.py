@@ -24,10 +24,11 @@ def housing(number=120):
 
 
 @pytest.mark.parametrize("hidden", [[], [4]])
-def test_raw_housing_with_default_options_stops_with_advice(tmp_path, hidden, capsys):
+def test_raw_housing_as_it_is_stops_with_advice(tmp_path, hidden, capsys):
     """It ended normally, at U = 1e41."""
     folder = tmp_path / "run"
-    sim = Simulation(data=housing(), loss="mean_squared_error", hidden=hidden, **EXECUTION)
+    raw = {"loss": "mean_squared_error", "hidden": hidden, "standardize": "none", **EXECUTION}
+    sim = Simulation(data=housing(), **raw)
     with pytest.raises(SamplingError, match=r"^The .* of walker 0 is \S+ after step \d+, more than") as caught:
         sim.sample(num_steps=100, record_every=1, output=str(folder))
     said = str(caught.value)
@@ -91,7 +92,7 @@ def test_a_start_far_above_and_a_hot_ladder_do_not_stop():
 
 
 def test_a_fit_that_diverges_stops():
-    sim = Simulation(data=housing(), loss="mean_squared_error", hidden=[], **EXECUTION)
+    sim = Simulation(data=housing(), loss="mean_squared_error", hidden=[], standardize="none", **EXECUTION)
     with pytest.raises(
         SamplingError, match=r"^The potential .* Try a smaller learning_rate\. The inputs range"
     ) as caught:
