@@ -10,11 +10,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tati_re import Simulation
+from tati_re.core.backend import tf
+from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
+from tati_re.engine.limits import Limits
+from tati_re.runs import checkpoint
+from tati_re.runs.selection import select_rows
 from tati_re.samplers import MCLMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
 from tati_re.samplers.wrappers.metered import Metered, error_of_bias
 from tati_re.samplers.wrappers.tuner import Tuner, slowest, split_rhat
 from tests.scenarios import NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
+from tests.systems import tables
 
 WANTED = error_of_bias(0.02)
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -232,3 +239,79 @@ def test_a_chain_that_drifts_does_not_end_its_burnin():
     sampler = Tuner(Metered(Splitting("BAOAB", 0.01)))
     state, _, _, end = sampled(sampler, np.ones(10), 130, 130, start=np.full((8, 10), 400.0))
     assert end == 130 and "the kinetic temperature" in sampler.tuned(state)
+
+
+# --------------------------------------------------------------------------------------------------- the whole product
+
+
+def well(x):
+    return 0.5 * tf.reduce_sum(np.geomspace(1, 9, 6) * x**2, -1)
+
+
+OPTIONS = {"sampler": "BAOAB", "step_size": "auto", "friction": "auto", "num_steps": 1_000, "execution": "graph"}
+START = {"num_walkers": 4, "walker_start": "jitter", "walker_jitter": 0.5, "dtype": "float64", "seed": 5, "verbose": 0}
+
+
+def run_of(folder, most: int = 1_000, **options):
+    sim = Simulation(potential=well, dimension=6, record_every=5, trajectory_every=10, **START)
+    sim.limits = Limits(most, most)
+    return sim.sample(output=str(folder), **OPTIONS | options)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return run_of(tmp_path_factory.mktemp("tuned") / "whole")
+
+
+def test_what_counts_begins_where_the_burnin_ended(whole):
+    """The manifest, averages and trajectory have the step at which all was settled, and the step size is one from
+    there on."""
+    end = whole.manifest["options"]["num_burnin_steps"]
+    assert end in (120, 240) and whole.manifest["options"]["step_size"] == "auto"
+    assert whole.averages["step"].min() == end + 5 and whole.trajectory["step"].min() == end + 10
+    rows = whole.run_info
+    assert rows[rows.step > end].step_size.nunique() == 1 and rows[rows.step <= end].step_size.nunique() > 2
+    assert rows[rows.step > end].friction.nunique() == 1 and (rows.divergences == 0).all()
+    assert select_rows(whole).step.min() == end + 5
+
+
+@pytest.mark.parametrize("stops", [(50,), pytest.param((1_000, 1_000, 30, 30), marks=pytest.mark.slow)])
+def test_a_killed_run_goes_on_byte_for_byte(whole, tmp_path, monkeypatch, stops):
+    """Stopped within the first window of the burn-in; at the end of the first and the second, within the next steps."""
+    run_of(tmp_path / "halves", stops[0], max_time=1e-9)
+    for most in stops[1:]:
+        monkeypatch.setattr(Simulation, "limits", Limits(most, most))
+        Simulation.resume(str(tmp_path / "halves"), potential=well, max_time=1e-9)
+    assert checkpoint.load(tmp_path / "halves")[1]["step"] == (50 if stops == (50,) else 180)
+    again = Simulation.resume(str(tmp_path / "halves"), potential=well)
+    assert tables(tmp_path / "halves") == tables(whole.folder)
+    names = "num_burnin_steps", "step_size"
+    assert [again.manifest["options"][name] for name in names] == [whole.manifest["options"][name] for name in names]
+
+
+def test_a_burnin_that_is_given_is_kept(tmp_path):
+    """With a number of steps the burn-in has these; a number as step size is what the run has from its first step."""
+    run = run_of(tmp_path / "a", num_burnin_steps=80, num_steps=100)
+    assert run.manifest["options"]["num_burnin_steps"] == 80 and run.averages["step"].min() == 85
+    run = run_of(tmp_path / "b", step_size=0.1, friction=1.0, num_steps=20)
+    assert (run.run_info.step_size == 0.1).all() and run.averages["step"].min() == 5
+    assert "eevpd" not in run.run_info
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"step_schedule": "polynomial"},
+            "step_schedule: needs a step size that is given. Received: step_size = auto.",
+        ),
+        ({"sampler": "SGHMC"}, "friction: SGHMC needs a heat bath. Received: auto."),
+        ({"sampler": "BADODAB"}, "friction: a Langevin sampler needs a heat bath. Received: auto."),
+        ({"sampler": "GHMC", "friction": 1.0, "num_leapfrog_steps": "auto"}, "num_leapfrog_steps: the sampler cannot"),
+        ({"target_bias": 0.0}, "target_bias is out of range. Received: 0.0."),
+    ],
+)
+def test_what_cannot_be_found_is_refused(tmp_path, given, sentence):
+    with pytest.raises(InputError) as error:
+        run_of(tmp_path / "c", **given)
+    assert str(error.value).startswith(sentence)

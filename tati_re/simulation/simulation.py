@@ -262,16 +262,11 @@ class Simulation(Evaluations):
         if parameters is None and walker_index is None and self.num_walkers() > 1:
             return np.stack([self.predict(inputs, walker_index=walker) for walker in range(self.num_walkers())])
         walker_index = self._checked_walker(walker_index or 0)
-        parameters = (
-            self.walkers.position[walker_index]
-            if parameters is None
-            else as_array(parameters, "parameters", numbers=True)
-        )
-        if parameters.shape != self.walkers.position.shape[1:]:
-            raise InputError(
-                "parameters: wrong shape.", received=parameters.shape, expected=self.walkers.position.shape[1:]
-            )
-        parameters = parameters.astype(self.walkers.position.dtype)
+        here = self.walkers.position[walker_index]
+        parameters = here if parameters is None else as_array(parameters, "parameters", numbers=True)
+        if parameters.shape != here.shape:
+            raise InputError("parameters: wrong shape.", received=parameters.shape, expected=here.shape)
+        parameters = parameters.astype(here.dtype)
         inputs = fit_inputs(
             self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self.system.model)[1:]
         )
