@@ -152,7 +152,7 @@ def test_a_run_of_a_network_notes_its_predictions(tmp_path):
     sim = tati_re.Simulation(
         data=REGRESSION, hidden=[5], activation="tanh", noise_std=0.1, execution="graph", verbose=0, sampler="BAOAB"
     )
-    run = sim.sample(output=str(tmp_path / "a"), num_steps=600)
+    run = sim.sample(step_size=0.001, output=str(tmp_path / "a"), num_steps=600)
     kept = run.manifest["convergence"]
     assert kept["step"] == 600 and kept["rhat"] > 1.1
     found, again = rows_of(run), rows_of(tati_re.load(tmp_path / "a"))

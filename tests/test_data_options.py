@@ -58,10 +58,10 @@ def test_files_keep_their_order_and_runs_resume(folder):
     }
     sim = Simulation(**options)
     np.testing.assert_allclose(sim.dataset.inputs, X[:30])
-    whole = sim.sample(output="whole")
+    whole = sim.sample(step_size=0.001, output="whole")
     indices, _ = sim.system.batches(sim.options, 10).indices(0, 3)
     assert indices[:, 0].ravel().tolist() == list(range(30))
-    Simulation(**{**options, "num_steps": 3}).sample(output="part")
+    Simulation(**{**options, "num_steps": 3}).sample(step_size=0.001, output="part")
     part = Simulation.resume("part", num_steps=6)
     assert tables(part.folder) == tables(whole.folder)
 

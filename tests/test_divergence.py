@@ -30,7 +30,7 @@ def test_raw_housing_as_it_is_stops_with_advice(tmp_path, hidden, capsys):
     raw = {"loss": "mean_squared_error", "hidden": hidden, "standardize": "none", **EXECUTION}
     sim = Simulation(data=housing(), **raw)
     with pytest.raises(SamplingError, match=r"^The .* of walker 0 is \S+ after step \d+, more than") as caught:
-        sim.sample(num_steps=100, record_every=1, output=str(folder))
+        sim.sample(step_size=0.001, num_steps=100, record_every=1, output=str(folder))
     said = str(caught.value)
     assert "step_size 0.001 is too large" in said and "ω_max is" in said and "not < 2" in said
     assert "The inputs range from 0.00" in said and " to 711: standardize='all'" in said
@@ -74,7 +74,7 @@ def test_a_kinetic_energy_that_runs_away_stops_at_a_row(tmp_path):
         data=housing(), loss="mean_squared_error", standardize="all", hidden=[], num_walkers=2, **EXECUTION
     )
     with pytest.raises(SamplingError, match=r"^The energy U \+ p·p/2 of walker 0 is") as caught:
-        sim.sample(sampler=Racing(0), num_steps=300, record_every=5, output=str(tmp_path / "run"))
+        sim.sample(sampler=Racing(0), step_size=0.001, num_steps=300, record_every=5, output=str(tmp_path / "run"))
     rows = load(tmp_path / "run").run_info
     assert caught.value.step == rows["step"].max() + 5 and rows["kinetic_energy"].max() > 1e3
 

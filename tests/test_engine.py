@@ -348,7 +348,7 @@ def test_xla_compiles_once(evaluation, batch_size):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loop, "run", timed)
-        sim.sample(num_steps=60, execution="xla", trajectory_every=0)
+        sim.sample(step_size=0.001, num_steps=60, execution="xla", trajectory_every=0)
     assert len(seconds) > 6
     assert sum(seconds[1:7]) < seconds[0]
 

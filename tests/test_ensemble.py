@@ -390,9 +390,9 @@ def test_refusals():
             EnsembleQuasiNewton(inner)
     sim = Simulation(data="digits", num_walkers=4, verbose=0)
     with pytest.raises(InputError, match="a multiple of 100"):
-        sim.sample(covariance_blending=1.0, num_steps=150)
+        sim.sample(step_size=0.001, covariance_blending=1.0, num_steps=150)
     with pytest.raises(InputError, match="walls"):
-        sim.sample(covariance_blending=1.0, num_steps=200, prior="box")
+        sim.sample(step_size=0.001, covariance_blending=1.0, num_steps=200, prior="box")
 
 
 def test_a_keras_model_records_walkers_while_they_move(tmp_path):

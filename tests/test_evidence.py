@@ -210,7 +210,7 @@ def test_a_run_on_a_ladder_of_likelihood_weights():
         if method == "stepping_stone":
             assert abs(found.log_z - known.LOG_Z[2]) < Z * found.error < 1
     with pytest.raises(InputError, match="ladder"):
-        energies_of_run(sim.sample(num_steps=2, execution="graph"))
+        energies_of_run(sim.sample(step_size=0.001, num_steps=2, execution="graph"))
 
 
 def test_evidence_says_what_it_is(energies):

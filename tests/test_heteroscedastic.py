@@ -117,7 +117,7 @@ def test_hidden_builds_two_outputs_a_target_and_others_are_refused():
     one = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     for model, data, received in ((one, (x, y), "1 outputs"), (None, (x, np.arange(30) % 3), "3 classes")):
         with pytest.raises(InputError, match=rf"two outputs for each target of a regression\. Received: {received}"):
-            Simulation(model=model, data=data, **QUICK).sample(num_steps=1)
+            Simulation(model=model, data=data, **QUICK).sample(step_size=0.001, num_steps=1)
 
 
 def test_a_run_learns_where_the_noise_is_large(tmp_path):

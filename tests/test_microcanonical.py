@@ -363,7 +363,7 @@ def test_runs_that_cannot_be_right_are_refused_before_they_start(tmp_path):
     }
     sim, one = (tati_re.Simulation(**given, **more) for more in ({}, {"fix_parameters": ["*/bias", "*/kernel[0,0]"]}))
     with pytest.raises(InputError, match="nowhere to turn in one dimension"):
-        one.sample(sampler="MAMS")
+        one.sample(step_size=0.001, sampler="MAMS")
     for options, said in (
         ({"sampler": "MCLMC", "batch_size": 5}, "MCLMC is right on the full batch only: noise turns momenta of fixed"),
         ({"sampler": "MAMS", "batch_size": 5}, "MAMS is exact on the full batch only: .* become 1.43 and 0.615"),

@@ -52,5 +52,7 @@ def test_noise_that_is_not_normal_is_a_warning(run):
 
 def test_a_full_batch_has_none(tmp_path):
     sim = Simulation(data="two_clusters", seed=1, verbose=0)
-    made = sim.sample(num_steps=20, num_replicas=2, temperature_ratio=1.2, execution="graph", output=tmp_path / "b")
+    made = sim.sample(
+        step_size=0.001, num_steps=20, num_replicas=2, temperature_ratio=1.2, execution="graph", output=tmp_path / "b"
+    )
     assert not made.has(files.NOISE)

@@ -151,7 +151,7 @@ def test_a_keras_file_gives_its_weights(run):
 
 def test_wide_trajectories_are_read_row_by_row(run, folder):
     sim, _ = run
-    done = sim.sample(num_steps=4, trajectory_every=2, trajectory_format="h5", output="wide")
+    done = sim.sample(step_size=0.001, num_steps=4, trajectory_every=2, trajectory_format="h5", output="wide")
     stored = read_parameters("wide/trajectory.h5", 2, names=NAMES)
     np.testing.assert_array_equal(stored.positions, [done.parameters(2, w) for w in range(2)])
 

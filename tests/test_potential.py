@@ -118,7 +118,7 @@ def test_labels_by_sign_are_taken_by_their_sign():
 def test_class_numbers_as_values_have_no_accuracy():
     sim = Simulation(data=(X, CLASSES), loss="mse", **SMALL)
     assert sim.predict(X).shape == (N, 1)
-    assert "accuracy" not in sim.sample(num_steps=1, record_every=1).run_info.columns
+    assert "accuracy" not in sim.sample(step_size=0.001, num_steps=1, record_every=1).run_info.columns
     with pytest.raises(InputError, match="accuracy of a classifier"):
         sim.score()
     with pytest.raises(InputError, match=r"^loss: categorical_crossentropy needs one output"):
@@ -295,14 +295,16 @@ def test_a_reflected_position_is_inside_to_the_last_bit(bound, dtype):
 
 def test_the_start_of_a_run_says_what_is_sampled(capsys):
     options = {**SMALL, "verbose": 2}
-    Simulation(data=(X, VALUES), loss="mean_squared_error", prior="none", **options).sample(num_steps=1)
+    Simulation(data=(X, VALUES), loss="mean_squared_error", prior="none", **options).sample(
+        step_size=0.001, num_steps=1
+    )
     said = capsys.readouterr().out
     assert "BAOAB on arrays: 8 parameters, 1 walker(s), temperature 1." in said
     assert "U = L + V; L = 12 * the mean loss (the mean squared error), from all examples; V = -log prior" in said
     assert "Nothing confines U" in said
     # U = sum over both outputs of d² / 2, so that the variance of the noise is 1.
     assert "stands for Gaussian noise of standard deviation 1;" in said
-    Simulation(data=(X, VALUES), loss="mean_absolute_error", **options).sample(num_steps=1)
+    Simulation(data=(X, VALUES), loss="mean_absolute_error", **options).sample(step_size=0.001, num_steps=1)
     assert "The loss mean_absolute_error is not a likelihood with its constant" in capsys.readouterr().out
 
 
@@ -314,5 +316,5 @@ def test_weight_regularisers_become_part_of_the_prior(capsys):
     theta = sim.parameters
     expected = N * sim.loss() + N * 0.3 * theta @ theta
     assert sim.potential() == pytest.approx(expected, rel=1e-6)
-    sim.sample(num_steps=1)
+    sim.sample(step_size=0.001, num_steps=1)
     assert "12 times the model's weight regularisers" in capsys.readouterr().out

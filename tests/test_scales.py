@@ -143,7 +143,9 @@ def test_noise_is_sampled_where_the_likelihood_is_gaussian():
         assert num(**none)[1] == 1.0, none
     assert [num(data=name)[1] for name in ("harmonic", "gaussian", "two_clusters")] == [1.0] * 3
     with pytest.raises(InputError, match="noise_std: the network of heteroscedastic_gaussian predicts"):
-        Simulation(data=(NEAR, VALUES), loss="heteroscedastic_gaussian", noise_std=0.1, **QUICK).sample(num_steps=1)
+        Simulation(data=(NEAR, VALUES), loss="heteroscedastic_gaussian", noise_std=0.1, **QUICK).sample(
+            step_size=0.001, num_steps=1
+        )
 
 
 def test_data_of_tati_keep_their_numbers():

@@ -64,6 +64,7 @@ def test_the_columns_show_what_was_used(tmp_path):
     table = tmp_path / "steps.csv"
     table.write_text("step,value\n1,0.01\n21,0.005\n")
     run = simulation().sample(
+        step_size=0.001,
         num_steps=40,
         num_burnin_steps=20,
         record_every=10,
@@ -145,4 +146,4 @@ def test_a_file_that_is_no_table(tmp_path):
     table = tmp_path / "steps.csv"
     table.write_text("step,rate\n1,0.01\n")
     with pytest.raises(InputError, match="is not a table"):
-        simulation().sample(num_steps=20, step_schedule=str(table))
+        simulation().sample(step_size=0.001, num_steps=20, step_schedule=str(table))

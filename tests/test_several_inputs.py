@@ -51,7 +51,9 @@ def test_mini_batches_resume_and_prediction_from_the_folder(tmp_path):
     inputs = {"numbers": NUMBERS, "tokens": TOKENS}
     options = QUICK | {"batch_size": 4, "num_walkers": 2, "record_every": 1, "trajectory_every": 2}
     for folder, steps in (("whole", 6), ("parts", 3)):
-        Simulation(model(), (inputs, LABELS), **options).sample(num_steps=steps, output=str(tmp_path / folder))
+        Simulation(model(), (inputs, LABELS), **options).sample(
+            step_size=0.001, num_steps=steps, output=str(tmp_path / folder)
+        )
     Simulation.resume(str(tmp_path / "parts"), 6, data=(inputs, LABELS))
     assert tables(tmp_path / "whole") == tables(tmp_path / "parts")
     run = load(tmp_path / "whole")

@@ -227,7 +227,7 @@ def test_tuning_without_a_burnin_is_refused(given):
 def test_a_sampler_that_tunes_itself_takes_no_target():
     sim = Simulation(data=DATA, verbose=0)
     with pytest.raises(InputError, match=r"^target_acceptance: the sampler tunes itself\. Received: 0\.8\. "):
-        sim.sample(num_steps=20, num_burnin_steps=10, sampler=StepSizeTuning(), target_acceptance=0.8)
+        sim.sample(step_size=0.001, num_steps=20, num_burnin_steps=10, sampler=StepSizeTuning(), target_acceptance=0.8)
 
 
 def test_run_csv_shows_the_step_size_in_use(tmp_path):
@@ -250,7 +250,14 @@ def test_run_csv_shows_the_step_size_in_use(tmp_path):
 def test_an_ensemble_cannot_be_tuned_at_the_same_time():
     sim = Simulation(data=DATA, verbose=0, num_walkers=4)
     with pytest.raises(InputError, match=r"^covariance_blending: .* Expected: no target_acceptance\.$"):
-        sim.sample(sampler="HMC", target_acceptance=0.8, covariance_blending=1.0, num_burnin_steps=200, num_steps=400)
+        sim.sample(
+            step_size=0.001,
+            sampler="HMC",
+            target_acceptance=0.8,
+            covariance_blending=1.0,
+            num_burnin_steps=200,
+            num_steps=400,
+        )
 
 
 def test_a_mass_and_a_tuned_step_size_go_together():

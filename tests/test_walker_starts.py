@@ -123,7 +123,7 @@ def test_tables_are_kept_under_names_of_their_own(folder):
     for name, copy in PAIRS:
         assert (run.folder / name).read_bytes() == (folder / copy).read_bytes()
     assert pd.read_csv("t.csv")["step"].tolist() == [10, 20, 30, 40, 50]
-    sim.sample(num_steps=10, run_file="other.csv", trajectory_file="wide.h5", trajectory_every=5)
+    sim.sample(step_size=0.001, num_steps=10, run_file="other.csv", trajectory_file="wide.h5", trajectory_every=5)
     assert len(pd.read_csv("other.csv")) == 1
     from tati_re.runs.reading import read_h5
 

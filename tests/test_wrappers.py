@@ -137,11 +137,11 @@ def test_bad_masses_get_one_sentence():
         Massive(Splitting(), [1.0, 0.0])
     sim = Simulation(data="digits", num_walkers=4, verbose=0)
     with pytest.raises(InputError, match="wrong shape"):
-        sim.sample(mass=np.ones(3), num_steps=10)
+        sim.sample(step_size=0.001, mass=np.ones(3), num_steps=10)
     with pytest.raises(InputError, match="one of the two"):
-        sim.sample(mass="fan_in", covariance_blending=1.0, num_steps=100)
+        sim.sample(step_size=0.001, mass="fan_in", covariance_blending=1.0, num_steps=100)
     with pytest.raises(InputError, match="measured during the burn-in"):
-        sim.sample(mass="gradient_rms", num_steps=300)
+        sim.sample(step_size=0.001, mass="gradient_rms", num_steps=300)
 
 
 # -------------------------------------------------------------------------------------------------- the control variate
@@ -259,7 +259,7 @@ def test_it_resumes_byte_for_byte(tmp_path):
         keras.utils.set_random_seed(0)
         sim = Simulation(data=(x, x[:, 0]), num_walkers=2, seed=2, verbose=0, execution="graph")
         sim.sample(
-            output=str(folder), num_steps=steps, batch_size=7, control_variate=True, control_variate_every=6,
+            step_size=0.001, output=str(folder), num_steps=steps, batch_size=7, control_variate=True, control_variate_every=6,
             record_every=4, trajectory_every=4,
         )  # fmt: skip
     Simulation.resume(str(parts), num_steps=40, data=(x, x[:, 0]), verbose=0)
@@ -271,7 +271,7 @@ def test_refusals():
         ControlVariate(HamiltonianMonteCarlo(3, 0.0))
     sim = Simulation(data="digits", verbose=0)
     with pytest.raises(InputError, match="no noise to reduce"):
-        sim.sample(control_variate=True, num_steps=10)
+        sim.sample(step_size=0.001, control_variate=True, num_steps=10)
 
 
 # ---------------------------------------------------------------------------------------- options that nobody looks at
@@ -280,11 +280,13 @@ def test_refusals():
 def test_options_that_are_not_used_are_named(capsys):
     """What was given and means nothing to this sampler is said at the start; what is used is not."""
     sim = Simulation(data="two_clusters", execution="graph")
-    sim.sample(num_steps=10, friction=2.0, num_leapfrog_steps=3, cycle_steps=5, ensemble_scheme="simultaneous")
+    sim.sample(
+        step_size=0.001, num_steps=10, friction=2.0, num_leapfrog_steps=3, cycle_steps=5, ensemble_scheme="simultaneous"
+    )
     said = capsys.readouterr()
     line = next(line for line in (said.out + said.err).splitlines() if "Not used" in line)
     assert line.endswith("Not used by BAOAB as it is set up: num_leapfrog_steps, cycle_steps, ensemble_scheme.")
-    sim.sample(num_steps=10, friction=2.0)
+    sim.sample(step_size=0.001, num_steps=10, friction=2.0)
     said = capsys.readouterr()
     assert "Not used" not in said.out + said.err
 

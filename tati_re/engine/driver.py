@@ -62,7 +62,7 @@ class Plan:
         looks: Where the run may end before, or None.
         expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
         callbacks: Called as `callback(folder, step)` after each flush.
-        burnt_in: Called with the last step of the burn-in and a line on what it has tuned, once it is over.
+        burnt_in: Called with the last step of the burn-in, a line on what it has tuned, and the carry, once it is over.
     """
 
     num_steps: int
@@ -73,7 +73,7 @@ class Plan:
     parameter_names: Sequence[str]
     expected: tuple[float, float]
     callbacks: Sequence[Recorder] = field(default_factory=tuple)
-    burnt_in: Callable[[int, str], None] | None = None
+    burnt_in: Callable[[int, str, Any], None] | None = None
     looks: Looks | None = None
 
 
@@ -206,7 +206,7 @@ class Driver:
         method, last = self.loop.method, self.loop.timeline.num_burnin_steps
         if method.adapts and self.plan.burnt_in is not None and not self._told and self.step >= last:
             self._told = True
-            self.plan.burnt_in(last, method.tuned(carry.state))
+            self.plan.burnt_in(last, method.tuned(carry.state), carry)
             self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:

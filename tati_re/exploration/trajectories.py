@@ -78,7 +78,7 @@ class ModelTrajectories:
         try:
             run = sim.sample(
                 num_steps=num_steps, trajectory_every=every, record_every=max(every, 10), seed=seed, verbose=0,
-                temperature=temperature, num_burnin_steps=0,
+                temperature=temperature, num_burnin_steps=0, step_size=sim.options.first_step_size,
             ).passing_on()  # fmt: skip
         except SamplingError:
             # Too hot for the step size: the leg says nothing, and its start is a candidate all the same.

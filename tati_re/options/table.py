@@ -213,7 +213,9 @@ class Options(BaseModel):
     )
     preset: str | None = _sampler(None, "a set of options by name, as a value of sampler: auto, {presets}")
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
-        0.001, "time step h of the scheme; for SGLD the coefficient of the gradient"
+        "auto",
+        "time step h of the scheme; for SGLD the coefficient of the gradient; auto: found in the burn-in, from "
+        "target_acceptance or target_bias, and then frozen",
     )
     friction: Annotated[float, Field(ge=0)] | Literal["auto"] = _sampler(
         1.0,

@@ -66,7 +66,7 @@ def name_of_method(manifest: dict[str, Any]) -> str:
 def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | None = None) -> str:
     """The step sizes (of a fit the learning rates) that the walkers at the target moved with, as run.csv has them:
     `0.0186, tuned from 0.001`; empty where no row tells them."""
-    options, tuned = manifest.get("options", {}), "target_acceptance" in manifest.get("method", {})
+    options, tuned = manifest.get("options", {}), {"target_acceptance", "target_bias"} & {*manifest.get("method", {})}
     learnt = int(options.get("num_burnin_steps", 0)) if tuned else 0
     rows = rows.dropna(subset="step_size") if "step_size" in rows else rows[:0]
     target = at_target(rows)
@@ -75,7 +75,9 @@ def step_size_text(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int | N
     text = _range_over_steps(last if kept.empty else kept)
     if not tuned or not text:
         return text
-    return f"{text}, still being tuned" if kept.empty else f"{text}, tuned from {options.get('step_size', 1.0):g}"
+    first = options.get("step_size", 1.0)
+    origin = "" if isinstance(first, str) else f" from {first:g}"
+    return f"{text}, still being tuned" if kept.empty else f"{text}, tuned{origin}"
 
 
 def _range_over_steps(rows: pd.DataFrame) -> str:

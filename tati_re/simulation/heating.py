@@ -14,6 +14,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.posterior.noise_spectrum import COST, NoiseSpectrum, noise_spectrum
+from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.mass import Massive
 from tati_re.samplers.wrappers.metered import Metered
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
@@ -26,24 +27,31 @@ _FEW, _MOST = 256, 512
 _LARGEST = 2**22
 
 
-def expected_heating(request: Request, position: np.ndarray, auxiliary: tuple) -> dict[str, Any]:
+def expected_heating(
+    request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, float] | None = None
+) -> dict[str, Any]:
     """The heating that is expected of the noise around a position `(parameters,)`, for the manifest.
 
     Relative rises of temperatures, 0.04 is 4 %: of the `slowest` directions that the run is long enough for, of the
     `stiffest`, of the `mean` over all, each as the positions have it; `virial`, by which the configurational
     temperature will be above its target, and `kinetic`, the same of the kinetic one. `frequencies` are ω of the
     slowest, of the noise's mean and of the stiffest directions, `gradient_variance` is the mean over the parameters for
-    one step. Where no number can be had, only `not_predicted`, a sentence that says why.
+    one step. Where no number can be had, only `not_predicted`, a sentence that says why. `tuned` are the `step_size`
+    and the `friction` that a run has found.
     """
     try:
-        method, scale = _linear_part(request)
-        linear_step(method, request.options.first_step_size, request.options.kT, np.ones(1))
+        (method, scale), tuned = _linear_part(request), tuned or {}
+        step_size = tuned.get("step_size", request.options.first_step_size)
+        if isinstance(method, Splitting) and "friction" in tuned:
+            method = Splitting(method.word, tuned["friction"])
+        linear_step(method, step_size, request.options.kT, np.ones(1))
         indices = _examples(request)
         try:
             spectrum = noise_spectrum(request.potential, position, auxiliary, indices, scale)
         except (tf.errors.OpError, LookupError, NotImplementedError) as error:
             raise InputError(f"the model has no second derivatives here ({type(error).__name__}).") from error
-        return {**_predicted(request, method, spectrum), "num_examples": len(indices), "steps": _cost(request, indices)}
+        found = _predicted(request, method, spectrum, tuned.get("step_size"))
+        return {**found, "num_examples": len(indices), "steps": _cost(request, indices)}
     except InputError as error:
         return {"not_predicted": str(error)}
 
@@ -56,7 +64,7 @@ def heating_sentence(found: dict[str, Any], order: str) -> str:
         f"Mini-batch noise ({order}) is expected to raise the temperature of the slowest directions by "
         f"{percent(found['slowest'])}, of the stiffest by {percent(found['stiffest'])}, of all together by "
         f"{percent(found['mean'])}; the configurational temperature will read {percent(found['virial'])} more. "
-        f"Measured at the start on {found['num_examples']:,} examples, at the cost of {found['steps']:,.3g} steps."
+        f"Measured on {found['num_examples']:,} examples, at the cost of {found['steps']:,.3g} steps."
     )
 
 
@@ -99,13 +107,14 @@ def _cost(request: Request, indices: np.ndarray) -> float:
     return COST * len(indices) / step
 
 
-def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum) -> dict[str, Any]:
+def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum, found_step: float | None) -> dict[str, Any]:
     potential, options = request.potential, request.options
     batches, count, size = potential.batches, potential.num_examples, potential.num_parameters
     step_size, temperature = options.first_step_size, options.kT
     if request.method.ladder is not None:
         beta, _, steps = (np.asarray(column, np.float64).ravel()[0] for column in request.method.ladder)
         step_size, temperature = float(steps), float(1 / beta)
+    step_size = found_step or step_size
     largest = float(spectrum.curvature[-1])
     if not (math.isfinite(largest) and largest > 0):
         raise InputError("no direction is curved upwards at the start.")

@@ -14,6 +14,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.core.interruption import BARE, saying, stop, stopping
+from tati_re.core.protocol import step_size_of
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic
 from tati_re.engine.loop import Carry
@@ -136,14 +137,25 @@ class Launch:
         averages = _prediction_averages(request)
         return Driver(self.folder, self.loops.loops, plan, self.progress, averages, request.limits)
 
-    def _burnt_in(self, last: int, tuned: str) -> None:
-        """Says what the burn-in has tuned, and writes down where it ended."""
+    def _burnt_in(self, last: int, tuned: str, carry: Carry) -> None:
+        """Says what the burn-in has tuned, and writes down where it ended and what noise heats from there on."""
         if not tuned:
             return
         self.progress.message(f"Burn-in of {last:,} steps: {tuned}.")
         stored = manifest.read(self.folder)
         if stored["options"].get("num_burnin_steps") != last:
-            manifest.write(self.folder, stored | {"options": stored["options"] | {"num_burnin_steps": last}})
+            stored["options"] = stored["options"] | {"num_burnin_steps": last}
+        if self._has_noise and isinstance(self.request.options.step_size, str):
+            found = self._heating(carry)
+            stored["heating"] = stored.get("heating", {}) | {"start": found}
+            said = heating_sentence(found, self.request.options.batch_sampling)
+            if found.get("mean", 0.0) > self.request.options.target_bias:
+                said += (
+                    f" That is more than target_bias = {self.request.options.target_bias:g}, to which the step size "
+                    "was tuned: larger batches, or a smaller step_size, heat less."
+                )
+            self.progress.message(said)
+        manifest.write(self.folder, stored)
 
     def begin(self):
         """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""
@@ -164,7 +176,11 @@ class Launch:
         method, state = self.request.method, carry.state
         first = int(np.asarray(method.order(state))[0]) if method.by_rung else 0
         auxiliary = tuple(np.array(value)[[first]] for value in carry.auxiliary)
-        return expected_heating(self.request, np.array(state.position)[first], auxiliary)
+        values = state._asdict()
+        values.setdefault("step_size", step_size_of(state, state.rung))
+        names = [name for name in ("step_size", "friction") if name in values]
+        tuned = {name: float(np.asarray(values[name])[first]) for name in names}
+        return expected_heating(self.request, np.array(state.position)[first], auxiliary, tuned)
 
     def go_on(self):
         """Reads the checkpoint of a run that was stopped."""
@@ -180,7 +196,7 @@ class Launch:
     def finish(self, carry, temporary: TemporaryFolder | None = None) -> Run:
         """Runs to the end and leaves the walkers where they arrived."""
         driver, options = self.driver, self.request.options
-        if self._expected:
+        if self._expected and not isinstance(options.step_size, str):
             self.progress.message(heating_sentence(self._expected["heating"]["start"], options.batch_sampling))
         self._tensorboard.begin(driver.step)
         try:

@@ -101,6 +101,12 @@ def _of_step_size(
         return _LOOK if inside else outside
     if not request.samples:
         return "Try a smaller learning_rate."
+    if isinstance(request.options.step_size, str):
+        return (
+            "The burn-in has undone and halved the last 20 steps in a row, and none led to a finite potential; where "
+            "the burn-in is over, nothing is undone, and the step size that it found is too large here: a smaller "
+            "target_bias, a longer burn-in, or a sampler with a Metropolis test such as HMC."
+        )
     engine = Evaluator(potential, False)
     try:
         curvature = engine.largest_curvature(position, walker, engine.batch(0), auxiliary)
