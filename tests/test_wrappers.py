@@ -259,8 +259,8 @@ def test_it_resumes_byte_for_byte(tmp_path):
         keras.utils.set_random_seed(0)
         sim = Simulation(data=(x, x[:, 0]), num_walkers=2, seed=2, verbose=0, execution="graph")
         sim.sample(
-            step_size=0.001, output=str(folder), num_steps=steps, batch_size=7, control_variate=True, control_variate_every=6,
-            record_every=4, trajectory_every=4,
+            step_size=0.001, output=str(folder), num_steps=steps, batch_size=7, control_variate=True,
+            control_variate_every=6, record_every=4, trajectory_every=4,
         )  # fmt: skip
     Simulation.resume(str(parts), num_steps=40, data=(x, x[:, 0]), verbose=0)
     assert tables(whole) == tables(parts)

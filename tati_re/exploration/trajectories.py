@@ -68,7 +68,7 @@ class ModelTrajectories:
     @property
     def identity(self) -> str:
         options = self.sim.options
-        return f"{options.sampler} {options.step_size} {options.friction} {options.batch_size}"
+        return f"{options.sampler} {options.first_step_size} {options.friction} {options.batch_size}"
 
     def __call__(self, start: np.ndarray, temperature: float, num_steps: int, seed: int) -> np.ndarray:
         sim = self.sim
