@@ -63,6 +63,11 @@ COMMANDS = {
         "HMC is exact on the full batch only",
         "--batch-size = 4 of 8 examples",
     ),
+    "MCLMC on mini-batches": (
+        ["--data", "good.csv", "--sampler", "MCLMC", "--batch-size", "4"],
+        "MCLMC is right on the full batch only: noise turns momenta of fixed length to where it is weak",
+    ),
+    "NUTS": (["--data", "good.csv", "--sampler", "NUTS"], "HMC or MAMS with num_leapfrog_steps auto"),
     "unknown loss": (["--data", "good.csv", "--loss", "gausian"], "Did you mean 'gaussian'?"),
     "a loss for classes": (
         ["--data", "good.csv", "--loss", "sparse_categorical_crossentropy"],

@@ -121,6 +121,24 @@ def test_a_temperature_is_a_unit_of_energy(name):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-11)
 
 
+def test_friction_and_length_that_are_found_are_fields_of_the_state():
+    """At the same value a field moves as the number does; a length of 4.2 h makes 5 leapfrog steps."""
+    evaluate, free, ends = well(np.full(4, 0.3)), MCLMC("auto", "mclachlan"), []
+    for sampler in (free, MCLMC(0.8, "mclachlan")):
+        state = begun(sampler, evaluate, 3)
+        state = state._replace(friction=0.0 * state.potential + 0.8) if sampler is free else state
+        for seed in range(3):
+            state, _ = sampler.step(state, evaluate, NumpyNoise(seed))
+        ends.append(state.momentum)
+    np.testing.assert_array_equal(*ends)
+    state = begun(MAMS("auto", 0.0), evaluate, 3)
+    state = state._replace(trajectory_length=0.0 * state.trajectory_length + 4.2 * 0.3)
+    before = evaluate.full_calls
+    MAMS("auto", 0.0).step(state, evaluate, NumpyNoise(0))
+    assert evaluate.full_calls - before == 5
+    assert free.of_rung == ("friction",) and MAMS("auto").of_rung == ("trajectory_length",)
+
+
 # ------------------------------------------------------------------------------------------------ energy error and bias
 
 
@@ -372,3 +390,61 @@ def test_runs_that_cannot_be_right_are_refused_before_they_start(tmp_path):
         with pytest.raises(InputError, match=said):
             sim.sample(**options)
     assert not (tmp_path / "run").exists()
+
+
+# ------------------------------------------------------------------------------------------------------- whole runs
+
+WIDTHS = np.array([1.0, 0.5, 2.0, 0.25])
+
+
+def wide_gaussian(x):
+    return x**2 @ (0.5 / WIDTHS**2), x / WIDTHS**2
+
+
+LADDER = {"num_replicas": 3, "temperature_ratio": 2.0, "exchange_every": 5}
+RUNS = {
+    "mass, float32": ({"dtype": "float32"}, {"mass": "fisher:2", "step_size": 0.15}),
+    "ladder and mass": ({}, {"mass": "fisher", "step_size": 0.15, **LADDER}),
+    "walls": ({"lower_wall": 0.0, "parameters": np.full(4, 0.1)}, {"step_size": 0.1}),
+    "found": ({}, {"step_size": "auto", "mass": "fisher"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", RUNS)
+@pytest.mark.parametrize("sampler", ["MCLMC", "MAMS"])
+def test_variances_of_whole_runs(sampler, case):
+    """A Gaussian of four widths at the target, within 5.5 errors (at most 35 %) and, for MCLMC, a bias of 5 %."""
+    system, options = RUNS[case]
+    if case == "found":
+        options = {**options, **({"friction": "auto"} if sampler == "MCLMC" else {"num_leapfrog_steps": "auto"})}
+    sim = tati_re.Simulation(
+        potential=wide_gaussian, dimension=4, seed=3, num_walkers=24, verbose=0, execution="graph", **system
+    )
+    run = sim.sample(sampler=sampler, num_steps=3000, num_burnin_steps=1000, trajectory_every=4, **options)
+    rows = run.trajectory[run.trajectory["step"] > 1000]
+    for name, width in zip((name for name in rows.columns if name.startswith("x[")), WIDTHS, strict=True):
+        mean, error = mean_and_error((rows[name] ** 2).groupby(rows["walker"]).mean().to_numpy() / width**2)
+        print(f"{sampler} {case} {name}: {mean:.3f} ± {error:.3f}")
+        assert abs(mean - 1) < TOLERANCE * error + (0.05 if sampler == "MCLMC" else 0.0) < 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["MCLMC", "MAMS"])
+def test_a_run_goes_on_byte_for_byte(sampler, tmp_path):
+    """On a ladder, with a mass, and with what the burn-in finds."""
+    found = {"friction": "auto"} if sampler == "MCLMC" else {"num_leapfrog_steps": "auto"}
+    for name, first in (("whole", 400), ("parts", 250)):
+        sim = tati_re.Simulation(potential=wide_gaussian, dimension=4, seed=3, num_walkers=2, verbose=0)
+        options = {
+            "sampler": sampler,
+            "step_size": "auto",
+            "mass": "fisher",
+            "num_burnin_steps": 300,
+            **found,
+            **LADDER,
+        }
+        sim.sample(**options, num_steps=first, output=str(tmp_path / name), execution="graph", checkpoint_seconds=1e-3)
+    tati_re.Simulation.resume(str(tmp_path / "parts"), num_steps=400)
+    for file in ("run.csv", "trajectory.csv"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()

@@ -265,6 +265,8 @@ SAMPLERS = {
     "BAOAB": {"step_size": 0.05},
     "MALA": {"step_size": 0.01},
     "GHMC": {"step_size": 0.08},
+    "MCLMC": {"step_size": 0.03},
+    "MAMS": {"step_size": 0.1, "num_leapfrog_steps": 15},
 }
 
 
@@ -329,13 +331,14 @@ def test_the_evidence_of_a_gaussian_in_closed_form(method):
     [
         {"bias": "well_tempered", "bias_factor": 3.0},
         {"exchange": "tempering", "num_replicas": 3, "temperature_ratio": 2.0},
+        {"bias": "well_tempered", "bias_factor": 3.0, "sampler": "MAMS"},
     ],
 )
 def test_weights_of_a_bias_and_of_tempering_give_the_density_back(options):
     """<U> = d/2 = 1 at the target, by the weights of the rows; unweighted it is 10 % and more above."""
     sim = tati_re.Simulation(potential=gaussian, dimension=2, num_walkers=16, seed=5, verbose=0)
-    run = sim.sample(sampler="HMC", step_size=0.4, num_steps=6000, num_burnin_steps=2000, record_every=2, **options)
-    rows = run.at_rung(0)
+    given = {"sampler": "HMC", "step_size": 0.4, "num_steps": 6000, "num_burnin_steps": 2000, "record_every": 2}
+    rows = sim.sample(**given | options).at_rung(0)
     rows = rows[rows["step"] > 2000]
     weight = rows["weight"] if "weight" in rows else 1.0 + 0 * rows["step"]
     sums = (rows["potential"] * weight).groupby(rows["walker"]).sum(), weight.groupby(rows["walker"]).sum()

@@ -20,7 +20,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, log, maximum, minimum, sqrt, sum_of_products
 from tati_re.core.protocol import Info, with_energy
-from tati_re.samplers.splitting import LangevinState, ornstein_uhlenbeck
+from tati_re.samplers.splitting import FIRST_RATE, LangevinState, ornstein_uhlenbeck
 from tati_re.samplers.wrappers.coordinates import extend
 
 _B = 0.1931833275037836
@@ -94,8 +94,8 @@ class MCLMC(Method):
     quiet half become 1.43 and 0.615. Source: Robnik et al., JMLR 24, 311 (2023); Robnik and Seljak, PMLR 253 (2024).
 
     Args:
-        friction: γ above 0, or "auto": a direction lasts for the time 1/γ. Default: 1; for parameters of standard
-            deviation sqrt(T) this is the published length sqrt(d).
+        friction: γ above 0, or "auto": the burn-in finds it, and the state has it as a field. A direction lasts for the
+            time 1/γ. Default: 1; where parameters have the standard deviation sqrt(T), the published length sqrt(d).
         integrator: "leapfrog" or "mclachlan". Default: "leapfrog".
 
     Raises:
@@ -110,23 +110,24 @@ class MCLMC(Method):
     has_momentum = full_batch = isokinetic = meters = True
 
     def __init__(self, friction: float | str = 1.0, integrator: str = "leapfrog") -> None:
-        if friction != "auto" and not (isinstance(friction, float | int) and friction > 0):
+        self.adapts = friction == "auto"
+        if not self.adapts and (isinstance(friction, str) or not friction > 0):
             raise InputError("friction: nothing refreshes.", received=friction, expected="a number above 0, or auto")
         self.friction, self.integrator = friction if isinstance(friction, str) else float(friction), checked(integrator)
         self.gradients_per_step = float(len(INTEGRATORS[integrator]) // 2)
-        self.of_rung = ("friction",) if friction == "auto" else ()
+        self.shown = self.of_rung = ("friction",) if self.adapts else ()
 
     def init(self, position, evaluate, noise):
-        """A uniform direction; "auto" begins with γ = 1."""
+        """Uniform directions."""
         check_dimension(position.shape[1])
         energy, momentum = evaluate.full(position), noise.normal(position.shape)
         known = energy.gradient, energy.potential, energy.loss, energy.log_prior
         state = on_sphere(LangevinState(position, momentum, *known, evaluate.rung))
-        return extend(state, friction=0.0 * state.potential + 1.0) if self.friction == "auto" else state
+        return extend(state, friction=FIRST_RATE / evaluate.rung.step_size) if self.adapts else state
 
     def step(self, state, evaluate, noise):
         new, kinetic = moved(state, evaluate, self.integrator, reflect=True)
-        rate = state.friction if self.friction == "auto" else self.friction
+        rate = state.friction if self.adapts else self.friction
         refreshed = ornstein_uhlenbeck(new, noise, column(rate * state.rung.step_size, state.position))
         return on_sphere(refreshed), Info(energy_change=new.potential - state.potential + kinetic)
 
