@@ -72,11 +72,11 @@ def test_a_metropolis_test_is_exact_on_all_data_only(tmp_path):
     assert rows_of(made(tmp_path / "a", columns(**accepted))).loc["discretization bias", "note"].startswith("exact")
     noisy = {"options": {"batch_size": 10, "num_steps": 6000, "record_every": 10}, "dataset": {"num_examples": 100}}
     run = made(tmp_path / "b", columns(**accepted), extra=noisy)
-    assert verdicts(run)["discretization bias"] == "unknown" == verdicts(run)["heating predicted"]
+    assert verdicts(run)["discretization bias"] == "unknown" == verdicts(run)["predicted heating"]
     run = made(tmp_path / "c", columns(**accepted), extra={"observables": ["acceptance"]})
     assert verdicts(run)["discretization bias"] == "unknown"
     run = made(tmp_path / "d", columns(**METERED), extra=noisy | {"heating": {"end": {"mean": 0.3, "slowest": 0.4}}})
-    assert verdicts(run)["heating predicted"] == "outside"
+    assert verdicts(run)["predicted heating"] == "outside"
 
 
 def test_a_potential_that_falls_in_all_walkers_is_outside(tmp_path):
@@ -111,10 +111,10 @@ def test_hot_rows_are_outside(tmp_path):
     given = columns()
     given["virial"] = 1.05 * given["virial"]
     found = verdicts(made(tmp_path / "a", given))
-    assert (found["heating, configurational"], found["heating, kinetic"]) == ("outside", "inside")
+    assert (found["configurational heating"], found["kinetic heating"]) == ("outside", "inside")
     # More than chance allows, and less than was asked for.
     asked = {"options": {"target_bias": 0.1, "num_steps": 6000, "record_every": 10}, "given": ["target_bias"]}
-    assert verdicts(made(tmp_path / "b", given, extra=asked))["heating, configurational"] == "inside"
+    assert verdicts(made(tmp_path / "b", given, extra=asked))["configurational heating"] == "inside"
 
 
 def test_a_single_walker_few_rows_and_undone_steps(tmp_path):

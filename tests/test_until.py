@@ -174,6 +174,29 @@ def test_a_run_ends_at_a_look_and_a_killed_one_looks_at_the_same_steps(tmp_path,
     assert longer.manifest["until"]["reached"] and tables(longer.folder) == tables(plain.folder)
 
 
+@pytest.mark.slow
+def test_a_kill_in_a_burn_in_that_ends_by_itself_changes_nothing(tmp_path):
+    """The looks count from where the burn-in ended, which the resumed run has still to find."""
+    options = {"sampler": "BAOAB", "step_size": "auto", "num_walkers": 4, "execution": "graph", "verbose": 0}
+    options |= {"potential": gaussian, "dimension": 2, "until": "rhat<1.1, ess>400"}
+    whole = tati_re.Simulation(**options).sample(output=str(tmp_path / "a"))
+    kept = whole.manifest["options"]
+    flushes = iter([None, RuntimeError("killed")])
+
+    def stop(folder, step):
+        assert step < kept["num_burnin_steps"]
+        if error := next(flushes):
+            raise error
+
+    with pytest.raises(RuntimeError, match="killed"):
+        often = {"checkpoint_seconds": 1e-9, "callbacks": [stop]}
+        tati_re.Simulation(**options).sample(output=str(tmp_path / "b"), **often)
+    again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
+    assert again.manifest["until"] == whole.manifest["until"] and tables(again.folder) == tables(whole.folder)
+    assert whole.manifest["until"]["looks"][0]["step"] == kept["num_burnin_steps"] + 2500
+    assert again.manifest["options"]["num_burnin_steps"] == kept["num_burnin_steps"] < 10_000
+
+
 def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     code = "import tensorflow as tf\ndef u(x):\n    return 0.5 * tf.reduce_sum(x * x, axis=-1)\n"
     (tmp_path / "u.py").write_text(code)

@@ -109,9 +109,9 @@ def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given:
     heating = latest(said) if sees_batches(said) else {"mean": 0.0, "not_predicted": "none: all data in every step"}
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
     note, value = heating.get("not_predicted", slowest if heating else "not predicted"), heating.get("mean", math.nan)
-    found = [_row("heating predicted", float(value), asked, value <= asked, note, given)]
+    found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
     for one in measured_temperatures(said, kept):
-        what, energies = f"heating, {one.kind}", kept[COLUMNS[one.kind]]
+        what, energies = f"{one.kind} heating", kept[COLUMNS[one.kind]]
         if "weight" in kept and kept["weight"].nunique() > 1:
             found.append(_row(what, math.nan, asked, None, "rows have weights", given))
         elif energies.std() > 1e-6 * abs(energies.mean()):  # momenta may have a fixed length
