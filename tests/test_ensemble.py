@@ -189,7 +189,7 @@ def test_a_mass_by_fan_in_around_an_ensemble_in_a_run():
     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
     sim = Simulation(
         model=model, data=(x, x @ [[1.0], [-2.0]] + 0.5), loss="gaussian", num_walkers=8, dtype="float64", seed=1,
-        prior="none", verbose=0,
+        prior="none", noise_std=1.0, verbose=0,
     )  # fmt: skip
     ensemble = EnsembleQuasiNewton(Splitting("BAOAB"), 10.0, 50)
     run = sim.sample(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tati_re import InputError, Simulation
+from tati_re import InputError, SamplingError, Simulation
 from tati_re.coming_from_tati import Simulation as SimulationOfTati
 from tati_re.core.backend import keras
 from tati_re.data import Dataset, load_data
@@ -168,6 +168,13 @@ def test_sentences_at_the_start(capsys):
     sim = Simulation(data=(FAR, VALUES), test_fraction=0.2, **QUICK)
     assert len(sim.fit(num_steps=1).predict().mean) == N // 5
     assert not sim.system.notes[1:]
+
+
+def test_targets_without_noise_are_told_where_a_step_diverges():
+    sim = Simulation(data=(NEAR, NEAR[:, 0]), **{**QUICK, "hidden": []})
+    sim.parameters[-1] = -12.0
+    with pytest.raises(SamplingError, match=r"The noise is sampled: .* a number as noise_std holds it\."):
+        sim.sample(sampler="BAOAB", step_size=0.05, num_steps=200)
 
 
 def test_runs_from_before_keep_what_they_had():

@@ -69,7 +69,13 @@ def divergence_advice(
     error: SamplingError, request: Request, potential: ModelPotential, position: np.ndarray, auxiliary: tuple
 ) -> str:
     """Advice on a run that diverges: compares the step size with the limit of stability, and the inputs with 1."""
-    return " ".join(filter(None, (_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request))))
+    said = [_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request)]
+    if error.step and request.samples and request.system.flat.samples_noise:
+        said.append(
+            "The noise is sampled: where a model fits targets without noise it falls without end, and a number as "
+            "noise_std holds it."
+        )
+    return " ".join(filter(None, said))
 
 
 def _of_inputs(request: Request) -> str:
