@@ -232,7 +232,7 @@ def test_a_simulation_comes_back_from_the_folder_of_a_run(copy):
     assert sim.system.flat.tensor_names == load(copy).manifest["parameters"]["names"]
     assert sim.options.output is None
     one = Simulation.from_folder(copy, data=DATA, num_walkers=1)
-    assert one.parameters.shape == (3,)
+    assert one.parameters.shape == (4,)
     with pytest.raises(InputError, match="started with data given in Python"):
         Simulation.from_folder(copy)
 
@@ -277,7 +277,7 @@ def test_a_folder_that_is_not_empty_is_refused_unless_it_may_be_overwritten(copy
 def test_a_sampler_object_must_be_given_again(tmp_path):
     sim = Simulation(data=DATA, **OPTIONS)
     for name, steps in (("whole", STEPS), ("halves", HALF)):
-        sim.parameters = np.zeros(3)
+        sim.parameters = np.zeros(4)
         sim.sample(sampler=SGLD(), num_steps=steps, call=1, output=str(tmp_path / name))
     with pytest.raises(InputError, match=r"^resume: the run was started with sampler given in Python"):
         Simulation.resume(str(tmp_path / "halves"), STEPS, data=DATA)

@@ -10,23 +10,17 @@ from tati_re.cli.arguments import Parser, entry_point, free_folder, remove_if_em
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 
-NUM_STEPS = 60_000
 NUM_FIT_STEPS = 1_000
 SMALLEST_NUM_STEPS = 200
-RECORD_EVERY = 20
-STORED_DRAWS = 250
-"""Positions of each walker that are kept for predictions."""
-
-SYSTEM = {"data": "digits", "hidden": [32], "activation": "relu", "prior": "gaussian", "num_walkers": 4}
+SYSTEM = {"data": "digits", "hidden": [32], "num_walkers": 4, "walker_start": "fresh"}
 FIT = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": 100}
-SAMPLE = {"sampler": "BAOAB", "step_size": 0.008, "friction": 8.0, "inverse_temperature": 1.0, "batch_size": 719}
-"""Small steps and large batches: half of the data at a time heats the system by less than 0.1 %."""
+UNTIL = "rhat<1.01, ess>1000"
 
 
 def _body(argv: list[str]) -> None:
     typed = _parser().parse(argv)
-    num_steps = typed.get("num_steps", NUM_STEPS)
-    if num_steps < SMALLEST_NUM_STEPS:
+    num_steps = typed.get("num_steps")
+    if num_steps is not None and num_steps < SMALLEST_NUM_STEPS:
         raise InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS}")
     from tati_re.runs.run_folder import prepare
 
@@ -42,10 +36,10 @@ def _body(argv: list[str]) -> None:
 def _parser() -> Parser:
     parser = Parser(
         prog="quickstart",
-        description="Train a 64-32-10 network on handwritten digits with Adam, sample its posterior with BAOAB, and "
-        "compare the predictions of the optimum with those of the posterior average.",
+        description="Train a 64-32-10 network on handwritten digits with Adam, sample its posterior until it has "
+        "converged, and compare the predictions of the optimum with those of the posterior average.",
     )
-    steps = f"sampling steps, the first fifth is burn-in; default {NUM_STEPS:,}"
+    steps = f"most sampling steps; default: those of a run that ends when {UNTIL}"
     parser.add_argument("--num-steps", type=int, metavar="N", help=steps)
     parser.add_argument("--output", metavar="DIR", help="run folder, new or empty; default runs/quickstart-1, -2, ...")
     parser.add_argument("--seed", type=int, metavar="S", help="seed of every random number; default 0")
@@ -53,9 +47,8 @@ def _parser() -> Parser:
     return parser
 
 
-def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> None:
-    """Trains, samples, predicts, prints the tables and writes the figures into a new or empty folder; the first fifth
-    of the sampling steps is burn-in."""
+def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int) -> None:
+    """Trains, samples, predicts, prints the tables and writes the figures into a new or empty folder."""
     from tati_re.plotting import plot_traces
     from tati_re.report.prediction import report_predictions
     from tati_re.simulation.simulation import Simulation
@@ -63,19 +56,13 @@ def run_quickstart(folder: Path, num_steps: int, seed: int, verbose: int) -> Non
     began = time.monotonic()
     sim = Simulation(**SYSTEM, seed=seed, verbose=verbose)
     optimum = sim.fit(num_steps=NUM_FIT_STEPS, **FIT).passing_on()
-    num_burnin_steps = num_steps // 5
-    run = sim.sample(
-        num_steps=num_steps,
-        num_burnin_steps=num_burnin_steps,
-        record_every=max(1, min(RECORD_EVERY, num_steps // 100)),
-        trajectory_every=max(1, (num_steps - num_burnin_steps) // STORED_DRAWS),
-        output=str(folder),
-        **SAMPLE,
-    ).passing_on()
+    length = {} if num_steps is None else {"num_steps": num_steps}
+    run = sim.sample(until=UNTIL, output=str(folder), **length).passing_on()
     if verbose:
         print("Predicting with the stored positions ...\n", flush=True)
     predictions = report_predictions([run], folder / files.PREDICTIONS, {"optimum": optimum.folder})
-    plot_traces(run.run_info, sim.num_parameters(), num_burnin_steps, folder / "traces.png")
+    burnin = run.manifest["options"]["num_burnin_steps"]
+    plot_traces(run.run_info, sim.num_parameters(), burnin, folder / "traces.png")
     print(run.summary(), predictions, f"time: {time.monotonic() - began:.0f} s", sep="\n\n")
 
 

@@ -28,7 +28,7 @@ _POSITIONS, _POSITION_BYTES = 1_000, 2**29
 """Stored positions of all walkers that `trajectory_every` auto aims at, and their bytes at most, in float64."""
 _OF_FITS = 100
 """Steps between stored positions of a fit, and the most of a run with `until`."""
-_MOST_STEPS = 100_000
+MOST_STEPS = 100_000
 """Steps of a run with `until` and no `num_steps`."""
 
 
@@ -115,7 +115,7 @@ def make_request(
         options = options.settled(sampler=DEFAULT)
     if kind == "sample":
         if options.until is not None and "num_steps" not in options.explicit:
-            options = options.settled(num_steps=_MOST_STEPS)
+            options = options.settled(num_steps=MOST_STEPS)
         check_memory(options, system.flat.num_parameters, options.num_walkers * options.num_rungs)
         finds_end = "num_burnin_steps" not in options.explicit
         fresh = options.num_burnin_steps is None

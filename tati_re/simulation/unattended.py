@@ -10,7 +10,7 @@ from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch
-from tati_re.simulation.request import make_request, sees_all
+from tati_re.simulation.request import MOST_STEPS, make_request, sees_all
 from tati_re.simulation.starts import starting_walkers
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ FULL_BATCH_BELOW = 5_000
 """Examples up to which every step sees all of them."""
 BATCH_SIZE = 128
 FEW_PARAMETERS = 10
-NUM_STEPS = {True: 100_000, False: 200_000}
-"""The most steps on the full batch, and on mini-batches."""
 UNTIL = "rhat<1.01, ess>400"
 FIT_BATCH_SIZE = 100
 _OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
