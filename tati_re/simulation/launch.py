@@ -44,8 +44,9 @@ from tati_re.simulation.starts import Walkers, first_values, on_all_rungs
 from tati_re.simulation.step_size_advice import divergence_advice
 
 
-def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
-    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive."""
+def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
+    """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
+    one says nothing at its start."""
     check_request(request)
     if request.objects.get("starts") is None:
         request.system.check_start(walkers.position)
@@ -59,7 +60,7 @@ def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
             writer.note(starting=True)
         try:
             with saying(lambda: "Interrupted before the first step: nothing is kept."):
-                running, carry = _started(request, walkers, folder, temporary is not None)
+                running, carry = _started(request, walkers, folder, temporary is not None, brief)
         except BaseException:
             # No step was taken: nothing may stand in the way of the same call again.
             with contextlib.suppress(OSError):
@@ -71,11 +72,13 @@ def launch(request: Request, walkers: Walkers, calls: Calls) -> Run:
         return running.finish(carry, temporary)
 
 
-def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool) -> tuple[Launch, Carry]:
+def _started(
+    request: Request, walkers: Walkers, folder: Path, temporary: bool, brief: bool
+) -> tuple[Launch, Carry]:
     """A run before its first step, compiled, with all that a resume needs on the disk."""
     options, system = request.options, request.system
     running = Launch(request, walkers, folder, system.execution(options, request.copies))
-    for sentence in start_sentences(running.loops, walkers.sentence):
+    for sentence in () if brief else start_sentences(running.loops, walkers.sentence):
         running.progress.message(sentence)
     with storing(folder / files.MODEL):
         written = not system.has_data or save_model(system.flat, walkers, folder / files.MODEL)

@@ -101,7 +101,7 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
         "num_leapfrog_steps": AUTO,
         "mass": "fisher",
         "until": UNTIL,
-        "num_steps": NUM_STEPS[whole],
+        "num_steps": MOST_STEPS,
     }
     unused = {"HMC": "friction"}.get(sampler, "num_leapfrog_steps")
     taken = {name: value for name, value in values.items() if name not in {unused, *options.explicit, *objects}}
@@ -143,4 +143,4 @@ def _fit(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> None:
         given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
     chosen = sim.calls.numbered("fit", make_options(given))
     chosen = make_options(chosen, num_steps=check_num_steps(chosen))
-    launch(make_request("fit", chosen, objects, sim.system, sim.limits), sim.walkers, sim.calls).passing_on()
+    launch(make_request("fit", chosen, objects, sim.system, sim.limits), sim.walkers, sim.calls, brief=True).passing_on()
