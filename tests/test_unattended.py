@@ -31,6 +31,63 @@ def test_placed_walkers_are_not_fitted():
     assert abs(sim.parameters[0] - 0.25) < 1e-3
 
 
+def test_a_run_without_a_sampler_chooses_says_it_and_resumes(tmp_path, capsys):
+    sim = tati_re.Simulation(**{**REGRESSION, "verbose": 1}, test_fraction=0.2, fit_steps=200, step_size="auto")
+    run = sim.sample(num_steps=600, output=str(tmp_path / "run"))
+    said = capsys.readouterr().out
+    for words in (
+        "4 walkers, each from a fit of its own (200 steps of adam)",
+        "Sampler MCLMC: all 500 examples",
+        "2% at",
+    ):
+        assert words in said, said
+    options = run.manifest["options"]
+    assert sim.num_walkers() == 4 and options["sampler"] == "MCLMC" and options["mass"] == "fisher"
+    assert (run.run_info["potential"] < 0.5 * 500).all(), "the walkers were not fitted"
+    assert 0 < options["num_burnin_steps"] <= 300 and {"eevpd", "divergences"} <= set(run.run_info)
+    assert set(run.certificate["verdict"]) != {"inside"}
+    longer = tati_re.Simulation.resume(str(tmp_path / "run"), num_steps=700, verbose=0)
+    assert longer.run_info["step"].max() == 700
+
+
+@pytest.mark.parametrize(
+    "given, sampler, walkers",
+    [
+        ({"batch_size": 64}, "BAOAB", 4),
+        ({"num_walkers": 2, "hidden": []}, "HMC", 2),
+        ({"num_replicas": 2, "temperature_ratio": 2.0}, "BAOAB", 1),
+        ({"sampler": "SGLD"}, "SGLD", 1),
+        ({"step_size": 0.01}, "BAOAB", 1),
+    ],
+)
+def test_what_is_named_is_not_chosen(given, sampler, walkers):
+    sim = tati_re.Simulation(**{**REGRESSION, "step_size": "auto", **given}, fit_steps=2)
+    run = sim.sample(num_steps=10)
+    assert run.manifest["options"]["sampler"] == sampler and sim.num_walkers() == walkers
+
+
+def test_a_function_is_begun_apart_and_placed_walkers_stay():
+    def well(x):
+        return 0.5 * (x**2 * [1.0, 4.0]).sum(-1), x * [1.0, 4.0]
+
+    sim = tati_re.Simulation(potential=well, dimension=2, step_size="auto", verbose=0)
+    sim.sample(num_steps=10)
+    assert sim.parameters.shape == (4, 2)
+    sim = tati_re.Simulation(potential=well, dimension=2, step_size="auto", parameters=[3.0, 0.0], verbose=0)
+    sim.sample(num_steps=10)
+    assert sim.parameters.shape == (2,)
+
+
+@pytest.mark.slow
+def test_by_defaults_a_raw_table_ends_with_a_certificate_that_is_inside():
+    from sklearn.datasets import load_breast_cancer
+
+    inputs, labels = load_breast_cancer(return_X_y=True)
+    run = tati_re.Simulation(data=(inputs, labels), hidden=[], test_fraction=0.2, seed=5, verbose=0).sample()
+    assert set(run.certificate["verdict"]) == {"inside"}, run.certificate
+    assert run.predict().scores()["accuracy"] > 0.93
+
+
 def test_a_preset_has_an_option_of_its_own():
     assert make_options(preset="renhd") == make_options(sampler="RENHD")
     assert make_options(make_options(sampler="SGLD"), preset="RELD").num_replicas == 12

@@ -53,6 +53,10 @@ def with_tuner(sampler, options, automatic: bool):
     return Tuner(sampler, finds_end) if asked and not sampler.label_names else sampler
 
 
+FEWEST_BURNIN_STEPS = 200
+"""Of a mass that is measured."""
+
+
 def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, ...]], mass=None):
     """The sampler with the mass, the ensemble preconditioner and the control variate that the options ask for."""
     if mass is not None or options.mass != "unit":
@@ -63,11 +67,11 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
                 expected="one of the two",
             )
         sampler = Massive(sampler, _masses(options.mass, names, shapes) if mass is None else _checked(mass, shapes))
-        if sampler.measured and options.num_burnin_steps < 200:
+        if sampler.measured and options.num_burnin_steps < FEWEST_BURNIN_STEPS:
             raise InputError(
                 f"mass: {sampler.mass} is measured during the burn-in.",
                 received=f"num_burnin_steps = {options.num_burnin_steps}",
-                expected="200 or more",
+                expected=f"{FEWEST_BURNIN_STEPS} or more",
             )
     if options.covariance_blending:
         sampler = EnsembleQuasiNewton(

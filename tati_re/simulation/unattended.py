@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tati_re.engine.progress import make_progress
 from tati_re.options.make import OPTIMIZE, Options, make_options, options_of
 from tati_re.options.stages import check_num_steps
+from tati_re.samplers.choosing import FEWEST_BURNIN_STEPS, latest_end
 from tati_re.simulation.heating import expected_heating
 from tati_re.simulation.launch import launch
 from tati_re.simulation.request import MOST_STEPS, make_request, sees_all
@@ -46,7 +47,8 @@ def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> O
     if is_open(options, objects):
         for sentence in _choose_walkers(sim, options):
             progress.message(sentence)
-        options = make_options(options, **sim.options.values_of(("num_walkers", "walker_start", "walker_jitter")))
+        placing = {"num_walkers", "walker_start", "walker_jitter"} & sim.options.explicit
+        options = make_options(options, **sim.options.values_of(placing))
         options, said = _chosen(sim, options, objects)
         for sentence in said:
             progress.message(sentence)
@@ -96,24 +98,23 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
         sampler, why = "HMC", f"exact, and cheap with {dimension} parameters"
     else:
         sampler, why = "MCLMC", f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
-    values = {
-        "friction": AUTO,
-        "num_leapfrog_steps": AUTO,
-        "mass": "fisher",
-        "until": UNTIL,
-        "num_steps": MOST_STEPS,
-    }
+    steps = options.num_steps if "num_steps" in options.explicit else MOST_STEPS
+    values = {"friction": AUTO, "num_leapfrog_steps": AUTO, "until": UNTIL, "num_steps": steps}
+    given = options.num_burnin_steps
+    if (latest_end(steps) if given is None else given) >= FEWEST_BURNIN_STEPS:
+        values["mass"] = "fisher"
     unused = {"HMC": "friction"}.get(sampler, "num_leapfrog_steps")
     taken = {name: value for name, value in values.items() if name not in {unused, *options.explicit, *objects}}
     options = make_options(options, sampler=sampler, **taken)
     if not whole and "batch_sampling" not in options.explicit:
         options, order = _ordered(sim, options, objects)
         why += order
-    length = "number of leapfrog steps" if sampler == "HMC" else "friction"
+    tuned = "length of trajectories" if sampler == "HMC" else "friction"
+    tuned = f"Step size, {tuned} and masses" if options.mass != "unit" else f"Step size and {tuned}"
     tolerance = "" if sampler == "HMC" else f", so that variances are wrong by {options.target_bias:.0%} at most"
     return options, [
         f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
-        f"Step size, {length} and masses are tuned in the burn-in, which ends by itself{tolerance} (step_size, "
+        f"{tuned} are tuned in the burn-in, which ends by itself{tolerance} (step_size, "
         "friction, num_leapfrog_steps, mass, target_bias, num_burnin_steps).",
         f"The run ends when {options.until}, at step {options.num_steps:,} at the latest (until, num_steps, max_time).",
     ]
@@ -143,4 +144,6 @@ def _fit(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> None:
         given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
     chosen = sim.calls.numbered("fit", make_options(given))
     chosen = make_options(chosen, num_steps=check_num_steps(chosen))
-    launch(make_request("fit", chosen, objects, sim.system, sim.limits), sim.walkers, sim.calls, brief=True).passing_on()
+    launch(
+        make_request("fit", chosen, objects, sim.system, sim.limits), sim.walkers, sim.calls, brief=True
+    ).passing_on()
