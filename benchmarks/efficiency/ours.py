@@ -34,7 +34,8 @@ def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int
     start, fit_gradients, began = target.starts(chains, seed), 0, time.perf_counter()
     if target.network:
         sim = tati_re.Simulation(**target.network, **options)
-        sim.parameters = start.astype(np.float32)
+        if METHODS[method]:
+            sim.parameters = start.astype(np.float32)
     else:
         sim = tati_re.Simulation(potential=_in_tensorflow(target), dimension=target.dimension, **options)
         sim.parameters = start
@@ -49,6 +50,8 @@ def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int
         checkpoint_seconds=1.0,
     )  # fmt: skip
     seconds = time.perf_counter() - began
+    if target.network and not METHODS[method]:
+        fit_gradients = int(run.manifest["options"]["fit_steps"])  # on mini-batches, so that this is too many
     return _read(run, seconds, fit_gradients, fit_seconds)
 
 
