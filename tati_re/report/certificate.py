@@ -75,7 +75,8 @@ def certificate_lines(frame: pd.DataFrame) -> list[tuple[str, str]]:
     said = "; ".join(f"{verdict}: {', '.join(rows)}" for verdict, rows in verdicts.items() if len(rows))
     lines = [("certificate", said or INSIDE)]
     for row in (Row(*values) for values in frame.to_numpy().tolist()):
-        parts = ["" if math.isnan(row.value) else f"{row.value:.4g}", row.note]
+        value = f"{row.value:,.0f}" if row.value.is_integer() else f"{row.value:.4g}"
+        parts = ["" if math.isnan(row.value) else value, row.note]
         if row.asked > 0:
             parts.append(f"asked {row.asked:g}" + ("" if row.given else " (default)"))
         lines.append((f"  {row.quantity}", "  ".join(filter(None, [row.verdict, *parts]))))
