@@ -131,7 +131,7 @@ class Estimation:
         first = 0.5 * float(np.min(widths))
         if "step_size" in options.explicit or not self.sampler.metropolis:
             first = options.first_step_size
-        burnin = options.num_burnin_steps if "num_burnin_steps" in options.explicit else options.num_steps // 5
+        burnin = options.num_steps // 5 if options.num_burnin_steps is None else options.num_burnin_steps
         if options.num_steps - burnin < 8:
             raise InputError("num_steps: too few draws.", options.num_steps, f"at least {burnin + 8}")
         return SamplingPlan(

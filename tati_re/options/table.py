@@ -549,6 +549,11 @@ class Options(BaseModel):
         return FIRST_STEP_SIZE if isinstance(self.step_size, str) else self.step_size
 
     @property
+    def burnin(self) -> int:
+        """`num_burnin_steps` as a number: 0 where it is left to the run."""
+        return self.num_burnin_steps or 0
+
+    @property
     def run_seed(self) -> int:
         """The seed of what a run draws, its noise, mini-batches and fresh starts: `seed` in the first call, and in each
         further one another number below 2**63."""

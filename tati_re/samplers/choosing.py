@@ -67,7 +67,8 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
                 expected="one of the two",
             )
         sampler = Massive(sampler, _masses(options.mass, names, shapes) if mass is None else _checked(mass, shapes))
-        if sampler.measured and options.num_burnin_steps < FEWEST_BURNIN_STEPS:
+        given = "num_burnin_steps" in options.explicit
+        if sampler.measured and options.burnin < (FEWEST_BURNIN_STEPS if given else 1):
             raise InputError(
                 f"mass: {sampler.mass} is measured during the burn-in.",
                 received=f"num_burnin_steps = {options.num_burnin_steps}",

@@ -57,9 +57,8 @@ class HamiltonianMonteCarlo(Method):
             raise InputError("walls: not known.", received=repr(walls), expected="'reject' or 'reflect'")
         self.walls = walls
         self.adapts = num_leapfrog_steps == "auto"
-        first = _FIRST if isinstance(num_leapfrog_steps, str) and self.adapts else num_leapfrog_steps
-        self.lengths = trajectory_lengths(first, leapfrog_jitter)
-        self.num_leapfrog_steps = "auto" if self.adapts else int(num_leapfrog_steps)
+        self.lengths = trajectory_lengths(_FIRST if self.adapts else num_leapfrog_steps, leapfrog_jitter)
+        self.num_leapfrog_steps = num_leapfrog_steps if isinstance(num_leapfrog_steps, str) else int(num_leapfrog_steps)
         self.shown = self.of_rung = ("trajectory_length",) if self.adapts else ()
         self.leapfrog_jitter = float(leapfrog_jitter)
         self.gradients_per_step = sum(self.lengths) / 2
@@ -93,7 +92,7 @@ class HamiltonianMonteCarlo(Method):
         }
 
 
-def trajectory_lengths(num_leapfrog_steps: int, leapfrog_jitter: float) -> tuple[int, int]:
+def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) -> tuple[int, int]:
     """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1."""
     if isinstance(num_leapfrog_steps, str):
         raise InputError("num_leapfrog_steps: the sampler cannot find them.", num_leapfrog_steps, "a number, or HMC")

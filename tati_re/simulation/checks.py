@@ -103,13 +103,13 @@ def check_burnin(request: Request) -> None:
     options = request.options
     if not request.samples:
         return
-    if options.num_burnin_steps >= options.num_steps:
+    if options.burnin >= options.num_steps:
         raise InputError(
             "num_burnin_steps leaves no steps to average over.",
             received=options.num_burnin_steps,
             expected=f"less than num_steps = {options.num_steps}",
         )
-    if request.method.adapts and not options.num_burnin_steps and "num_burnin_steps" in options.explicit:
+    if request.method.adapts and not options.burnin and "num_burnin_steps" in options.explicit:
         raise InputError(
             f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in.",
             received=0,

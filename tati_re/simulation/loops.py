@@ -52,7 +52,7 @@ class RunLoops:
             self.execution,
             request.record_every,
             request.trajectory_every,
-            options.num_burnin_steps if request.samples else 0,
+            options.burnin if request.samples else 0,
             request.directions,
             *_schedules(request),
             first_step=stage.first_step,

@@ -37,6 +37,7 @@ BAND = 2.0
 _OFTEN, _RARELY = 4, 100
 _MOST_CHANGE, _RANGE = 3.0, 1e10
 _ABSURD = 100.0
+_OF_BATCHES = 10.0
 _TOO_MUCH, _CLEAR = 100.0, 0.01
 _IN_A_ROW = 20
 _LEAST_CAUTION = 0.2
@@ -231,10 +232,14 @@ class Metered(Wrapper):
         bad = ~is_finite(values) | (absolute(error) == np.inf)
         if self.meters:
             bad = bad | _is_absurd(error, rise, state)
-        if evaluate.exact:
-            twice = sum_of_products(state.momentum, state.momentum) if self.has_momentum else 0.0 * rise
-            bad = bad | (rise > twice + _ABSURD * _thermal(state))
-        return bad
+        total, most = rise, _ABSURD * _thermal(state)
+        if self.has_momentum:
+            squares = (sum_of_products(one.momentum, one.momentum) for one in (new, state))
+            total = rise + 0.5 * (next(squares) - next(squares))
+        if not evaluate.exact:
+            # Two mini-batches differ without a step.
+            most = most + _OF_BATCHES * absolute(state.potential)
+        return bad | ((total > most) & (total > 0.5 * absolute(rise)))
 
     def _undone(self, state, new, bad, failures):
         """The walkers where they were, turned around; without a potential after too many failures in a row."""

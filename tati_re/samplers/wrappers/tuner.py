@@ -109,6 +109,7 @@ class Tuner(Wrapper):
             return state
         count = min(_ROWS, int((step - start) // stride))
         own, sums = (np.asarray(values)[:count] for values in (state.tuner_own, state.tuner_sums))
+        weights = own[-1, 3]
         own, sums = _by_rung(own, sums)
         series = np.concatenate([own[:, :, :, :1], sums], axis=-1)
         tau = stride * float(np.median([slowest(rung) for rung in series]))
@@ -117,7 +118,7 @@ class Tuner(Wrapper):
         changed, ratio = self._lengths(state, tau, float(np.median(own[..., 4])))
         rhat, heat = max(split_rhat(rung[:, :, 0]) for rung in own), float(own[..., 5].mean((1, 2)).max())
         settled = (
-            self._step_settled(state, own),
+            self._step_settled(state, own, weights),
             change < _MASS_CHANGE,
             abs(ratio) < _LENGTH_CHANGE,
             rhat < _MOST_RHAT,
@@ -138,9 +139,11 @@ class Tuner(Wrapper):
             }
         )
 
-    def _step_settled(self, state, own) -> bool:
+    def _step_settled(self, state, own, weights) -> bool:
         if self.target_bias is not None:
-            share = np.asarray(state.eevpd) / error_of_bias(self.target_bias)
+            # A rung without a likelihood is drawn from the prior.
+            drawn = weights == 0
+            share = np.where(drawn, 1.0, np.asarray(state.eevpd) / error_of_bias(self.target_bias))
             least = np.where(np.asarray(state.step_factor) >= np.asarray(state.step_limit), 0.0, 1 / BAND)
             return bool(((share < BAND) & (share > least)).all())
         if self.target_acceptance is not None:
@@ -170,8 +173,8 @@ class Tuner(Wrapper):
         names = [name for name in ("step_size", *LENGTHS, "mass_spread") if name in values]
         said = [f"{name.replace('_', ' ')} {_range(np.asarray(values[name]))}" for name in names]
         found = np.asarray(state.tuner_found)
-        names = ("the step size", "the mass", "the length of the momenta's memory")
-        open_ = [name for name, settled in zip(names, found[1:4], strict=True) if not settled > 0]
+        adapted = ("the step size", "the mass", "the length of the momenta's memory")
+        open_ = [name for name, settled in zip(adapted, found[1:4], strict=True) if not settled > 0]
         if not found[4] < _MOST_RHAT:
             open_.append(f"U (R-hat {found[4]:.3g} over the walkers of the last window)")
         if not found[5] < _HOT:
@@ -248,7 +251,8 @@ def _by_rung(own: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     ladder = np.broadcast_to(np.arange(walkers) % each, own.shape[:2])
     order = np.lexsort((ladder, -own[..., 3], -own[..., 2]), axis=-1)[..., None]
     shape = (len(own), walkers // each, each, -1)
-    return tuple(np.take_along_axis(v, order, 1).reshape(shape).transpose(1, 2, 0, 3) for v in (own, sums))
+    own, sums = (np.take_along_axis(each, order, 1).reshape(shape).transpose(1, 2, 0, 3) for each in (own, sums))
+    return own, sums
 
 
 def _masses(state) -> np.ndarray:
