@@ -132,7 +132,9 @@ def _statistics(rows: pd.DataFrame, chains: np.ndarray) -> dict[str, Any]:
     columns = {name: rows[name] for name in rows.columns if name not in ("step", "walker")}
     columns["lp"] = -potential / rows["temperature"]
     if "kinetic_energy" in rows and rows["kinetic_energy"].notna().all():
-        columns["energy"] = potential + rows["kinetic_energy"]
+        thermal = rows["kinetic_energy"] / rows["temperature"]
+        if np.ptp(thermal) > 1e-5 * thermal.mean():  # not momenta of fixed length, whose BFMI would be that of U
+            columns["energy"] = potential + rows["kinetic_energy"]
     if "acceptance" in rows:
         columns["acceptance_rate"] = rows["acceptance"]
     return {name: (("chain", "draw"), values.to_numpy()[chains]) for name, values in columns.items()}

@@ -32,6 +32,7 @@ from tati_re.core.ops import (
 from tati_re.core.protocol import fields_of
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
+from tati_re.samplers.microcanonical import MCLMC
 from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import curved, extend, inner_of, step_in_coordinates
@@ -168,12 +169,14 @@ class EnsembleQuasiNewton(Wrapper):
                 expected="no target_acceptance",
             )
         by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
-        fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo) and not isinstance(self.inner, FirstOrderHMC)
+        fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | MCLMC) and not isinstance(
+            self.inner, FirstOrderHMC
+        )
         if not by_word and not fits:
             raise InputError(
                 "covariance_blending: this sampler works parameter by parameter.",
                 received=self.inner.name,
-                expected="a Langevin word without C, SGLD or HMC",
+                expected="a Langevin word without C, SGLD, HMC, MAMS or MCLMC",
             )
         if not covariance_blending >= 0:
             raise InputError("covariance_blending: negative.", received=covariance_blending, expected="0 or more")
