@@ -107,7 +107,8 @@ def _bias(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -
 
 def _temperatures(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -> list[Row]:
     """The heating that was predicted, and the temperatures that were measured."""
-    heating = latest(said) if sees_batches(said) else {"mean": 0.0, "not_predicted": "none: all data in every step"}
+    heating: dict[str, Any] = {"mean": 0.0, "not_predicted": "none: all data in every step"}
+    heating = latest(said) if sees_batches(said) else heating
     slowest = f"{percent(heating.get('slowest', math.nan))} in the slowest directions"
     note, value = heating.get("not_predicted", slowest if heating else "not predicted"), heating.get("mean", math.nan)
     found = [_row("predicted heating", float(value), asked, value <= asked, note, given)]
