@@ -77,6 +77,7 @@ def run(rows: np.ndarray, noise_std: float | str, num_steps: int) -> Found:
         hidden=[20],
         activation="tanh",
         noise_std=noise_std,
+        noise_prior="half_normal",
         num_walkers=4,
         execution="graph",
         seed=1,

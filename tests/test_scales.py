@@ -14,6 +14,7 @@ from tati_re.core.backend import keras
 from tati_re.data import Dataset, load_data
 from tati_re.data.preparation import automatic, of_order_one, standardized
 from tati_re.options.table import OPTIONS
+from tati_re.posterior.noise_level import NoisePrior
 from tati_re.runs import manifest
 
 RANDOM = np.random.default_rng(3)
@@ -175,6 +176,16 @@ def test_targets_without_noise_are_told_where_a_step_diverges():
     sim.parameters[-1] = -12.0
     with pytest.raises(SamplingError, match=r"The noise is sampled: .* a number as noise_std holds it\."):
         sim.sample(sampler="BAOAB", step_size=0.05, num_steps=200)
+
+
+def test_the_prior_of_the_noise_keeps_it_from_zero():
+    """Where all residuals vanish, U = N s + V(s) is lowest at scale √(2a/(N + 2a)); a half normal has none."""
+    for shape in (1.0, 6.0):
+        lowest = tf.constant([[np.log(0.7) + 0.5 * np.log(2 * shape / (N + 2 * shape))]], tf.float64)
+        gradient = NoisePrior("inverse_gamma", 0.7, shape).gradient(lowest)
+        np.testing.assert_allclose(gradient, -N, rtol=1e-12)
+    assert (NoisePrior("half_normal", 0.7).gradient(lowest).numpy() > -1).all()
+    assert OPTIONS["noise_prior"].default == "inverse_gamma"
 
 
 def test_runs_from_before_keep_what_they_had():

@@ -166,7 +166,7 @@ class Options(BaseModel):
         "in a regression, else 1)",
     )
     noise_prior: Literal["half_normal", "inverse_gamma", "log_normal"] = _posterior(
-        "half_normal",
+        "inverse_gamma",
         "prior of a sampled noise_std: half-normal, Gamma distribution of 1/noise_std^2 (inverse_gamma), log-normal",
     )
     noise_prior_scale: float | None = _posterior(

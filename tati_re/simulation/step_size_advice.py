@@ -72,7 +72,7 @@ def divergence_advice(
     said = [_of_step_size(error, request, potential, position, auxiliary), _of_inputs(request)]
     if error.step and request.samples and request.system.flat.samples_noise:
         said.append(
-            "The noise is sampled: where a model fits targets without noise it falls without end, and a number as "
+            "The noise is sampled: where a model fits its targets exactly it falls and U becomes steep; a number as "
             "noise_std holds it."
         )
     return " ".join(filter(None, said))
