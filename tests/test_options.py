@@ -206,7 +206,7 @@ def test_flags_go_before_the_file_and_none_unsets():
 
 def test_describe_says_range_default_and_flag():
     text = describe("step_size")
-    for part in ("step_size", "a number greater than 0", "default: 0.001", "--step-size"):
+    for part in ("step_size", "a number greater than 0", "default: auto", "--step-size"):
         assert part in text
     assert all(f"  {name} (" in describe() for name in OPTIONS)
     assert message(describe, "step_sice") == "step_sice is not a known option. Did you mean 'step_size'?"

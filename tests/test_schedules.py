@@ -19,6 +19,7 @@ Y = X @ [1.0, -0.5] + 0.1 * RANDOM.normal(size=40)
 
 def simulation(**options) -> Simulation:
     keras.utils.set_random_seed(0)
+    options = {"step_size": 0.001} | options
     return Simulation(data=(X, Y), verbose=0, num_walkers=2, seed=1, execution="graph", noise_std=1.0, **options)
 
 

@@ -56,10 +56,11 @@ class HamiltonianMonteCarlo(Method):
         if walls not in ("reject", "reflect"):
             raise InputError("walls: not known.", received=repr(walls), expected="'reject' or 'reflect'")
         self.walls = walls
-        self.adapts = num_leapfrog_steps == "auto"
-        self.lengths = trajectory_lengths(_FIRST if self.adapts else num_leapfrog_steps, leapfrog_jitter)
+        self.finds_length = num_leapfrog_steps == "auto"
+        self.lengths = trajectory_lengths(_FIRST if self.finds_length else num_leapfrog_steps, leapfrog_jitter)
         self.num_leapfrog_steps = num_leapfrog_steps if isinstance(num_leapfrog_steps, str) else int(num_leapfrog_steps)
-        self.shown = self.of_rung = ("trajectory_length",) if self.adapts else ()
+        if self.finds_length:
+            self.adapts, self.shown, self.of_rung = True, ("trajectory_length",), ("trajectory_length",)
         self.leapfrog_jitter = float(leapfrog_jitter)
         self.gradients_per_step = sum(self.lengths) / 2
 
@@ -69,14 +70,14 @@ class HamiltonianMonteCarlo(Method):
         state = LangevinState(
             position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
         )
-        return extend(state, trajectory_length=_FIRST * evaluate.rung.step_size) if self.adapts else state
+        return extend(state, trajectory_length=_FIRST * evaluate.rung.step_size) if self.finds_length else state
 
     def step(self, state, evaluate, noise) -> tuple[Any, Info]:
         return trajectory(state, evaluate, noise, self.lengths_of(state), reflect=self.walls == "reflect")
 
     def lengths_of(self, state) -> tuple[Any, Any]:
         """The least and the largest number of leapfrog steps: those given, or from the time that the state has."""
-        if not self.adapts:
+        if not self.finds_length:
             return self.lengths
         count = state.trajectory_length / state.rung.step_size
         count = minimum(-floor(-sum_over(count, 0)[0] / float(count.shape[0])), as_float64(_MOST))

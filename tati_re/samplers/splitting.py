@@ -171,11 +171,12 @@ class Splitting(Method):
         bath_noise: float | None = None,
     ) -> None:
         self.word = parse_word(word)
-        self.adapts = friction == "auto" and "D" not in self.word
-        if not self.adapts and (isinstance(friction, str) or not friction > 0):
+        self.finds_friction = friction == "auto" and "D" not in self.word
+        if not self.finds_friction and (isinstance(friction, str) or not friction > 0):
             raise InputError(
                 "friction: a Langevin sampler needs a heat bath.", received=friction, expected="a number above 0"
             )
+        self.adapts = self.finds_friction or self.adapts
         self.friction: Any = friction if isinstance(friction, str) else float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
         self.subtracts_noise = self.damped
@@ -187,7 +188,9 @@ class Splitting(Method):
                 received=f"{bath_noise} in {word}",
                 expected="a number above 0 in a word with D, such as BADODAB",
             )
-        self.shown = self.of_rung = ("thermostat",) if self.thermostatted else ("friction",) if self.adapts else ()
+        self.shown = self.of_rung = (
+            ("thermostat",) if self.thermostatted else ("friction",) if self.finds_friction else ()
+        )
         if self.damped:
             self.against_noise = DAMPS
         elif self.thermostatted:
@@ -224,7 +227,7 @@ class Splitting(Method):
         )
         if self.thermostatted:
             state = extend(state, thermostat=first_thermostat(self._bath(evaluate.rung), energy.potential))
-        if self.adapts:
+        if self.finds_friction:
             state = extend(state, friction=FIRST_RATE / evaluate.rung.step_size)
         if self.damped:
             variance = evaluate.gradient_variance(position)
@@ -260,14 +263,16 @@ class Splitting(Method):
     def _in_bath(self, letter: str, state, evaluate, noise, own):
         """O or U, at the friction or with the thermostat."""
         time = self.fraction[letter] * state.rung.step_size
-        rate = state.thermostat if self.thermostatted else state.friction if self.adapts else self.friction
+        rate = state.thermostat if self.thermostatted else state.friction if self.finds_friction else self.friction
         own = column(exp(-rate * time), state.momentum) * own if self.damped else own
         if letter == "U":
-            bath = rate if self.adapts else self._bath(state.rung)
+            bath = rate if self.finds_friction else self._bath(state.rung)
             return drift_in_bath(state, evaluate, noise, bath, rate, time), own
         if self.thermostatted:
             return thermostatted_bath(state, noise, self._bath(state.rung), time), own
-        turned = column(rate * time, state.momentum) if self.adapts else self.friction * column(time, state.momentum)
+        turned = (
+            column(rate * time, state.momentum) if self.finds_friction else self.friction * column(time, state.momentum)
+        )
         return ornstein_uhlenbeck(state, noise, turned), own
 
     def _bath(self, rung: Rung):

@@ -22,7 +22,7 @@ from tati_re.core.ops import (
 )
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
-from tati_re.samplers.wrappers.metered import BAND, SETTLED, error_of_bias
+from tati_re.samplers.wrappers.metered import BAND, SETTLED, Metered, error_of_bias
 
 _ROWS, _PROJECTIONS, _MASSES = 256, 64, 64
 _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "step_size", "heat")
@@ -52,15 +52,16 @@ class Tuner(Wrapper):
     Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
 
     Args:
-        inner: A sampler that adapts, or that has a field `friction` or `trajectory_length` in its state.
+        inner: A sampler that adapts, or that has a field `friction` or `trajectory_length` in its state. Default:
+            `Metered` BAOAB.
         finds_end: The burn-in ends by itself. Default: yes.
 
     Raises:
         InputError: The sampler moves groups of walkers in turn.
     """
 
-    def __init__(self, inner, finds_end: bool = True) -> None:
-        super().__init__(inner)
+    def __init__(self, inner=None, finds_end: bool = True) -> None:
+        super().__init__(inner or Metered())
         if self.groups > 1:
             raise InputError("num_burnin_steps: walkers that take turns have none that ends by itself.", self.name)
         self.finds_end, self.adapts = finds_end, True
