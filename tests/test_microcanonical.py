@@ -385,7 +385,10 @@ def test_runs_that_cannot_be_right_are_refused_before_they_start(tmp_path):
     for options, said in (
         ({"sampler": "MCLMC", "batch_size": 5}, "MCLMC is right on the full batch only: noise turns momenta of fixed"),
         ({"sampler": "MAMS", "batch_size": 5}, "MAMS is exact on the full batch only: .* become 1.43 and 0.615"),
-        ({"sampler": "MCLMC", "step_schedule": "cyclical", "exploration_fraction": 0.5}, "MCLMC does not move at temp"),
+        (
+            {"sampler": "MCLMC", "step_size": 0.1, "step_schedule": "cyclical", "exploration_fraction": 0.5},
+            "MCLMC does not move at temp",
+        ),
     ):
         with pytest.raises(InputError, match=said):
             sim.sample(**options)
