@@ -49,7 +49,7 @@ nn.set_options(
     burn_in_steps=1000,
 )
 minimum = nn.loss()
-sampling_data = nn.sample(step_size=0.001)
+sampling_data = nn.sample()
 kept = sampling_data.run_info[sampling_data.run_info["step"] > 1000]
 print("Average loss:", kept["loss"].mean(), "expected:", minimum + nn.num_parameters() / (2 * beta))
 positions = np.asarray(sampling_data.trajectory)[:, 4:]

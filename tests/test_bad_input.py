@@ -57,7 +57,10 @@ COMMANDS = {
     "a word without a drift": (["--data", "good.csv", "--sampler", "BOB"], "without A nothing moves the parameters"),
     "a word with another letter": (["--data", "good.csv", "--sampler", "BAXAB"], "has no letter 'X'"),
     "a letter twice": (["--data", "good.csv", "--sampler", "BAAOB"], "AA is one A written twice"),
-    "no heat bath": (["--data", "good.csv", "--friction", "0"], "friction: a Langevin sampler needs a heat bath"),
+    "no heat bath": (
+        ["--data", "good.csv", "--sampler", "BAOAB", "--friction", "0"],
+        "friction: a Langevin sampler needs a heat bath",
+    ),
     "HMC on mini-batches": (
         ["--data", "good.csv", "--sampler", "HMC", "--batch-size", "4"],
         "HMC is exact on the full batch only",
@@ -173,7 +176,7 @@ PYTHON = {
     "no model": (lambda: Simulation(3, (X, Y)), r"model is not a Keras model\. Received: int"),
     "model and hidden": (lambda: Simulation(model(), (X, Y), hidden=[2]), "exclude each other"),
     "unknown option": (lambda: Simulation(data=(X, Y), stepsize=1.0), r"Did you mean 'step_size'\?"),
-    "a step size of text": (lambda: Simulation(data=(X, Y), step_size="0.1"), r"^step_size has the wrong type"),
+    "a step size of text": (lambda: Simulation(data=(X, Y), step_size="0.1"), r"^step_size has an unknown value"),
     "a step size of nan": (lambda: Simulation(data=(X, Y), step_size=float("nan")), r"^step_size"),
     "a sampler that is none": (
         lambda: Simulation(data=(X, Y), **QUICK).sample(sampler="HCM"),
@@ -225,7 +228,7 @@ class Full:
 
 
 def test_a_full_disk_ends_the_run_and_keeps_what_came_before(folder, monkeypatch):
-    sim, disk = Simulation(data=(X, Y), **QUICK), Full(monkeypatch)
+    sim, disk = Simulation(data=(X, Y), **QUICK, step_size=0.001), Full(monkeypatch)
     sim.limits = Limits(most_steps=10, first_steps=10)
 
     def fill(_, step):

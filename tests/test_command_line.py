@@ -61,10 +61,22 @@ def refused(capsys, main, *argv) -> str:
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["--step-size", "-1"], "--step-size is out of range. Received: -1. Expected: a number greater than 0."),
-        (["--step-size", "-1e-3"], "--step-size is out of range. Received: -1e-3. Expected: a number greater than 0."),
-        (["--step-size=abc"], "--step-size has the wrong type. Received: abc. Expected: a number greater than 0."),
-        (["--step-size", ""], "--step-size has the wrong type. Received: nothing. Expected: a number greater than 0."),
+        (
+            ["--step-size", "-1"],
+            "--step-size is out of range. Received: -1. Expected: a number greater than 0 or 'auto'.",
+        ),
+        (
+            ["--step-size", "-1e-3"],
+            "--step-size is out of range. Received: -1e-3. Expected: a number greater than 0 or 'auto'.",
+        ),
+        (
+            ["--step-size=abc"],
+            "--step-size has an unknown value. Received: abc. Expected: a number greater than 0 or 'auto'.",
+        ),
+        (
+            ["--step-size", ""],
+            "--step-size has an unknown value. Received: nothing. Expected: a number greater than 0 or 'auto'.",
+        ),
         (["--step-size"], "--step-size: expected one argument; see tati-sample --help."),
         (["--step-sise", "1"], "--step-sise is not a known option of tati-sample. Did you mean '--step-size'?"),
         (["--step_size", "1"], "--step_size is not a known option of tati-sample. Did you mean '--step-size'?"),

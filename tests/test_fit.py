@@ -116,7 +116,7 @@ def batch_normalised():
 def test_a_saved_model_predicts_what_the_walker_predicts(tmp_path):
     sim = Simulation(batch_normalised(), (X, Y), verbose=0, execution="graph", batch_size=4, num_walkers=2)
     sim.fit(num_steps=10, learning_rate=0.05)
-    run = sim.sample(num_steps=6, trajectory_every=3, record_every=3, output=str(tmp_path / "run"))
+    run = sim.sample(step_size=0.001, num_steps=6, trajectory_every=3, record_every=3, output=str(tmp_path / "run"))
     for which, walker in ((3, 0), (6, 0), (6, 1), ("mean", None)):
         path = tmp_path / f"{which}-{walker}.keras"
         run.save_model(which, path, walker=walker or 0)

@@ -77,6 +77,7 @@ def test_the_function_gets_options_shapes_and_a_seed():
 @pytest.mark.parametrize("name", ["build", "own"])
 def test_the_command_samples_and_resumes_it(folder, name):
     options = [*DATA, "--trajectory-every", "2", "--record-every", "1", "--model", f"my_net.py:{name}"]
+    options += ["--sampler", "BAOAB", "--step-size", "0.001"]
     assert sample.main([*options, "--num-steps", "5", "--output", "whole"]) == 0
     assert sample.main([*options, "--output", "parts"]) == 0
     if name == "build":

@@ -77,7 +77,7 @@ def test_what_cannot_be_vectorised_is_said_in_one_sentence_and_nothing_else(tmp_
         "from tati_re import Simulation\n"
         "sim = Simulation(built('Conv2D'), (ZOO['Conv2D'].inputs, LABELS), num_walkers=2, execution='graph',\n"
         "                 walker_evaluation='vectorized')\n"
-        "run = sim.sample(num_steps=3)\n"
+        "run = sim.sample(step_size=0.001, num_steps=3)\n"
         "assert run.manifest['walker_evaluation'] == 'unrolled'\n"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}

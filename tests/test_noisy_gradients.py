@@ -167,7 +167,7 @@ def test_more_noise_than_the_friction_takes_out_is_refused_or_clipped():
     with pytest.raises(InputError, match=r"^gradient_noise is larger .*Expected: at most .* = 20\."):
         sim.sample(sampler="SGHMC", gradient_noise=21.0, step_size=0.1, num_steps=2)
     with pytest.raises(InputError, match=r"^gradient_noise: it is estimated during the burn-in\."):
-        sim.sample(sampler="SGHMC", gradient_noise="estimate", step_size=0.1, num_steps=2)
+        sim.sample(sampler="SGHMC", gradient_noise="estimate", step_size=0.1, num_steps=2, num_burnin_steps=0)
     for wrong in (-1.0, "guess", float("nan")):
         with pytest.raises(InputError, match=r"^gradient_noise: no variance"):
             SGHMC(1.0, wrong)

@@ -92,7 +92,7 @@ def test_losses_are_those_of_the_definition():
     assert regression(0.5, 3).losses(f, y) == pytest.approx(-norm.logpdf(y, f, 0.5).sum(axis=-1))
     squares = Predictive({"loss": "mean_squared_error"}, "regression", None, 3)
     assert squares.losses(f, y) == pytest.approx(((y - f) ** 2).mean(axis=-1))
-    assert squares.noise() == pytest.approx(np.sqrt(1.5))
+    assert squares.noise(f) == pytest.approx(np.sqrt(1.5))
     binary = Predictive({"loss": "binary_crossentropy", "from_logits": True}, "signs", 2, 1)
     z, signs = f[..., :1], np.array([-1, 1, 1, -1, 1])
     assert binary.losses(z, signs) == pytest.approx(np.logaddexp(0, -signs * z[..., 0]))

@@ -266,7 +266,7 @@ def test_what_is_not_used_is_said(capsys):
         ({"prior": {"bias": "laplacian"}}, "prior has the wrong type."),
         ({"prior": "student"}, "prior has an unknown value. Did you mean 'student_t'?"),
         (
-            {"covariance_blending": 1.0, "num_walkers": 4, "upper_wall": 5.0, "num_steps": 200},
+            {"covariance_blending": 1.0, "num_walkers": 4, "upper_wall": 5.0, "num_steps": 200, "step_size": 0.01},
             "covariance_blending: walls reflect parameter by parameter",
         ),
     ],

@@ -328,7 +328,7 @@ def small(**options):
 
 def test_the_report_says_what_ran(tmp_path):
     """The tuned step size and the leapfrog steps; not the friction, which HMC has no use for."""
-    options = {"num_steps": 60, "num_burnin_steps": 40, "friction": 3.0, "num_leapfrog_steps": 7}
+    options = {"num_steps": 60, "num_burnin_steps": 40, "friction": 3.0, "num_leapfrog_steps": 7, "step_size": 0.001}
     run = small(num_walkers=2, output=str(tmp_path / "a")).sample(sampler="HMC", target_acceptance=0.8, **options)
     page, summary = text_of(run)
     used = run.run_info["step_size"].iloc[-1]

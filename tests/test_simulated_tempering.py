@@ -451,7 +451,7 @@ def test_starts_are_one_position_a_walker():
 def test_a_run_shows_rung_and_weight():
     sim = Simulation(data="two_clusters", seed=1, verbose=0, num_walkers=4, dtype="float64")
     with pytest.raises(InputError, match="num_burnin_steps"):
-        sim.sample(step_size=0.001, sampler=SimulatedTempering(), num_steps=10)
+        sim.sample(step_size=0.001, sampler=SimulatedTempering(), num_steps=10, num_burnin_steps=0)
     run = sim.sample(
         sampler=SimulatedTempering(ControlVariate(Splitting("BAOAB")), [1.0, 0.5, 0.25], move_every=2),
         step_size=0.01,

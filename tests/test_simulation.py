@@ -267,7 +267,10 @@ def test_options_that_do_not_shape_the_system_can_be_changed():
         ({"data": (X, Y)}, r"^data shapes the system\."),
         ({"dtype": "float32"}, r"^dtype shapes the system\."),
         ({"step_sise": 0.1}, r"^step_sise is not a known option\. Did you mean 'step_size'\?"),
-        ({"step_size": -0.1}, r"^step_size is out of range\. Received: -0\.1\. Expected: a number greater than 0\."),
+        (
+            {"step_size": -0.1},
+            r"^step_size is out of range\. Received: -0\.1\. Expected: a number greater than 0 or 'auto'\.",
+        ),
         ({"temperature": 1.0, "inverse_temperature": 1.0}, r"are two names for the same quantity"),
     ],
 )

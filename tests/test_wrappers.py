@@ -141,7 +141,7 @@ def test_bad_masses_get_one_sentence():
     with pytest.raises(InputError, match="one of the two"):
         sim.sample(step_size=0.001, mass="fan_in", covariance_blending=1.0, num_steps=100)
     with pytest.raises(InputError, match="measured during the burn-in"):
-        sim.sample(step_size=0.001, mass="gradient_rms", num_steps=300)
+        sim.sample(step_size=0.001, mass="gradient_rms", num_steps=300, num_burnin_steps=0)
 
 
 # -------------------------------------------------------------------------------------------------- the control variate

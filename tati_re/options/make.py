@@ -55,10 +55,10 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     field = OPTIONS[name]
     received = "none" if value is None else shown(value, 77, str if text and isinstance(value, str) else repr)
     names = choices(field)
-    if names and isinstance(value, str):
-        what = f"{spell(name)} has an unknown value.{nearest(value, names)}"
-    elif first["type"] in OUT_OF_RANGE:
+    if first["type"] in OUT_OF_RANGE:
         what = f"{spell(name)} is out of range."
+    elif names and isinstance(value, str):
+        what = f"{spell(name)} has an unknown value.{nearest(value, names)}"
     else:
         what = f"{spell(name)} has the wrong type."
     return InputError(what, received or "nothing", expected(field))

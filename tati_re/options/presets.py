@@ -73,6 +73,9 @@ NOTES = {
 }
 """A note on each preset."""
 
+NAMES = ("auto", *PRESETS)
+"""Values of the option `preset`."""
+
 _BY_NAME = {name.upper(): name for name in PRESETS}
 
 
@@ -86,9 +89,7 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     A ladder that is given in another way takes the place of the preset's; so does another way to give the temperature,
     or another prior."""
     name = values.get("preset")
-    if name is not None:
-        if str(name).upper() not in {"AUTO", *_BY_NAME}:
-            raise InputError("preset: not known.", repr(name), ", ".join(["auto", *PRESETS]))
+    if isinstance(name, str) and name in NAMES:
         if values.get("sampler") is not None:
             raise InputError(
                 "preset and sampler both name the sampler.", f"{name} and {values['sampler']}", "one of the two"

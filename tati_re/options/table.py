@@ -53,6 +53,7 @@ Mass = (
     ]
 )
 FIRST_STEP_SIZE = 0.001
+Preset = Literal["auto", "RENHD", "renhd_euler", "RELD", "reSGLD", "reSGHMC", "RE-HMC", "MILE", "simulated_tempering"]
 PriorName = Literal["gaussian", "laplace", "student_t", "box", "none"]
 PriorNames = Annotated[PriorName | dict[str, PriorName], BY_PATTERN]
 
@@ -211,7 +212,7 @@ class Options(BaseModel):
         "my_module:MySampler or my_file.py:MySampler; or a preset, a set of options: {presets}; auto: BAOAB, or, where "
         "step size and ladder are left open too, what fits the data and the model",
     )
-    preset: str | None = _sampler(None, "a set of options by name, as a value of sampler: auto, {presets}")
+    preset: Preset | None = _sampler(None, "a set of options by name, which may stand as a value of sampler as well")
     step_size: Annotated[float, Field(gt=0)] | Literal["auto"] = _sampler(
         "auto",
         "time step h of the scheme; for SGLD the coefficient of the gradient; auto: found in the burn-in, from "

@@ -23,15 +23,26 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bo
         folder.mkdir(parents=True, exist_ok=True)
         if abandoned:
             clear(folder)
-        found = entries(folder)
-        if found and not overwrite:
-            raise InputError(
-                f"The output folder {folder} is not empty.",
-                received=", ".join(found[:3]) + (", ..." if len(found) > 3 else ""),
-                expected=f"a new folder, overwrite (--overwrite), or resume (--resume {folder})",
-            )
+        if not overwrite:
+            _refuse(folder, entries(folder))
         clear(folder)
     return folder
+
+
+def check_free(path: str | os.PathLike[str]) -> None:
+    """Refuses a folder with files in it, unless the lock of a start that was stopped may lie there."""
+    folder = Path(path)
+    if folder.is_dir() and not (folder / LOCK).exists():
+        _refuse(folder, entries(folder))
+
+
+def _refuse(folder: Path, found: list[str]) -> None:
+    if found:
+        raise InputError(
+            f"The output folder {folder} is not empty.",
+            received=", ".join(found[:3]) + (", ..." if len(found) > 3 else ""),
+            expected=f"a new folder, overwrite (--overwrite), or resume (--resume {folder})",
+        )
 
 
 def clear(folder: Path) -> None:

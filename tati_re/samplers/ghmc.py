@@ -45,6 +45,7 @@ class GeneralizedHMC(Method):
     has_momentum = True
     metropolis = True
     full_batch = True
+    finds_length = False
 
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
         if isinstance(friction, str) or not friction > 0:

@@ -91,7 +91,7 @@ class Run(RunFiles):
         statistics, _, _ = checkpoint.load(self.folder)
         row = 0 if which == "mean" else walker
         flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
-        said = self.manifest["dataset"].get("preparation")
+        said = self.manifest.get("dataset", {}).get("preparation")
         preparation = None if said is None else Preparation.from_config(said)
         with storing(path):
             in_units(flat.model, preparation, self.manifest["loss"]["loss"] == HETEROSCEDASTIC).save(path)

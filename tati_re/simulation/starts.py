@@ -43,7 +43,7 @@ class Walkers:
     @property
     def placed(self) -> bool:
         """Whether the walkers were put where they are, or have moved."""
-        return self.drawn != crc32(np.ascontiguousarray(self.position))
+        return self.drawn != _check_sum(self.position)
 
     def fitting(self, value: Any, name: str) -> np.ndarray:
         """An array in the shape of the positions, or of one of them."""
@@ -90,8 +90,11 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     elif walkers > 1 and options.parameters is None and np.ndim(given) < 2:
         said += "; walker_start jitter or fresh, or a fit, sets them apart"
     free = given is None and options.parameters is None
-    position = np.ascontiguousarray(position)
-    return Walkers(position, auxiliary, f"{said}." if said else None, drawn=crc32(position) if free else None)
+    return Walkers(position, auxiliary, f"{said}." if said else None, drawn=_check_sum(position) if free else None)
+
+
+def _check_sum(position: np.ndarray) -> int:
+    return crc32(memoryview(np.ascontiguousarray(position)))
 
 
 def _from_file(path: str, step: int | None, flat: Any) -> FileParameters:
