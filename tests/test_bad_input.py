@@ -242,7 +242,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_came_before(folder, monkeypatch
     assert list(run.run_info["step"]) == list(range(1, 21))
     assert list(run.averages["step"]) == list(range(1, 21))
     Simulation.resume("run", data=(X, Y))
-    sim = Simulation(data=(X, Y), **QUICK)
+    sim = Simulation(data=(X, Y), **QUICK, step_size=0.001)
     whole = sim.sample(**options)
     assert tables(run.folder) == tables(whole.folder)
 
