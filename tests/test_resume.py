@@ -404,6 +404,7 @@ def kill_and_resume(nursery: Nursery, long_run, tmp_path: Path, options: dict, i
     assert len(set(steps)) > 1 or len(instants) == 2
 
 
+@pytest.mark.usefixtures("rewritten_graphs")
 def test_kill_9_at_two_instants(nursery, long_run, tmp_path):
     kill_and_resume(nursery, long_run, tmp_path, {}, [random.uniform(0, 0.1), random.uniform(0.1, 0.6)])
 
@@ -415,6 +416,7 @@ def test_kill_9_at_twenty_instants(nursery, long_run, tmp_path, case):
     kill_and_resume(nursery, long_run, tmp_path, CASES[case] | {"num_burnin_steps": 11}, instants)
 
 
+@pytest.mark.usefixtures("rewritten_graphs")
 @pytest.mark.parametrize("dies_at", ["current.npz", pytest.param("current.npz.partial", marks=pytest.mark.slow)])
 def test_a_kill_inside_the_writing_of_a_checkpoint_loses_at_most_one_interval(nursery, long_run, tmp_path, dies_at):
     """The third checkpoint, of step 40: killed before the current one is set aside, or the new one gets its name."""
