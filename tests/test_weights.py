@@ -122,7 +122,7 @@ def test_the_command_samples_with_weights_and_resumes(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     np.savetxt("a.csv", np.column_stack([X, W, CLASSES]), delimiter=",", header="a,b,w,label", comments="")
     common = ["--data", "a.csv", "--test-fraction", "0", "--execution", "graph", "--record-every", "1"]
-    common += ["--sample-weights", "w", "--class-weights", "1", "0.5", "2"]
+    common += ["--step-size", "0.001", "--sample-weights", "w", "--class-weights", "1", "0.5", "2"]
     assert sample.main([*common, "--num-steps", "4", "--output", "whole"]) == 0
     said = capsys.readouterr()
     assert "the loss of each example times its weight, weights with the sum 8" in said.out + said.err

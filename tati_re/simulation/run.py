@@ -94,7 +94,7 @@ class Run(RunFiles):
         said = self.manifest.get("dataset", {}).get("preparation")
         preparation = None if said is None else Preparation.from_config(said)
         with storing(path):
-            in_units(flat.model, preparation, self.manifest["loss"]["loss"] == HETEROSCEDASTIC).save(path)
+            in_units(flat.model, preparation, self.manifest.get("loss", {}).get("loss") == HETEROSCEDASTIC).save(path)
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
         """Predicts with the average over the posterior draws that the run stored.
