@@ -248,7 +248,9 @@ def gaussian_of(width):
 def test_a_function_of_a_file_runs_and_goes_on_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.py").write_text("import tensorflow as tf\ndef U(x):\n    return tf.reduce_sum(x**2, -1) / 2\n")
-    (tmp_path / "run.toml").write_text('potential = "my.py:U"\ndimension = 3\nexecution = "graph"\nverbose = 0\nstep_size = 0.1\n')
+    (tmp_path / "run.toml").write_text(
+        'potential = "my.py:U"\ndimension = 3\nexecution = "graph"\nverbose = 0\nstep_size = 0.1\n'
+    )
     commands = [
         ["--config", "run.toml", "--num-steps", "20", "--output", "a"],
         ["--resume", "a", "--num-steps", "40", "--trust"],
