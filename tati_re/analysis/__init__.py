@@ -1,7 +1,5 @@
 """Analysis: from arrays and tables of numbers to numbers with errors."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Diffusion maps: the slowest motions of a cloud of points, and coordinates along them."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """pymbar, an optional package, loaded without its warnings."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import warnings

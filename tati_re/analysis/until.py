@@ -1,7 +1,5 @@
 """An end that is earned: conditions on R-hat, effective sample size and errors, and the numbers that they are about."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

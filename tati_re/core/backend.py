@@ -1,7 +1,5 @@
 """TensorFlow and Keras, imported once, quietly, and only when something is computed."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

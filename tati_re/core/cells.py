@@ -1,7 +1,5 @@
 """Texts in cells of a table that a spreadsheet must not take for formulas."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

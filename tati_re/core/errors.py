@@ -1,7 +1,5 @@
 """Errors that users see, each one sentence: what is wrong, what was received, what was expected."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Signals that ask for a stop: Ctrl-C, SIGTERM, SIGHUP, and the one that a batch queue sends before its end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The ends of the spectrum of a symmetric matrix that is known by its products with vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

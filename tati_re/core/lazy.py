@@ -1,7 +1,5 @@
 """Names of a room, imported on first use."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Memory that is free, and the refusal of what would take more."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

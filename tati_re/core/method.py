@@ -4,8 +4,6 @@
 the base class becomes a method where it enters, by `as_method`.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol, runtime_checkable
 
 from tati_re.core.protocol import Evaluate, Noise

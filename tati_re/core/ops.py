@@ -1,8 +1,6 @@
 """The mathematical functions of a step besides + - * /, each in the library of its argument, NumPy or TensorFlow, so
 that the same sampler runs on numpy, eagerly, as a graph, or under XLA."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

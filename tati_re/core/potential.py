@@ -1,7 +1,5 @@
 """Protocols of potentials, priors, mini-batches and recorders."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence

@@ -8,8 +8,6 @@ checkpointed with it. Tuning parameters (friction, word, number of leapfrog step
 Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung

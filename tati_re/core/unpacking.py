@@ -3,8 +3,6 @@
 What a header says of an array has to be in the file; what a compressed file unpacks to has a bound: the memory limit of
 the data, 2 GB elsewhere, or 200 times the file where that is more."""
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile

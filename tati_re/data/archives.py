@@ -1,7 +1,5 @@
 """NPZ files, and the image sets that Keras downloads, which have the same keys."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mini-batches as a pure function of the seed, the walker and the step."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.errors import InputError

@@ -1,7 +1,5 @@
 """The contents of a file or stream before the kind of targets is settled, and several of them joined."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """A data set in words: its contents, classes and ranges."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.data.columns import numbered

@@ -1,7 +1,5 @@
 """Built-in data sets: digits, two with potentials in closed form, and classes in the plane."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

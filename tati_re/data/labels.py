@@ -1,7 +1,5 @@
 """The kinds of targets: class numbers, signs, one-hot rows, several labels at once, or the values of a regression."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

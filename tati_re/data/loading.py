@@ -1,7 +1,5 @@
 """One data set from any source: read, labels checked, split, prepared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

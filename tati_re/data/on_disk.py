@@ -1,7 +1,5 @@
 """Arrays larger than the memory limit, in unnamed temporary files read row by row."""
 
-from __future__ import annotations
-
 import mmap
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Several inputs of a model side by side in one array, `(N, numbers of all inputs)`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

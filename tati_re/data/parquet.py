@@ -1,7 +1,5 @@
 """Parquet files, by the package pyarrow, which the extra `parquet` installs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ All take `num_examples` points to train and sample on, whose labels alternate, a
 after the label is settled; 5 is the radius of these sets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

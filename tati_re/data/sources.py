@@ -1,7 +1,5 @@
 """The reader of each source of data, by its name, type or suffix."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Counter-based random streams of numpy: numbers depend on a key and a counter, never on earlier draws."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.errors import InputError

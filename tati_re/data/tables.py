@@ -1,7 +1,5 @@
 """Tables of text: CSV files with a header line, and columns separated by white space without one."""
 
-from __future__ import annotations
-
 import csv
 import warnings
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """`tf.data.Dataset` objects, read into memory once."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """TFRecord files of `tf.train.Example` messages; TensorFlow is imported when one is read."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import zlib

@@ -1,7 +1,5 @@
 """Weights of examples: given with the data, or by class."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes data sets to CSV and NPZ files that `load_data` reads."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """When a run has left what is possible: the highest energy that a walker can come to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

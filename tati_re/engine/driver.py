@@ -1,7 +1,5 @@
 """Runs a compiled loop to its end: rows to files, checkpoints, progress, interruption, resume."""
 
-from __future__ import annotations
-
 import enum
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The environment of a run: a temporary folder, deterministic operations, and versions."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 import sys

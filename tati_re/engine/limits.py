@@ -1,7 +1,5 @@
 """How much the engine does between two returns to Python."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -5,8 +5,6 @@ the random bits of all steps of the next chunk in bulk. The number of steps is a
 chunk once, whatever its length.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

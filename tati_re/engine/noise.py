@@ -10,8 +10,6 @@ see the same bits, and chunk sizes and restarts change nothing.
 Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence

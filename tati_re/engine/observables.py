@@ -1,7 +1,5 @@
 """Observables of a state: the columns of run.csv."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf

@@ -6,8 +6,6 @@ of a block are kept apart, for a loop that also interleaved them would compute e
 Source: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (2011).
 """
 
-from __future__ import annotations
-
 from tati_re.core.backend import tf
 
 WORDS = 4

@@ -1,7 +1,5 @@
 """Recording of the steps of a chunk: rows, positions, moments and events, in buffers on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The tables that grow while a run goes on: which there are, and the rows of a chunk in them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Running averages of the observables after the burn-in, row by row."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.engine.loop import Loop

@@ -1,7 +1,5 @@
 """The columns of run.csv as scalars of TensorBoard, while the run goes on."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

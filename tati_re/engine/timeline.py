@@ -5,8 +5,6 @@ one half moves while the other rests). A group makes `group_steps` steps, then t
 counted per walker, and a walker is recorded only while it moves.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple

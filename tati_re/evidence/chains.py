@@ -1,7 +1,5 @@
 """Compiled sampling of walkers at given points of a path."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

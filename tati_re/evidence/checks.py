@@ -1,7 +1,5 @@
 """Checks that a simulation has an evidence."""
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError
 from tati_re.models.inspect import output_shape_of
 from tati_re.options.make import Options

@@ -1,7 +1,5 @@
 """Sampling of energies along a path: all points at once with swaps, or one after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Evidence from energies along a path, with notes on its reliability."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.evidence import estimators

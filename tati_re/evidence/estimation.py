@@ -1,7 +1,5 @@
 """One estimate of log Z: potential, sampler and plan from a simulation's options, and the run of each method."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

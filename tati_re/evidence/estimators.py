@@ -9,8 +9,6 @@ Each estimator gives its value and its influence: what each draw adds to its err
 points of the path and between walkers at once.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

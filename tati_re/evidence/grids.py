@@ -4,8 +4,6 @@ The path is f_λ = q^(1-λ) f^λ between a normalized reference q (the prior, sa
 without its constant; λ rises from 0 to 1, and log Z is the integral of the mean of log(f/q) over it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """log Z of a simulation, by one method or several."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Springs at a minimum of a simulation, as wide as the posterior there."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.errors import InputError

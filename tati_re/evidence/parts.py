@@ -1,7 +1,5 @@
 """Finished parts of an estimate in a folder, from which an interrupted call continues."""
 
-from __future__ import annotations
-
 import io
 import os
 import time

@@ -4,8 +4,6 @@ Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68 (2006); steps chos
 Stephens, Doucet and Tsagaris, Scand. J. Stat. 38 (2011).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import logsumexp
 

@@ -8,8 +8,6 @@ Published bounds took the box as centered on the minimum; it is centered on 0, s
 Source: Frenkel and Ladd, J. Chem. Phys. 81, 3188 (1984); of networks: Baldock and Marzari (arXiv 1904.04154).
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 

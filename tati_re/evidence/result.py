@@ -1,7 +1,5 @@
 """Estimates of log Z with their errors and notes, compared between methods and between models."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """log Z by adaptive sequential Monte Carlo: populations cooled from the reference to the posterior."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Mean acceptance of a rule over the noise of the energies."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.exchange.swap_rules import SwapRule

@@ -6,8 +6,6 @@ swap is N(-x², 2x²) and the Metropolis rule accepts with probability erfc(x/2)
 With the heat capacity C_V = d⟨U⟩/dT = var(U)/T² that is x = ∫ √C_V dT/T.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

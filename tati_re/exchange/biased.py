@@ -1,7 +1,5 @@
 """The potential with the bias of the walkers' rungs, for the inner sampler of a replica exchange."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.errors import InputError

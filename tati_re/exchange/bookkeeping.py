@@ -1,7 +1,5 @@
 """Statistics of replica exchange: swaps by pair of neighbors, round trips by replica, mean energies by rung."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tati_re.core.backend import tf

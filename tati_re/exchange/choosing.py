@@ -1,7 +1,5 @@
 """Replica exchange from options: the ladder, the swap rule, and checks."""
 
-from __future__ import annotations
-
 import math
 
 from tati_re.core.errors import InputError

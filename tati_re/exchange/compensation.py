@@ -12,8 +12,6 @@ Sources: D. Seita, X. Pan, H. Chen, J. Canny, An efficient minibatch acceptance 
 R. Luo et al., Replica-exchange Nosé-Hoover dynamics for Bayesian learning on large datasets (2020), eq. 9, 14 and 18.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import lru_cache

@@ -13,8 +13,6 @@ algorithm 1. There v is the variance of one energy, 2 v that of the difference o
 replicas see the same examples, and v is that of the difference.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ far below that of either loss.
 Arrays have the independent ladders first: `(ladders, rungs)`, and `(ladders, pairs)` for pairs of rungs.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tati_re.core.backend import tf

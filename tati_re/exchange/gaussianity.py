@@ -3,8 +3,6 @@
 Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differences) and appendix C (gradients).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of a run's mini-batch noise at its end, for swaps and thermostats that assume Gaussian noise."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.potential import Batch, Potential

@@ -1,7 +1,5 @@
 """The occupancy of rungs by walkers, and its change in a round."""
 
-from __future__ import annotations
-
 from tati_re.core.backend import tf
 from tati_re.exchange.differences import Pairs
 from tati_re.exchange.schedule import gibbs

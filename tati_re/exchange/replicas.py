@@ -1,7 +1,5 @@
 """Replica exchange: copies of a system at several temperatures that swap temperatures."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.backend import tf

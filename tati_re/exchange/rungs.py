@@ -1,7 +1,5 @@
 """The state of replica exchange: the rung of each walker, and the rungs' targets."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

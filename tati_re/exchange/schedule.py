@@ -7,8 +7,6 @@ distribution of the rungs is kept whatever the schedule, as long as it does not 
 `gibbs` needs no pairs: it draws one of all assignments of replicas to rungs with its exact probability.
 """
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any, NamedTuple
 

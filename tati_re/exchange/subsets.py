@@ -8,8 +8,6 @@ Source: J. Black, P. Rogaway, Ciphers with arbitrary finite domains (2002): a ge
 numbers, and cycle walking, which sends numbers outside of 0, ..., N - 1 through it again until they are inside.
 """
 
-from __future__ import annotations
-
 import math
 
 from tati_re.core.errors import InputError

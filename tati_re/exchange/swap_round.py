@@ -1,7 +1,5 @@
 """One round of swaps: from the energies of all replicas to their rungs after it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tati_re.core.backend import tf

@@ -4,8 +4,6 @@ For replicas i and j on rungs with reduced potentials u, D = u_i(θ_i) + u_j(θ_
 of the Metropolis ratio. A rule is exact when its acceptance A(D), averaged over the noise of D, has ln A(D)/A(-D) = D.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np

@@ -9,8 +9,6 @@ losses:
 (f = β_i - β_j where U is a mean loss). All functions take numpy or TensorFlow.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tati_re.core.ops import as_float64, maximum, sum_over

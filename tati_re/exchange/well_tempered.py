@@ -8,8 +8,6 @@ bias in the swap and the sign of the weights put right). The bias belongs to the
 U has to be the full potential: a mini-batch's makes A fit its noise, and its force biased.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Descent to a stationary point, and its kind: minimum, valley or saddle."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Jobs of an exploration, each a leg with its descents, run in parallel and saved in separate files."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

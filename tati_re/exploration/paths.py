@@ -1,7 +1,5 @@
 """Barriers between two points along the straight line and along a relaxed path."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Legs, short sampled trajectories, and the points on them from which to descend."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Directions in parameter space along which a landscape is evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 

@@ -1,7 +1,5 @@
 """Gaussian approximations of the posterior: Laplace's, from the Hessian of U, and SWAG, from the iterates of a fit."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cached_property

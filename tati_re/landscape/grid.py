@@ -1,7 +1,5 @@
 """Points of lines, planes and grids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

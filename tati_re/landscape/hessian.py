@@ -1,7 +1,5 @@
 """Curvature of U at a point: extreme eigenvalues, trace, spectral density, and the whole matrix of small models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Potential, center and directions of a landscape from their descriptions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The potential at any points: losses, accuracies and gradients of many points, Hessian products at one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

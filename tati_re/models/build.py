@@ -1,7 +1,5 @@
 """Networks built from options, and models loaded from files."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile

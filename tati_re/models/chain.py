@@ -5,8 +5,6 @@ the slope of the loss with respect to its output before the activation. Its mome
 two matrices (Goodfellow, 2015), for which input and output must be seen; Keras' own call of a model hides them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

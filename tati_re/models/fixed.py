@@ -1,7 +1,5 @@
 """Fixed parameters: the entries that a pattern selects, and their values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

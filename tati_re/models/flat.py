@@ -1,7 +1,5 @@
 """A Keras model as a function of one flat vector of its trainable parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models built by a user's own Python code, named as `my_net.py:build` or `my_package.my_module:build`."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

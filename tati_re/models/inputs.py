@@ -1,7 +1,5 @@
 """Inputs in a model's shape; several inputs stand side by side in one array (`tati_re.data.packing`)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

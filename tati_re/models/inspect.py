@@ -1,7 +1,5 @@
 """The layers of a Keras model, and their consequences for sampling."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

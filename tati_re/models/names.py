@@ -4,8 +4,6 @@ Keras numbers layers over the whole process (`dense_7`). Here a layer that the u
 siblings, so that a header does not depend on what else the process built.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence

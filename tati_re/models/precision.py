@@ -1,7 +1,5 @@
 """A Keras model rebuilt in float64 (or float32)."""
 
-from __future__ import annotations
-
 import re
 import types
 import warnings

@@ -5,8 +5,6 @@ plus V/N, so that learning rates keep their usual size. The minimum is that of U
 optimizer touches one new file and one line of `OPTIMIZERS`.
 """
 
-from __future__ import annotations
-
 from tati_re.core.backend import keras
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.method import Optimizer

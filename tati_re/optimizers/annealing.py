@@ -1,7 +1,5 @@
 """Simulated annealing that stops where the validation loss rises."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

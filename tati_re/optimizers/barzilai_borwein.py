@@ -1,7 +1,5 @@
 """Gradient descent with the step of Barzilai and Borwein."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

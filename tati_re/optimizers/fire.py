@@ -1,7 +1,5 @@
 """Descent by molecular dynamics that restarts at rest whenever it goes uphill."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError

@@ -1,7 +1,5 @@
 """Plain gradient descent."""
 
-from __future__ import annotations
-
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column
 from tati_re.core.protocol import Info, State

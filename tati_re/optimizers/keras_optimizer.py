@@ -4,8 +4,6 @@ Under TensorFlow, Keras' optimizers only change variables. Here those variables 
 state into them, lets Keras update them, and reads the new state out again, so that it is as pure as every other step.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Other packages add `GJF = "gjf:GJF"` to `[project.entry-points."tati_re.samplers"]` of their pyproject.toml.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from functools import cache

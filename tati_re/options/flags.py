@@ -1,7 +1,5 @@
 """How one option is written: its type in words, its flag, its line of TOML, its row of the reference page."""
 
-from __future__ import annotations
-
 import argparse
 import types
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,6 @@
 """What the table in `options/table.py` makes: keyword arguments of the Python API, flags of all commands, keys of TOML
 files, the help and the userguide's reference page (`python -m tati_re.options > userguide/options.md`)."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping

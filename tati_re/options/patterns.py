@@ -1,7 +1,5 @@
 """Options with one value for all parameters, or a table of patterns and values: `1 */bias=10`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any

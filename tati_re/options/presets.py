@@ -3,8 +3,6 @@
 `tati-sample --sampler RENHD --print-config` shows them; an option that is given goes before the preset's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the value of an option can be: an integer of 64 bits, a float that the arithmetic of a run can hold, text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

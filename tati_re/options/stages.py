@@ -1,7 +1,5 @@
 """Stages of a fit: parts of the run with a learning rate and a batch size of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 

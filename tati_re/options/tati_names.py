@@ -5,8 +5,6 @@ Python, TOML files and the commands all come through `translated`. TATi samples 
 prior, which its own names `step_width` and `friction_constant` therefore mean, unless `potential` is given.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 

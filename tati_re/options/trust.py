@@ -3,8 +3,6 @@
 A folder may come from someone else. Its options are made here, and what they ask for is done where the caller says that
 the folder is trusted, or names it again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path

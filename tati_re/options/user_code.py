@@ -1,7 +1,5 @@
 """Python code of users, named by an option as `my_module:name` or `my_file.py:name`: found, and called with options."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Functions of tensors that are compiled once and called from Python."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

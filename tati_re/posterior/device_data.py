@@ -1,7 +1,5 @@
 """Labels in the form that a potential holds on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The potential called from Python: compiled once, asked many times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

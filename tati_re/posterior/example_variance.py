@@ -1,7 +1,5 @@
 """Variance of the gradients of single examples, from one mini-batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

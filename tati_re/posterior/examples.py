@@ -1,7 +1,5 @@
 """The inputs of a data set for steps: in device memory, or streamed from the host."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.backend import tf

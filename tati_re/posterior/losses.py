@@ -1,7 +1,5 @@
 """Losses with one value per example, and the meaning of predictions under them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

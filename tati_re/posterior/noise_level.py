@@ -1,7 +1,5 @@
 """The noise of a Gaussian likelihood as one more parameter, s = log σ, with a prior of its own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """How the noise of mini-batches is spread over the frequencies of the potential, at one place."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

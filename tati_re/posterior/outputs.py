@@ -1,7 +1,5 @@
 """Outputs of a model for several vectors of parameters and the same inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The passes of a model over its examples: energies, gradients, their variances and accuracies of all walkers."""
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """Predictions from a network's outputs under its loss: class probabilities, or a mean with Gaussian noise."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 All three compute the same numbers up to rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tati_re.core.backend import tf

@@ -1,7 +1,5 @@
 """Losses of examples that do not all count the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

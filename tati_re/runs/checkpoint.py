@@ -1,7 +1,5 @@
 """Checkpoints: the state of a run in one file, with a complete one on disk at all times."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

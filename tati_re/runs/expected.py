@@ -1,7 +1,5 @@
 """The parameters that a model expects of a file, by their names."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The files of a run folder: each name, what it holds, who writes it and when. All other code takes names from here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple

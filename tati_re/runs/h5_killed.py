@@ -1,7 +1,5 @@
 """HDF5 files whose writer was killed, read as files that nobody writes."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

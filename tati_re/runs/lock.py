@@ -1,7 +1,5 @@
 """One writer a folder: a lock that the kernel releases when its process ends, however it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

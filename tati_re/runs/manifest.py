@@ -1,7 +1,5 @@
 """The manifest of a run as TOML: method, data, options and versions."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Mapping

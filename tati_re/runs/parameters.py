@@ -1,7 +1,5 @@
 """Parameters from files: trajectories of this package or of TATi, NPZ files, Keras models, run folders."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Collection, Sequence

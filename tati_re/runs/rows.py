@@ -1,7 +1,5 @@
 """Rows of a table between two flushes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Preparation of the folder of a run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from pathlib import Path

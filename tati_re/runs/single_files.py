@@ -1,7 +1,5 @@
 """Tables of a run folder that are also kept under a name of their own, complete whenever those in the folder are."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from pathlib import Path

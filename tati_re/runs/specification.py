@@ -1,7 +1,5 @@
 """Folders of calculations that continue where they were interrupted if their specification is the same."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence

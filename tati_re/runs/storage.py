@@ -4,8 +4,6 @@ A folder may come from someone else: no function here writes through a symbolic 
 replaced have temporary names that nobody can guess. A run folder that is itself a link is one's own way to another
 disk, and is followed."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

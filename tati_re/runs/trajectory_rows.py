@@ -1,7 +1,5 @@
 """Parameters from the rows of a trajectory, ours or TATi's."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether the files of a run folder are what the run wrote."""
 
-from __future__ import annotations
-
 import os
 import warnings
 import zipfile

@@ -1,7 +1,5 @@
 """One call that checks everything that the engine relies on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of every sampler in TensorFlow and in the engine: the same numbers under every execution."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Whether a sampler has the distribution of a harmonic well."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

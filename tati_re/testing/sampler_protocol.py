@@ -1,7 +1,5 @@
 """Checks of every sampler on plain numpy arrays, one per rule: shapes, types, purity, random numbers, cost."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import json

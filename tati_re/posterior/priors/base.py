@@ -1,7 +1,5 @@
 """Common parts of the priors, and the widths of their parameters."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

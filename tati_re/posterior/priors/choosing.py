@@ -1,7 +1,5 @@
 """From options to the prior of a model: by name, width and walls, for all parameters or by pattern."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

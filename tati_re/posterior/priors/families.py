@@ -1,7 +1,5 @@
 """Priors without walls: Gaussian, Laplace, Student-t, and none."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

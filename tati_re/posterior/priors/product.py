@@ -1,7 +1,5 @@
 """Different priors for different parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Draws from a distribution in one dimension, made of standard normal numbers: z -> x with F(x) = Φ(z), tabulated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 

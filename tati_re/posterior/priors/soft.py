@@ -1,7 +1,5 @@
 """Soft walls and tethers: forces that TATi adds to the gradient, here with their potential."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

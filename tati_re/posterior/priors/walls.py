@@ -1,7 +1,5 @@
 """Hard walls: outside of them U is infinite, and what drifts against them is reflected."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
