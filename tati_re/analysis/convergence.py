@@ -49,14 +49,8 @@ def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) ->
     if rows.empty:
         last = int(run_info["step"].max()) if len(run_info) else 0
         raise InputError(f"No rows are left after the burn-in of {num_burnin_steps:,} steps.", f"last step {last:,}")
-    steps = rows["step"].to_numpy()
-    walkers = rows["walker"].to_numpy()
     values = rows[column].to_numpy(dtype=np.float64)
-    order = np.lexsort((steps, walkers))
-    starts = np.flatnonzero(np.diff(walkers[order], prepend=walkers[order[0]] - 1))
-    parts = np.split(values[order], starts[1:])
-    shortest = min(len(part) for part in parts)
-    return np.stack([part[:shortest] for part in parts])
+    return values[rows_by_walker(rows["step"].to_numpy(), rows["walker"].to_numpy())]
 
 
 def rows_by_walker(steps: np.ndarray, walkers: np.ndarray) -> np.ndarray:

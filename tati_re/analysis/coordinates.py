@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.convergence import chains_of, rows_by_walker
 from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.core.errors import InputError, nearest
@@ -111,18 +111,6 @@ def _along(
 
 
 def _by_walker(blocks, take) -> Coordinate:
-    values: dict[int, list[np.ndarray]] = {}
-    weights: dict[int, list[np.ndarray]] = {}
-    for block in blocks:
-        taken = take(block)
-        for walker in np.unique(block.walker).tolist():
-            mine = block.walker == walker
-            values.setdefault(walker, []).append(taken[mine])
-            if block.weight is not None:
-                weights.setdefault(walker, []).append(block.weight[mine])
-    chains = [np.concatenate(values[walker]) for walker in sorted(values)]
-    shortest = min(len(chain) for chain in chains)
-    stacked = np.stack([chain[:shortest] for chain in chains])
-    if not weights:
-        return Coordinate(stacked, None)
-    return Coordinate(stacked, np.stack([np.concatenate(weights[walker])[:shortest] for walker in sorted(weights)]))
+    steps, walkers, values, weights = zip(*((b.step, b.walker, take(b), b.weight) for b in blocks), strict=True)
+    rows = rows_by_walker(np.concatenate(steps), np.concatenate(walkers))
+    return Coordinate(np.concatenate(values)[rows], None if weights[0] is None else np.concatenate(weights)[rows])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.analysis.averages import time_or_note
+from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import InputError
 from tati_re.runs.positions import Positions
 from tati_re.runs.selection import as_run
@@ -212,21 +213,13 @@ def _in_words(value: float, mean: float) -> str:
 
 
 def _times_along(positions: Positions, eigenpairs: Eigenpairs) -> tuple[list[float], list[str]]:
-    parts: dict[int, list[np.ndarray]] = {}
-    steps: dict[int, list[np.ndarray]] = {}
-    for block in positions.blocks():
-        along = (block.values - eigenpairs.mean) @ eigenpairs.vectors.T
-        for walker in np.unique(block.walker).tolist():
-            mine = block.walker == walker
-            parts.setdefault(walker, []).append(along[mine])
-            steps.setdefault(walker, []).append(block.step[mine])
-    chains = [np.concatenate(parts[walker]) for walker in sorted(parts)]
-    length = min(len(chain) for chain in chains)
-    if length < 8:
+    parts = [(b.step, b.walker, (b.values - eigenpairs.mean) @ eigenpairs.vectors.T) for b in positions.blocks()]
+    steps, walkers, along = map(np.concatenate, zip(*parts, strict=True))
+    rows = rows_by_walker(steps, walkers)
+    if rows.shape[1] < 8:
         return [np.nan] * len(eigenpairs.values), ["fewer than 8 positions a walker"] * len(eigenpairs.values)
-    first = np.concatenate(next(iter(steps.values())))
+    first, stacked = steps[rows[0]], along[rows]
     between = (first[-1] - first[0]) / (len(first) - 1)
-    stacked = np.stack([chain[:length] for chain in chains])
     found = [time_or_note(stacked[:, :, number]) for number in range(stacked.shape[2])]
     return [time * between for time, _ in found], [note for _, note in found]
 

@@ -5,9 +5,6 @@ noise at two steps of a sweep has a known covariance C, so that the covariance o
 sum.
 """
 
-from __future__ import annotations
-
-import copy
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -265,18 +262,7 @@ class _Wells(Evaluate):
     def log_prior(self, position):
         return np.zeros(len(position))
 
-    def at(self, rung: Rung) -> _Wells:
-        other = copy.copy(self)
-        other.rung = rung
-        return other
-
-    def confine(self, position, momentum):
-        return position, momentum
-
     def _refuse(self, *_: Any) -> Any:
         raise InputError("its step asks for more than a gradient.")
 
-    validation = gradient_variance = examples = drawn_from_prior = _refuse
-
-    def part(self, first, count: int) -> _Wells:
-        return self._refuse()
+    validation = gradient_variance = examples = drawn_from_prior = part = _refuse

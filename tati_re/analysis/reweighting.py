@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import chains_of, is_short
+from tati_re.analysis.mbar import mbar_free_energies
 from tati_re.core.errors import InputError, nearest
 from tati_re.runs.selection import as_run, select_rows
 
@@ -111,28 +110,6 @@ def sampled_energies(run: RunFiles, rows: pd.DataFrame) -> LadderDraws:
         scale = np.nanmedian(likelihood / loss)
         likelihood = np.where(tempered > 0, likelihood, scale * loss)
     return LadderDraws(likelihood, penalty, beta, weight)
-
-
-def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    """Free energies f_k = -ln Z_k of K states relative to the first, from the reduced potential of each draw in each
-    state, `(K, N)`, and the draws of each state in the order of the columns, `(K,)`. `start` None is zeros."""
-    if len(counts) == 1:
-        return np.zeros(1)
-    from tati_re.analysis.mbar import load_pymbar
-
-    pymbar = load_pymbar()
-    logger = logging.getLogger("pymbar")
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # it speaks of accelerators that nobody asked for
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            protocol = ({"method": "hybr"},) if start is not None else "default"
-            solver = pymbar.MBAR(reduced, counts, initial_f_k=start, solver_protocol=protocol)
-    finally:
-        logger.setLevel(level)
-    free = np.asarray(solver.f_k, np.float64)
-    return free - free[0]
 
 
 def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np.ndarray]):

@@ -56,19 +56,6 @@ if keras.backend.backend() != "tensorflow":
         expected="KERAS_BACKEND=tensorflow, set before Keras is imported",
     )
 
-__all__ = [
-    "dynamic_slice",
-    "dynamic_update_slice",
-    "keras",
-    "layers_of",
-    "op_determinism",
-    "origin_of",
-    "quiet",
-    "set_threads",
-    "tf",
-    "threads",
-]
-
 
 def set_threads(number: int | None) -> None:
     """Sets how many threads, at least 1, TensorFlow may use inside one operation; `None` leaves it (all cores).

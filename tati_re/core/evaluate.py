@@ -126,17 +126,19 @@ class Evaluate(Protocol):
     def drawn_from_prior(self, normal):
         """Positions drawn from the prior, from standard normal numbers `(walkers, parameters)`."""
 
-    @abstractmethod
-    def at(self, rung: Rung) -> Evaluate:
+    def at(self, rung: Rung) -> Self:
         """The same potential on the same mini-batch, with the walkers on other rungs."""
+        other = copy.copy(self)
+        other.rung = rung
+        return other
 
-    @abstractmethod
-    def part(self, first, count: int) -> Evaluate:
+    def part(self, first, count: int) -> Self:
         """The same for `count` walkers from walker `first` on; `first` may be known only while the step runs."""
+        return self.at(self.rung.part(first, count))
 
-    @abstractmethod
     def confine(self, position, momentum):
         """Reflects what left the support of the prior: returns position and momentum (`None` stays `None`)."""
+        return position, momentum
 
     def metric(self, position):
         """Accuracy of each walker on this step's mini-batch, `(walkers,)`, float64; `None` where there is none."""

@@ -4,6 +4,8 @@
 the base class becomes a method where it enters, by `as_method`.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Protocol, runtime_checkable
 
 from tati_re.core.protocol import Evaluate, Noise
@@ -190,6 +192,9 @@ class Optimizer(Method):
         return {"optimizer": self.name}
 
 
+_OF_TURNS = {"begin_turn", "move", "end_turn"}
+
+
 class Wrapper(Method):
     """A method that wraps another one and forwards all answers to `inner` except those it overrides.
 
@@ -205,44 +210,17 @@ class Wrapper(Method):
         # By their list, so that an answer that is added to Method cannot be forgotten here.
         vars(self).update({name: getattr(self.inner, name) for name in Method.__annotations__})
 
-    def init(self, position, evaluate: Evaluate, noise: Noise) -> Any:
-        return self.inner.init(position, evaluate, noise)
 
-    def step(self, state, evaluate: Evaluate, noise: Noise) -> Any:
-        return self.inner.step(state, evaluate, noise)
+def _forwarded(name: str) -> Callable:
+    @wraps(getattr(Method, name))
+    def answer(self, *arguments: Any, **named: Any) -> Any:
+        return getattr(self.inner, name)(*arguments, **named)
 
-    def get_config(self) -> dict:
-        return self.inner.get_config()
+    return answer
 
-    def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
-        self.inner.check(step_size, temperature, num_burnin_steps)
 
-    def bound(self, state, evaluate: Evaluate) -> Any:
-        return self.inner.bound(state, evaluate)
-
-    def labels(self, state) -> dict[str, Any]:
-        return self.inner.labels(state)
-
-    def order(self, state) -> Any:
-        return self.inner.order(state)
-
-    def events(self, state) -> Any:
-        return self.inner.events(state)
-
-    def tables(self, state) -> dict[str, dict[str, Any]]:
-        return self.inner.tables(state)
-
-    def renewed(self, state) -> Any:
-        return self.inner.renewed(state)
-
-    def speeds(self, state) -> Any:
-        return self.inner.speeds(state)
-
-    def burnin_end(self, state) -> int | None:
-        return self.inner.burnin_end(state)
-
-    def tuned(self, state) -> str:
-        return self.inner.tuned(state)
+for _name in {name for name in vars(Method) if callable(getattr(Method, name)) and name[0] != "_"} - _OF_TURNS:
+    setattr(Wrapper, _name, _forwarded(_name))
 
 
 class _Adapted(Method):

@@ -10,22 +10,10 @@ Structure after BlackJAX (Cabezas et al. 2024) and Listing 1 of TATi.
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
+from tati_re.core.evaluate import Clock as Clock
+from tati_re.core.evaluate import Energy, Rung
+from tati_re.core.evaluate import Evaluate as Evaluate
 from tati_re.core.ops import where
-
-__all__ = [
-    "Clock",
-    "Energy",
-    "Evaluate",
-    "Info",
-    "Noise",
-    "Rung",
-    "State",
-    "chosen",
-    "fields_of",
-    "step_size_of",
-    "with_energy",
-]
 
 
 def with_energy(state, energy: Energy):

@@ -40,17 +40,10 @@ class Progress(Protocol):
 class NullProgress:
     """Says nothing."""
 
-    def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
+    def start(self, *_: Any, **__: Any) -> None:
         pass
 
-    def update(self, step: int, potential: Any = None, temperature: Any = None, rate: float | None = None) -> None:
-        pass
-
-    def message(self, text: str) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
+    update = message = stop = start
 
 
 class PlainProgress:

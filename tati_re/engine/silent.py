@@ -1,7 +1,5 @@
 """A potential that stands for the real one while a step is asked which random numbers it draws."""
 
-from __future__ import annotations
-
 from tati_re.core.backend import tf
 from tati_re.core.evaluate import Energy, Evaluate, Rung
 from tati_re.posterior.function import no_clock
@@ -34,12 +32,3 @@ class SilentEvaluate(Evaluate):
 
     def drawn_from_prior(self, normal):
         return normal
-
-    def at(self, rung: Rung) -> SilentEvaluate:
-        return type(self)(rung)
-
-    def part(self, first, count: int) -> SilentEvaluate:
-        return type(self)(self.rung.part(first, count))
-
-    def confine(self, position, momentum):
-        return position, momentum

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tati_re.analysis.mbar import load_pymbar
 from tati_re.core.errors import InputError
 from tati_re.core.interruption import stopping
 from tati_re.core.method import Wrapper
 from tati_re.engine.progress import make_progress
-from tati_re.evidence import estimators
 from tati_re.evidence.checks import check
 from tati_re.evidence.energies import Energies, SamplingPlan, energies_along
 from tati_re.evidence.estimating import estimated
@@ -61,7 +61,7 @@ class Estimation:
         self.options = options.settled(execution=self.execution)
         check(sim, options, self.potential(1))
         if "mbar" in options.method:
-            estimators.load_pymbar()
+            load_pymbar()
         self.sampler = self._sampler()
         if unused := [*(name for name in _UNUSED if name in options.explicit), *unused_options(options, self.sampler)]:
             self.progress.message(f"Not used for the evidence: {', '.join(dict.fromkeys(unused))}.")
@@ -171,9 +171,7 @@ class Estimation:
             grid = self.grid()
             found = estimated(energies, method, grid)
         settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}
-        return Evidence(
-            found.log_z, found.error, method, found.curve, found.repeats, found.notes, settings, found.short
-        )
+        return replace(found, method=method, settings=settings)
 
     def from_prior(self) -> tuple[Energies, float]:
         """Energies along the path from the prior, and their sampling time in seconds."""
@@ -200,12 +198,8 @@ class Estimation:
             self.progress.message,
             parts,
         )
-        settings: dict[str, Any] = {
-            "populations": options.num_populations,
-            "particles": options.num_particles,
-            "stages": len(found.curve["path"]),
-        }
-        settings["gradients"] = float(found.gradients)
+        settings = {"populations": options.num_populations, "particles": options.num_particles}
+        settings |= {"stages": len(found.curve["path"]), "gradients": float(found.gradients)}
         notes = []
         if found.repeats.std() > 1.0:
             notes.append(

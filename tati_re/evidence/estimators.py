@@ -14,11 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, is_short, monte_carlo_error
-from tati_re.analysis.mbar import _quiet, load_pymbar
+from tati_re.analysis.mbar import mbar_free_energies
 from tati_re.core.errors import InputError
 from tati_re.evidence.grids import Quadrature
-
-__all__ = ["Estimate", "mbar", "series_error", "stepping_stone", "thermodynamic_integration"]
 
 _MOST_FOR_MBAR = 5_000_000
 """Numbers in the table of all draws at all points, of which pymbar has some ten copies."""
@@ -171,7 +169,7 @@ def mbar(path, energies) -> Estimate:
     reduced = path[:, None] * energies.reshape(1, -1)
     rising = energies.mean(axis=(1, 2))
     start = np.concatenate([[0.0], np.cumsum(np.diff(path) * 0.5 * (rising[1:] + rising[:-1]))])
-    free = _solved(reduced, np.full(points, walkers * draws), start)
+    free = mbar_free_energies(reduced, np.full(points, walkers * draws), start)
     # The probability that a draw came from each of the points, given where it is; the equations ask that these sum to
     # the numbers drawn there.
     shares = free[:, None] - reduced
@@ -190,13 +188,3 @@ def mbar(path, energies) -> Estimate:
     overlaps = np.array([float(shares[k] @ shares[k + 1]) for k in range(points - 1)]) / (walkers * draws)
     curve = {"path": path, "log_z": free[0] - free, "overlap": np.append(overlaps, np.nan)}
     return Estimate(float(free[0] - free[-1]), influence, curve)
-
-
-def _solved(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Free energies -log Z of all points relative to the first, started from the trapezoid's."""
-    pymbar = load_pymbar()
-    with _quiet():
-        # Near the solution a root finder is some ten times faster than the adaptive iteration that pymbar starts with.
-        solver = pymbar.MBAR(reduced, counts, initial_f_k=start, solver_protocol=({"method": "hybr"},))
-    free = np.asarray(solver.f_k, np.float64)
-    return free - free[0]

@@ -27,9 +27,9 @@ class SwapRule(Protocol):
     """
 
     name: str
-    exact: bool
-    target_variance: float | None
-    biased: str | None
+    exact: bool = False
+    target_variance: float | None = None
+    biased: str | None = None
 
     def accept(self, log_ratio, variance, count, uniform, normal):
         """Whether to swap. The answer is bool, and false where `log_ratio` is NaN.
@@ -45,7 +45,9 @@ class SwapRule(Protocol):
     def expected(self, log_ratio, variance, count):
         """Acceptance probability for this estimate: the mean of `accept` over the uniform and the normal number."""
 
-    def get_config(self) -> dict[str, Any]: ...
+    def get_config(self) -> dict[str, Any]:
+        """Plain values from which the same rule can be made; written to the manifest."""
+        return {"swap_rule": self.name}
 
 
 def _metropolis(log_ratio):
@@ -56,7 +58,7 @@ def _log_odds(uniform):
     return log(uniform) - log1p(-uniform)
 
 
-class Metropolis:
+class Metropolis(SwapRule):
     """Metropolis' rule on noise-free energies of all data.
 
     Rule: accept with probability min(1, e^D). No exact rule on noise-free energies accepts more often (Peskun 1973).
@@ -68,8 +70,6 @@ class Metropolis:
 
     name = "metropolis"
     exact = True
-    target_variance = None
-    biased = None
 
     def accept(self, log_ratio, variance, count, uniform, normal):
         return log(uniform) < log_ratio
@@ -77,11 +77,8 @@ class Metropolis:
     def expected(self, log_ratio, variance, count):
         return _metropolis(log_ratio)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"swap_rule": self.name}
 
-
-class Barker:
+class Barker(SwapRule):
     """Barker's rule on noise-free energies of all data.
 
     Rule: accept with probability 1/(1 + e^-D), that is when z + D > 0 for a logistic number z. Of swaps at one
@@ -92,8 +89,6 @@ class Barker:
 
     name = "barker"
     exact = True
-    target_variance = None
-    biased = None
 
     def accept(self, log_ratio, variance, count, uniform, normal):
         return _log_odds(uniform) + log_ratio > 0
@@ -101,11 +96,8 @@ class Barker:
     def expected(self, log_ratio, variance, count):
         return logistic(as_float64(log_ratio))
 
-    def get_config(self) -> dict[str, Any]:
-        return {"swap_rule": self.name}
 
-
-class Penalty:
+class Penalty(SwapRule):
     """The penalty method: exact for Gaussian noise of any known variance.
 
     Rule: accept with probability a(D - V/2 - V²/(4(n+1)) - V³/(3(n+1)(n+3))), a(x) = min(1, e^x) and V the variance,
@@ -131,8 +123,6 @@ class Penalty:
     """
 
     name = "penalty"
-    exact = False
-    biased = None
 
     def __init__(self, barker: bool = False, target_variance: float | None = 1.0) -> None:
         self.barker = bool(barker)
@@ -155,7 +145,7 @@ class Penalty:
         return {"swap_rule": self.name, "barker": self.barker, "target_variance": self.target_variance}
 
 
-class BarkerCompensated:
+class BarkerCompensated(SwapRule):
     """Barker's rule on noisy energies, the random number compensated for the noise.
 
     Rule: accept when z + sqrt(σ*² - V) R + D > 0, with R standard normal, z from the compensation density of σ*²: with
@@ -175,7 +165,6 @@ class BarkerCompensated:
     """
 
     name = "barker_compensated"
-    exact = False
 
     def __init__(
         self, target_variance: float = 1.0, series_terms: int | None = None, series_filter: float | None = 10.0
@@ -190,7 +179,6 @@ class BarkerCompensated:
         self.target_variance = float(target_variance)
         self.series_terms = None if series_terms is None else int(series_terms)
         self.series_filter = None if series_filter is None else float(series_filter)
-        self.biased = None
         if series_terms is not None:
             self.table  # noqa: B018 - a series that is no density is refused before work starts
             self.biased = (
@@ -226,7 +214,7 @@ class BarkerCompensated:
         }
 
 
-class Corrected:
+class Corrected(SwapRule):
     """The corrected swap of reSGLD: the penalty without its small-sample terms, divided by a factor.
 
     Rule: accept with probability min(1, e^(D - V/(2F))). F = 1 is exact for Gaussian noise of known variance. F > 1
@@ -247,7 +235,6 @@ class Corrected:
     """
 
     name = "corrected"
-    exact = False
 
     def __init__(
         self, factor: float = 1.0, target_variance: float | None = None, correction: Correction | None = None
@@ -257,7 +244,6 @@ class Corrected:
         self.factor = float(factor)
         self.target_variance = _checked_target(target_variance)
         self.correction = correction or Correction()
-        self.biased = None
         if self.correction.varies:
             self.biased = (
                 f"correction_decay {self.correction.decay:g} and correction_growth {self.correction.growth:g} change "
@@ -281,7 +267,7 @@ class Corrected:
         return {**config, **self.correction.get_config()}
 
 
-class Naive:
+class Naive(SwapRule):
     """Metropolis' rule on noisy energies as if they were exact: for comparison, never for results.
 
     Rule: accept with probability min(1, e^D). The noise lets hot replicas slip to cold rungs: as if the swaps were
@@ -292,7 +278,6 @@ class Naive:
     """
 
     name = "naive"
-    exact = False
     biased = (
         "swap_rule 'naive' takes noisy energies for exact ones: cold replicas sample too high energies; "
         "use 'penalty', or 'metropolis' on all data."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from tati_re.core.backend import tf
@@ -79,11 +78,6 @@ class ModelEvaluate(Evaluate):
 
     def drawn_from_prior(self, normal):
         return self.potential.prior.from_normal(normal)
-
-    def at(self, rung: Rung) -> ModelEvaluate:
-        other = copy.copy(self)
-        other.rung = rung
-        return other
 
     def part(self, first, count: int) -> ModelEvaluate:
         batch = self.batch

@@ -91,12 +91,6 @@ class FunctionEvaluate(Evaluate):
     def drawn_from_prior(self, normal):
         return self.potential.prior.from_normal(normal)
 
-    def at(self, rung: Rung) -> FunctionEvaluate:
-        return type(self)(self.potential, rung, self.clock)
-
-    def part(self, first, count: int) -> FunctionEvaluate:
-        return type(self)(self.potential, self.rung.part(first, count), self.clock)
-
     def confine(self, position, momentum):
         return self.potential.prior.confine(position, momentum)
 

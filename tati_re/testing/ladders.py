@@ -15,8 +15,6 @@ from tati_re.engine.loop import Loop
 from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
 
-__all__ = ["LadderRun", "NoisyEnergies", "NoisyEvaluate", "NoisyPotential", "five_gaussians", "harmonic", "run_ladder"]
-
 
 class LadderRun(NamedTuple):
     """The records of a run on a ladder.

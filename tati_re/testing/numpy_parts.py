@@ -1,8 +1,5 @@
 """A potential and random numbers in plain numpy that record the requests of a step."""
 
-from __future__ import annotations
-
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -74,20 +71,9 @@ class NumpyEvaluate(Evaluate):
     def drawn_from_prior(self, normal):
         return normal
 
-    def at(self, rung: Rung) -> NumpyEvaluate:
-        other = copy.copy(self)
-        other.rung = rung
-        return other
-
     def gradient_variance(self, position):
         """Of nothing but itself: some positive numbers, for the tests of the protocol."""
         return 0.1 + 0.05 * position**2
-
-    def part(self, first, count: int) -> NumpyEvaluate:
-        return NumpyEvaluate(self.rung.part(first, count), self.potential, self.gradient)
-
-    def confine(self, position, momentum):
-        return position, momentum
 
 
 class NumpyNoise:

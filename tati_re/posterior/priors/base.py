@@ -19,7 +19,7 @@ class ScaleFamily(Prior):
     what: str
     constant: float
 
-    def __init__(self, scale, fan_in=None, words: str | None = None) -> None:
+    def __init__(self, scale=1.0, fan_in=None, words: str | None = None) -> None:
         self.width = Width(self.option, self.what, scale, fan_in, words)
         self.scale, self.num_parameters = self.width.values, self.width.num_parameters
 

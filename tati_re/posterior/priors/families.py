@@ -77,9 +77,6 @@ class Laplace(ScaleFamily):
 
     name, option, what, constant = "laplace", "prior_scale", "a scale", 2.0
 
-    def __init__(self, scale=1.0, fan_in=None, words: str | None = None) -> None:
-        super().__init__(scale, fan_in, words)
-
     def standard_potential(self, x):
         return tf.abs(x)
 
