@@ -18,6 +18,8 @@ from tati_re.analysis.mbar import mbar_free_energies
 from tati_re.core.errors import InputError
 from tati_re.evidence.grids import Quadrature
 
+__all__ = ["Estimate", "mbar", "series_error", "stepping_stone", "thermodynamic_integration"]
+
 _MOST_FOR_MBAR = 5_000_000
 """Numbers in the table of all draws at all points, of which pymbar has some ten copies."""
 

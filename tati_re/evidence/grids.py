@@ -10,6 +10,8 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 
+__all__ = ["Quadrature", "gauss_legendre", "make_grid", "simpson", "trapezoid"]
+
 POWER = 5.0
 """λ = t⁵ with t even or at Gauss-Legendre nodes, the spacing of Friel and Pettitt (2008)."""
 
