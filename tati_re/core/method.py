@@ -6,6 +6,8 @@ the base class becomes a method where it enters, by `as_method`.
 
 from collections.abc import Callable
 from functools import wraps
+from operator import methodcaller
+from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
 from tati_re.core.protocol import Evaluate, Noise
@@ -211,16 +213,17 @@ class Wrapper(Method):
         vars(self).update({name: getattr(self.inner, name) for name in Method.__annotations__})
 
 
-def _forwarded(name: str) -> Callable:
-    @wraps(getattr(Method, name))
+def _forwarded(default: FunctionType) -> Callable:
+    @wraps(default)
     def answer(self, *arguments: Any, **named: Any) -> Any:
-        return getattr(self.inner, name)(*arguments, **named)
+        return methodcaller(default.__name__, *arguments, **named)(self.inner)
 
     return answer
 
 
-for _name in {name for name in vars(Method) if callable(getattr(Method, name)) and name[0] != "_"} - _OF_TURNS:
-    setattr(Wrapper, _name, _forwarded(_name))
+for _name, _default in vars(Method).items():
+    if isinstance(_default, FunctionType) and _name not in _OF_TURNS:
+        setattr(Wrapper, _name, _forwarded(_default))
 
 
 class _Adapted(Method):
