@@ -6,10 +6,12 @@ chosen by validation: four networks are fitted with Adam to 80 % of the training
 noise is the root mean squared residual of their mean prediction on the other 20 %. Then four walkers descend with Adam
 on the whole training part, and every sampler starts from where they arrive; a third of its steps are burn-in.
 
-No sampler is tuned to a data set. With k the largest eigenvalue of the Hessian where the walkers start, all Langevin
-methods have the step size 0.3/sqrt(k) and the friction 0.03 sqrt(k), SGLD and LM have 0.2/k, pSGLD 0.001/N, all with
-mini-batches of 100 examples: of shuffled epochs, or, for those that take out the heat of mini-batches (SGHMC, CCAdL,
-mCCAdL), drawn with replacement. HMC sees all data at each of 300 leapfrog steps and tunes its step size in the burn-in.
+`auto` is `preset="auto"`, which chooses sampler, batches, step, masses, friction, burn-in and end by itself; what its
+certificate holds against it is printed. Of the others no sampler is tuned to a data set. With k the largest eigenvalue
+of the Hessian where the walkers start, all Langevin methods have the step size 0.3/sqrt(k) and the friction
+0.03 sqrt(k), SGLD and LM have 0.2/k, pSGLD 0.001/N, all with mini-batches of 100 examples: of shuffled epochs, or, for
+those that take out the heat of mini-batches (SGHMC, CCAdL, mCCAdL), drawn with replacement. HMC sees all data at each
+of 300 leapfrog steps and tunes its step size in the burn-in.
 
     python examples/uci_regression.py --data FOLDER [--samplers SGLD ...] [--num-splits 1] [--num-steps 60000]
         [--num-trajectories 3000] [--output DIR]
@@ -96,6 +98,8 @@ METHODS = (
     Method("CCAdL", langevin, {}),
     Method("mCCAdL", langevin, {}),
 )
+AUTO = Method("auto", langevin, {"preset": "auto", "batch_size": None})
+"""Chooses for itself; the step size of its rule is not used."""
 REFERENCE = Method("HMC", langevin, {"num_leapfrog_steps": 300, "target_acceptance": 0.8, "batch_size": None})
 
 
@@ -104,14 +108,15 @@ class Sizes(NamedTuple):
 
     num_steps: int = 60_000
     num_reference_steps: int = 3_000
+    num_auto_steps: int = 100_000
     fit: tuple[tuple[float, int], ...] = ((0.01, 3_000), (0.001, 2_000))
 
     def steps_of(self, method: Method) -> int:
         """Of one method."""
-        return self.num_reference_steps if method is REFERENCE else self.num_steps
+        return {"HMC": self.num_reference_steps, "auto": self.num_auto_steps}.get(method.sampler, self.num_steps)
 
 
-QUICK = Sizes(300, 150, ((0.01, 200),))
+QUICK = Sizes(300, 150, 600, ((0.01, 200),))
 
 
 class Split(NamedTuple):
@@ -137,6 +142,7 @@ class Score(NamedTuple):
         kinetic_temperature: p'p/P, 1 where the momenta are right; nan without momenta.
         configurational_temperature: θ·∇U/P, 1 where the positions are right.
         passes: Over the training data.
+        outside: What the certificate says is outside of what was asked; of `auto` only.
     """
 
     data: str
@@ -150,6 +156,7 @@ class Score(NamedTuple):
     kinetic_temperature: float
     configurational_temperature: float
     passes: float
+    outside: str = ""
 
 
 def read(folder: Path, name: str) -> np.ndarray:
@@ -243,24 +250,22 @@ def with_errors(outputs: np.ndarray, *others) -> tuple[np.ndarray, np.ndarray]:
     return errors_of(outputs, *others), np.sqrt((NUM_WALKERS - 1) * without.var(axis=0))
 
 
-def score(
-    method: Method, sim: tati_re.Simulation, k: float, split: Split, noise_std: float, num_steps: int
-) -> tuple[float, ...]:
+def score(method: Method, sim: tati_re.Simulation, k: float, split: Split, noise_std: float, num_steps: int) -> tuple:
     """Samples with one method from where the walkers are, and scores its predictions; the fields of Score from nll."""
     from tati_re.analysis import r_hat, stored_positions
 
     num_examples, num_burnin_steps = len(split.train), num_steps // 3
     options = {"batch_size": min(BATCH_SIZE, num_examples), "friction": FRICTION * math.sqrt(k), **method.options}
-    run = sim.sample(
-        sampler=method.sampler,
-        step_size=method.step_size(k, num_examples),
-        num_steps=num_steps,
-        num_burnin_steps=num_burnin_steps,
-        record_every=max(1, num_steps // 2_000),
-        trajectory_every=max(1, (num_steps - num_burnin_steps) // NUM_DRAWS),
-        seed=sim.options.seed,  # whichever samplers ran before
-        **options,
-    )
+    options |= {"sampler": method.sampler, "step_size": method.step_size(k, num_examples)}
+    options |= {"num_burnin_steps": num_burnin_steps, "record_every": max(1, num_steps // 2_000)}
+    options["trajectory_every"] = max(1, (num_steps - num_burnin_steps) // NUM_DRAWS)
+    seed = sim.options.seed  # Whichever samplers ran before.
+    run = sim.sample(num_steps=num_steps, seed=seed, **(AUTO.options if method is AUTO else options))
+    certificate = run.certificate if method is AUTO else None
+    outside = "" if certificate is None else "; ".join(certificate["quantity"][certificate["verdict"] == "outside"])
+    if method is AUTO:
+        num_steps = int(run.run_info["step"].max())
+        num_burnin_steps = int(run.manifest["options"]["num_burnin_steps"])
     inputs, targets = split.test[:, :-1], split.test[:, -1]
     outputs: list[list[np.ndarray]] = [[] for _ in range(NUM_WALKERS)]
     for position in stored_positions(run):
@@ -273,7 +278,7 @@ def score(
     )
     hat = float(r_hat(((drawn - targets) ** 2).mean(axis=-1)))
     passes = passes_of(method, num_examples, num_steps)
-    return float(nll), float(nll_error), float(rmse), float(rmse_error), hat, kinetic, configurational, passes
+    return float(nll), float(nll_error), float(rmse), float(rmse_error), hat, kinetic, configurational, passes, outside
 
 
 def passes_of(method: Method, num_examples: int, num_steps: int) -> float:
@@ -290,8 +295,8 @@ def compare(
 
     def ran(method: Method) -> bool:
         passes = passes_of(method, len(split.train), sizes.steps_of(method))
-        names = (name, number, method.sampler)
-        return any(found[:3] == names and math.isclose(found.passes, passes, rel_tol=1e-4) for found in before)
+        same = [found for found in before if found[:3] == (name, number, method.sampler)]
+        return any(method is AUTO or math.isclose(found.passes, passes, rel_tol=1e-4) for found in same)
 
     methods = [method for method in methods if not ran(method)]
     if not methods:
@@ -317,7 +322,9 @@ def compare(
         kinetic = "-" if math.isnan(found.kinetic_temperature) else f"{found.kinetic_temperature:.3f}"
         print(
             f"{found.sampler:10}{cells[0]:19}{cells[1]:19}{found.r_hat:<8.2f}{kinetic:12}"
-            f"{found.configurational_temperature:<20.3f}{found.passes:,.0f}",
+            f"{found.configurational_temperature:<20.3f}{found.passes:,.0f}"
+            + f"; outside: {found.outside or 'nothing'}"
+            * (method is AUTO),
             flush=True,
         )
         yield found
@@ -333,8 +340,11 @@ def stored(output: Path) -> list[Score]:
         return []
     with path.open() as file:
         rows = list(csv.DictReader(file))
-    numbers = [[float(row[field] or "nan") for field in Score._fields[3:]] for row in rows]
-    return [Score(row["data"], int(row["split"]), row["sampler"], *n) for row, n in zip(rows, numbers, strict=True)]
+    numbers = [[float(row[field] or "nan") for field in Score._fields[3:-1]] for row in rows]
+    return [
+        Score(row["data"], int(row["split"]), row["sampler"], *own, row.get("outside") or "")
+        for row, own in zip(rows, numbers, strict=True)
+    ]
 
 
 def write(scores: Sequence[Score], output: Path) -> None:
@@ -352,7 +362,7 @@ def draw(scores: Sequence[Score], path: Path) -> None:
     from tati_re.plotting import COLORS, DARK, new_figure, plain, save
 
     names = [name for name in (*DATA_SETS, "generated") if any(found.data == name for found in scores)]
-    samplers = [m.sampler for m in (*METHODS, REFERENCE) if any(found.sampler == m.sampler for found in scores)]
+    samplers = [m.sampler for m in (*METHODS, AUTO, REFERENCE) if any(found.sampler == m.sampler for found in scores)]
     figure = new_figure(3.4 * len(names) + 0.8, 0.5 * len(samplers) + 2.6)
     panels = figure.subplots(2, len(names), squeeze=False, sharey=True)
     for row, (quantity, title) in enumerate((("nll", "test NLL"), ("rmse", "test RMSE"))):
@@ -401,7 +411,7 @@ def experiment(
     if num_splits < 1:
         raise tati_re.InputError("--num-splits is too small.", num_splits, "at least 1")
     tables = {"generated": generated()} if data is None else {name: read(data, name) for name in names}
-    methods = [method for method in (*METHODS, REFERENCE) if method.sampler in samplers]
+    methods = [method for method in (*METHODS, AUTO, REFERENCE) if method.sampler in samplers]
     scores = stored(output)
     for number in range(num_splits):
         for name, rows in tables.items():
@@ -417,7 +427,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Bayesian regression on UCI sets: every sampler beside HMC.")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds uci/yacht.txt and the others")
     parser.add_argument("--sets", nargs="+", choices=DATA_SETS, default=DATA_SETS, help="default: all three")
-    names = [method.sampler for method in (*METHODS, REFERENCE)]
+    names = [method.sampler for method in (*METHODS, AUTO, REFERENCE)]
     parser.add_argument("--samplers", nargs="+", choices=names, help="default: all, HMC last")
     parser.add_argument("--num-splits", type=int, default=1, metavar="N", help="random splits of each; default 1")
     parser.add_argument("--num-steps", type=int, default=None, metavar="N", help="of a sampler; default 60,000")
@@ -435,7 +445,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.data is None and not arguments.quick:
             raise tati_re.InputError("--data is missing.", None, "a folder with uci/*.txt, or --quick")
         data = None if arguments.quick else arguments.data
-        samplers = arguments.samplers or (["BADODAB", REFERENCE.sampler] if arguments.quick else names)
+        samplers = arguments.samplers or (["BADODAB", AUTO.sampler, REFERENCE.sampler] if arguments.quick else names)
         experiment(data, arguments.sets, samplers, arguments.num_splits, sizes, arguments.output)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)

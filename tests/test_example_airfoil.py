@@ -17,9 +17,11 @@ def test_scores_in_closed_form():
     """Two draws N(0, 1) and N(2, e²) at the target 1; the mixture is not the Gaussian of its mean and variance."""
     outputs, targets = np.array([[[0.0, 0.0]], [[2.0, 1.0]]]), np.array([1.0])
     density = (math.exp(-0.5) + math.exp(-0.5 / math.e**2) / math.e) / 2 / math.sqrt(2 * math.pi)
-    assert script.errors_of(outputs, targets) == pytest.approx((0.0, -math.log(density)))
-    rmse, nll = script.errors_of(outputs[:1], targets)
-    assert (rmse, nll) == pytest.approx((1.0, 0.5 + 0.5 * math.log(2 * math.pi)))
+    variance = (1 + math.e**2) / 2 + 1
+    moments = 0.5 * math.log(2 * math.pi * variance)
+    assert script.errors_of(outputs, targets) == pytest.approx((0.0, -math.log(density), moments))
+    one = 0.5 + 0.5 * math.log(2 * math.pi)
+    assert script.errors_of(outputs[:1], targets) == pytest.approx((1.0, one, one))
 
 
 def test_the_split_is_scaled_by_its_training_part():
@@ -30,9 +32,11 @@ def test_the_split_is_scaled_by_its_training_part():
     np.testing.assert_allclose(split.train.std(0), 1, atol=1e-5)
     assert abs(split.test.mean(0)).max() > 1e-3
     assert np.array_equal(script.split_of(rows).test, split.test)
+    inner = script.split_of(rows, "validation")
+    assert inner.train.shape == (64, 3) and inner.test.shape == (16, 3)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--data", "nowhere"], ["--quick", "--num-seeds", "0"]])
+@pytest.mark.parametrize("arguments", [[], ["--data", "nowhere"], ["--quick", "--num-seeds", "0"], ["--quick", "--processes", "0"]])
 def test_bad_input_is_one_sentence(arguments, capsys):
     assert script.main(arguments) == 2
     assert capsys.readouterr().err.startswith("error: --")
@@ -45,4 +49,4 @@ def test_a_quick_run(tmp_path, capsys):
     with (tmp_path / "results.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert 0 < float(row["rmse"]) < 0.8 and float(row["nll"]) < float(row["nll_one"])
-    assert "generated, 1 seeds: RMSE" in capsys.readouterr().out
+    assert "generated, MILE, 1 seeds: RMSE" in capsys.readouterr().out

@@ -88,7 +88,7 @@ def test_uci_regression_scores_a_sampler_beside_hmc(tmp_path, capsys):
     script = example("uci_regression")
     assert script.main(["--quick", "--output", str(tmp_path)]) == 0
     table = np.genfromtxt(tmp_path / "results.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
-    assert table["sampler"].tolist() == ["BADODAB", "HMC"]
+    assert table["sampler"].tolist() == ["BADODAB", "auto", "HMC"]
     assert (table["rmse"] < 0.4).all()
     assert np.isfinite(table["nll"]).all() and (table["nll_error"] > 0).all()
     assert (tmp_path / "figure.png").stat().st_size > 10_000

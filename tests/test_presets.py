@@ -212,3 +212,15 @@ def test_resghmc_with_annealing_and_a_step_size_for_each_chain():
     assert set(cold["step_size"]) == {1e-3}
     np.testing.assert_allclose(hot["step_size"], 1.5e-3)
     assert cold["temperature"].iloc[-1] == 1.0
+
+
+def test_a_preset_places_walkers_that_a_simulation_has():
+    """Fits of their own begin at starts of their own: one step of Adam at 1e-6 leaves them as far apart as those are;
+    walkers that were placed stay where they are."""
+    small_steps = {"num_steps": 4, "num_burnin_steps": 0, "step_size": 1e-6, "mass": "unit", "learning_rate": 1e-6}
+    sim = Simulation(data=(X, Y), **SMALL | {"num_walkers": 2, "fit_steps": 1, "num_steps": 4})
+    sim.sample(preset="MILE", **small_steps)
+    assert np.ptp(sim.parameters, axis=0).max() > 0.1
+    sim.parameters = np.zeros_like(sim.parameters)
+    sim.sample(preset="MILE", **small_steps)
+    assert np.abs(sim.parameters).max() < 1e-3

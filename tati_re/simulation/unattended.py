@@ -45,8 +45,8 @@ def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> O
     """The options of a run of `Simulation.sample` with what was left open; says what was chosen, and fits the walkers
     where they are to start at a fit and have not moved."""
     progress = make_progress(options.verbose)
-    if options.num_walkers != sim.num_walkers():
-        # A preset asks for more than the Simulation has.
+    if (options.num_walkers, options.walker_start) != (sim.num_walkers(), sim.options.walker_start):
+        # A preset asks for more walkers than the Simulation has, or for another start.
         options = _multiplied(sim, options)
     if is_open(options, objects):
         for sentence in _choose_walkers(sim, options):
