@@ -36,7 +36,9 @@ def test_the_split_is_scaled_by_its_training_part():
     assert inner.train.shape == (64, 3) and inner.test.shape == (16, 3)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--data", "nowhere"], ["--quick", "--num-seeds", "0"], ["--quick", "--processes", "0"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--data", "nowhere"], ["--quick", "--num-seeds", "0"], ["--quick", "--processes", "0"]]
+)
 def test_bad_input_is_one_sentence(arguments, capsys):
     assert script.main(arguments) == 2
     assert capsys.readouterr().err.startswith("error: --")
