@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.analysis.format import FOOTNOTE, SHORT
+from tati_re.core.notebook import html_table
 
 NAMES = {
     "thermodynamic_integration": "thermodynamic integration",
@@ -56,6 +57,10 @@ class Evidence:
             lines.append(said)
         return "\n".join([*lines, *self.notes, *([FOOTNOTE] if self.short else [])])
 
+    def _repr_html_(self) -> str:
+        lines = [("log Z", value_and_error(self.log_z, self.error, self.short)), ("method", NAMES[self.method])]
+        return html_table("Evidence", lines, self.notes)
+
     def plot(self, path=None):
         """Plots the curve; see `tati_re.plotting.plot_evidence`."""
         from tati_re.plotting.evidence import plot_evidence
@@ -82,6 +87,15 @@ class Evidences(Sequence):
 
     def __len__(self) -> int:
         return len(self._estimates)
+
+    def plot(self, path=None):
+        """Plots the curves and the estimates; see `tati_re.plotting.plot_evidence`."""
+        from tati_re.plotting.evidence import plot_evidence
+
+        return plot_evidence(self, path)
+
+    def _repr_html_(self) -> str:
+        return html_table("Evidence", (), self.disagreements, self.table)
 
     @property
     def table(self):

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import erfcinv, gammaln, log_ndtr
 
 from tati_re.core.errors import InputError
+from tati_re.core.notebook import html_table
 from tati_re.exchange.ladder import Ladder
 
 HOPELESS = 0.05
@@ -135,6 +136,10 @@ class Advice(NamedTuple):
     coordinate: np.ndarray
     bias_factor: float | None
     sentences: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        pairs = ((f"rungs {k} and {k + 1}", f"{value:.2g} accepted") for k, value in enumerate(self.acceptance))
+        return html_table("Advice on a ladder", [*(("", sentence) for sentence in self.sentences), *pairs])
 
     @property
     def hopeless(self) -> bool:

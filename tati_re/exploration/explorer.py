@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.core.notebook import html_table
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
@@ -23,6 +24,7 @@ from tati_re.runs.storage import replacing, write_whole
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 DIRECTIONS = ("covariance", "diffusion_map")
 SPECIFICATION = "exploration.toml"
@@ -55,6 +57,17 @@ class Exploration(NamedTuple):
     num_rounds: int
     reason: str
     out_of_time: bool = False
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
+        from tati_re.plotting.exploration import plot_exploration
+
+        return plot_exploration(self, path)
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            "Exploration", [("rounds", f"{self.num_rounds}"), ("stopped", self.reason)], frame=self.minima
+        )
 
 
 @one_writer

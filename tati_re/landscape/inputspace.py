@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.notebook import html_table
 from tati_re.core.unpacking import DAMAGED
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
     from tati_re.prediction.results import Prediction
 
@@ -40,6 +42,17 @@ class InputSpace(NamedTuple):
     names: tuple[str, ...]
     axes: tuple[Axis, ...] | None
     examples: tuple[np.ndarray, np.ndarray] | None
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
+        from tati_re.plotting.inputspace import plot_input_space
+
+        return plot_input_space(self, path)
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            "Predictions over inputs", [("inputs", f"{len(self.inputs):,}")], frame=self.frame().describe()
+        )
 
     def frame(self) -> pandas.DataFrame:
         """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.core.notebook import html_table
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
@@ -19,6 +20,7 @@ from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 ARRAYS = "plane.npz"
 
@@ -43,6 +45,16 @@ class Landscape(NamedTuple):
     centre: np.ndarray
     directions: np.ndarray
     names: tuple[str, ...]
+
+    def plot(self, **choices: Any) -> Figure:
+        """Draws the landscape; `kind`, `quantity`, `scales`, `path` as `tati_re.plotting.plot_landscape` has them."""
+        from tati_re.plotting.landscape import plot_landscape
+
+        return plot_landscape(self, **choices)
+
+    def _repr_html_(self) -> str:
+        lines = [("coordinates", ", ".join(self.names)), ("points", f"{len(self.table):,}")]
+        return html_table("Landscape", [*lines, ("lowest loss", f"{self.lowest:.6g}")], frame=self.table.describe())
 
 
 @one_writer

@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from tati_re.plotting.free_energy import plot_reweighting as plot_reweighting
     from tati_re.plotting.group_temperatures import plot_group_temperatures as plot_group_temperatures
     from tati_re.plotting.inputspace import plot_input_space as plot_input_space
+    from tati_re.plotting.ladder import plot_ladder as plot_ladder
     from tati_re.plotting.landscape import plot_landscape as plot_landscape
     from tati_re.plotting.landscape import plot_spectrum_of_hessian as plot_spectrum_of_hessian
     from tati_re.plotting.landscape_page import write_landscape_page as write_landscape_page
     from tati_re.plotting.points import plot_points as plot_points
+    from tati_re.plotting.prediction import plot_prediction as plot_prediction
     from tati_re.plotting.regression import plot_values as plot_values
+    from tati_re.plotting.run import plot_run as plot_run
     from tati_re.plotting.spectrum import plot_spectrum as plot_spectrum
     from tati_re.plotting.temperatures import plot_temperatures as plot_temperatures
     from tati_re.plotting.traces import plot_traces as plot_traces

@@ -13,6 +13,7 @@ from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, GRAY, labeled, new_figure, save
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _LAGS = 8.0
@@ -42,10 +43,15 @@ def plot_autocorrelation(
     }
     if not shown:
         raise InputError("No observable changes: there is no autocorrelation to draw.")
+    figure = new_figure(6.4, 3.4)
+    draw_autocorrelation(figure.subplots(), shown, steps_between_rows)
+    return save(figure, path)
+
+
+def draw_autocorrelation(axes: Axes, shown: Mapping[str, np.ndarray], steps_between_rows: float) -> None:
+    """The same into a panel, of chains that change."""
     estimates = {name: autocorrelation_estimate(values) for name, values in shown.items()}
     longest = max(time for time, _ in estimates.values())
-    figure = new_figure(6.4, 3.4)
-    axes = figure.subplots()
     for number, (name, values) in enumerate(shown.items()):
         time, needed = estimates[name]
         lags = int(min(values.shape[1] - 1, max(10, np.ceil(_LAGS * longest))))
@@ -53,8 +59,10 @@ def plot_autocorrelation(
         every = max(1, lags // 1000)
         steps = steps_between_rows * np.arange(lags + 1)
         color = COLORS[number % len(COLORS)]
-        said = f"{steps_between_rows * time:,.3g} steps" + (" or more: the run is too short to tell" if needed else "")
-        axes.plot(steps[::every], function[::every], color=color, linewidth=1.3, label=f"{name}: {said}")
+        said = f"{steps_between_rows * time:,.3g} steps" + (" or more: too short to tell" if needed else "")
+        axes.plot(
+            steps[::every], function[::every], color=color, linewidth=1.3, label=f"{name}: {said}" if name else said
+        )
         if number == 0:
             error = 2 * np.sqrt((1 + 2 * np.cumsum(function[1:] ** 2)) / values.size)
             axes.fill_between(steps[1:], -error, error, color=GRAY, alpha=0.2, linewidth=0)
@@ -62,4 +70,3 @@ def plot_autocorrelation(
     axes.set_xlim(0, None)
     axes.legend(frameon=False, fontsize=8, title="integrated time", title_fontsize=8)
     labeled(axes, "lag (steps)", "autocorrelation")
-    return save(figure, path)

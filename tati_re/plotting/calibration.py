@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tati_re.plotting.bands import Calibrated
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
-from tati_re.prediction.metrics import Calibration, calibration, class_labels, class_probabilities, predictive_entropy
+from tati_re.prediction.metrics import calibration, class_labels, class_probabilities, predictive_entropy
 from tati_re.prediction.scores import auroc
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from tati_re.prediction.results import ClassPrediction
-
-_MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def plot_calibration(
@@ -31,16 +30,16 @@ def plot_calibration(
 ) -> Figure:
     """Draws the reliability diagram of two sets of predictions with the examples per bin, and their entropies.
 
-    Left of four panels: part of right predictions over the confidence, with one standard error (Wilson's interval); on
-    the diagonal a stated probability is what comes true. Below it how many examples each bin holds. Right: predictive
-    entropy of right and wrong predictions, as parts of each.
+    Left of four panels: part of right predictions over the confidence, by isotonic regression; on the diagonal a stated
+    probability is what comes true, and the band holds the whole curves of 95 % of calibrated predictions. Below it how
+    many examples each bin holds. Right: predictive entropy of right and wrong predictions, how many of each.
 
     Args:
         optimum: Probabilities of the optimum, shape (n, k), or (n,) or (n, 1) for two classes.
         average: Probabilities of the posterior average, same shape.
         labels: Right classes, shape (n,).
         path: PNG file to write. Default: none.
-        num_bins: Bins of the confidence. Default: 10.
+        num_bins: Bins of the calibration error and of the examples. Default: 10.
         names: What the two sets are called.
 
     Raises:
@@ -53,9 +52,9 @@ def plot_calibration(
     upper = figure.add_subplot(grid[:2, 1])
     lower = figure.add_subplot(grid[2:, 1], sharex=upper, sharey=upper)
     sets = (optimum, average)
-    _draw_reliability(reliability, counts, [calibration(values, labels, num_bins) for values in sets], names)
+    draw_reliability(reliability, counts, sets, [labels] * 2, names, num_bins)
     for axes, values, name in zip((upper, lower), sets, names, strict=True):
-        _draw_entropy(axes, values, labels, name)
+        draw_entropy(axes, values, labels, name)
     upper.tick_params(labelbottom=False)
     lower.set_xlabel("predictive entropy (nats)")
     plain(reliability, counts, upper, lower)
@@ -82,13 +81,16 @@ def plot_classes(
     Raises:
         InputError: No labels, or a path that cannot be written.
     """
+    from tati_re.prediction.results import known_labels
+
     names = list(predictions)
     figure = new_figure(9.0, max(4.8, 1.7 * len(names)))
     grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
     left, right = grid[0].subgridspec(2, 1, height_ratios=[3, 1]), grid[1].subgridspec(len(names), 1)
     reliability = figure.add_subplot(left[0])
     counts = figure.add_subplot(left[1], sharex=reliability)
-    _draw_reliability(reliability, counts, [predictions[name].calibration(num_bins) for name in names], names)
+    sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in predictions.values()), strict=True)
+    draw_reliability(reliability, counts, sets, labels, names, num_bins)
     panels: list[Axes] = []
     for number, name in enumerate(names):
         first = panels[0] if panels else None
@@ -96,7 +98,7 @@ def plot_classes(
         panels.append(panel)
         one = predictions[name]
         if outside is None:
-            _draw_entropy(panel, one.probabilities, one.labels, name)
+            draw_entropy(panel, one.probabilities, one.labels, name)
         else:
             _draw_apart(panel, one, outside[name], name)
         panel.tick_params(labelbottom=number == len(names) - 1)
@@ -108,37 +110,41 @@ def plot_classes(
 def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, name: str) -> None:
     edges = np.linspace(0.0, np.log(inside.probabilities.shape[1]), 31)
     for one, word, color, filled in ((inside, "test", COLORS[0], True), (outside, "other inputs", COLORS[1], False)):
-        _draw_stairs(axes, one.entropy, edges, word, color, filled)
+        draw_stairs(axes, one.entropy, edges, word, color, filled)
     area = auroc(inside.entropy, outside.entropy)
     axes.set_title(f"{name}, AUROC {area:.3f}", loc="left", color=DARK, fontsize=10)
     axes.set_ylabel("part of inputs")
     axes.legend(frameon=False, fontsize=8, loc="upper center")
 
 
-def _draw_stairs(axes: Axes, values: np.ndarray, edges: np.ndarray, word: str, color: str, filled: bool) -> None:
-    heights = np.histogram(np.clip(values, 0, edges[-1]), edges)[0] / max(len(values), 1)
+def draw_stairs(
+    axes: Axes, values: np.ndarray, edges: np.ndarray, word: str, color: str, filled: bool, parts: bool = True
+) -> None:
+    heights = np.histogram(np.clip(values, 0, edges[-1]), edges)[0] / (max(len(values), 1) if parts else 1)
     style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.5}
     axes.stairs(heights, edges, fill=filled, color=color, label=f"{word} ({len(values)})", **style)
 
 
-def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], names: Sequence[str]) -> None:
+def draw_reliability(
+    axes: Axes, counts: Axes, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str],
+    num_bins: int = 10,
+) -> None:  # fmt: skip
+    """Draws the calibration curves of predicted classes in their bands, and below how many examples a bin holds."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
-    width = (results[0].edges[1] - results[0].edges[0]) * 0.8 / len(results)
     first = 1.0
-    for number, (result, name) in enumerate(zip(results, names, strict=True)):
-        filled = result.count > 0
-        first = min(first, result.edges[:-1][filled].min())
-        low, high = _wilson(result.accuracy[filled], result.count[filled])
-        errors = np.maximum([result.accuracy[filled] - low, high - result.accuracy[filled]], 0)
-        axes.errorbar(
-            result.confidence[filled], result.accuracy[filled], yerr=errors, color=COLORS[number % len(COLORS)],
-            marker=_MARKERS[number % len(_MARKERS)], markersize=5, linewidth=0.8, elinewidth=1.2,
-            label=f"{name}, calibration error {result.error:.3f}",
-        )  # fmt: skip
-        middle = 0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(results) - 1)) * width
-        counts.bar(middle, result.count, width=width, color=COLORS[number % len(COLORS)])
+    for number, (values, right, name) in enumerate(zip(sets, labels, names, strict=True)):
+        result, color = calibration(values, right, num_bins), COLORS[number % len(COLORS)]
+        p = class_probabilities(values)
+        sure, happened = p.max(axis=1), p.argmax(axis=1) == class_labels(right, p.shape[1])
+        first = min(first, sure.min())
+        found, label = Calibrated(sure), f"{name}, calibration error {result.error:.3f}"
+        axes.fill_between(found.places, *found.band(), color=color, alpha=0.15, linewidth=0)
+        axes.plot(found.places, found.curve(happened), color=color, linewidth=1.4, label=label)
+        width = (result.edges[1] - result.edges[0]) * 0.8 / len(sets)
+        middle = 0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(sets) - 1)) * width
+        counts.bar(middle, result.count, width=width, color=color)
     axes.set_ylabel("part predicted right")
     axes.set_xlim(max(0.0, first - 0.03), 1.03)
     axes.set_ylim(-0.03, 1.05)
@@ -152,20 +158,17 @@ def _draw_reliability(axes: Axes, counts: Axes, results: list[Calibration], name
     counts.set_xlabel("confidence (probability of the predicted class)")
 
 
-def _wilson(part: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's interval of one standard error, which stays inside 0..1 and has a width even where all are right."""
-    middle = (part + 0.5 / count) / (1 + 1 / count)
-    half = np.sqrt(part * (1 - part) / count + 0.25 / count**2) / (1 + 1 / count)
-    return middle - half, middle + half
-
-
-def _draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, name: str) -> None:
+def draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, name: str) -> None:
+    """Draws how many right and how many wrong predictions have which entropy."""
     values = class_probabilities(probabilities)
     entropy = predictive_entropy(probabilities)
     right = values.argmax(axis=1) == class_labels(labels, values.shape[1])
     edges = np.linspace(0.0, np.log(values.shape[1]), 21)
     for chosen, word, color, filled in ((right, "right", COLORS[0], True), (~right, "wrong", COLORS[1], False)):
-        _draw_stairs(axes, entropy[chosen], edges, word, color, filled)
+        draw_stairs(axes, entropy[chosen], edges, word, color, filled, parts=False)
+    # One wrong prediction is one, not all of those that are wrong.
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.6)
     axes.set_title(name, loc="left", color=DARK, fontsize=10)
-    axes.set_ylabel("part of predictions")
+    axes.set_ylabel("predictions")
     legend_above(axes)

@@ -38,7 +38,7 @@ def plain(*panels: Axes) -> None:
     for axes in panels:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-        axes.tick_params(labelsize=8, color=GRAY)
+        axes.tick_params(which="both", labelsize=8, color=GRAY)
         axes.xaxis.label.set_fontsize(9)
         axes.yaxis.label.set_fontsize(9)
 
@@ -48,6 +48,12 @@ def labeled(axes: Axes, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     plain(axes)
+
+
+def empty(axes: Axes, said: str) -> None:
+    """A panel that has nothing to show says why."""
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, said, ha="center", va="center", fontsize=8, color=DARK, transform=axes.transAxes)
 
 
 def legend_above(axes: Axes) -> None:

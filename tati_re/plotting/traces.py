@@ -38,8 +38,6 @@ def plot_traces(
     Raises:
         InputError: No rows, or a path that cannot be written.
     """
-    from matplotlib.ticker import FuncFormatter
-
     if run_info.empty:
         raise InputError("The run has no rows to draw.")
     shown = _measured(run_info, num_parameters, num_burnin_steps)
@@ -47,13 +45,15 @@ def plot_traces(
     panels = figure.subplots(1 + len(shown), 1, sharex=True, squeeze=False, height_ratios=[1.4] + [1.0] * len(shown))[
         :, 0
     ]
-    _draw_potential(panels[0], run_info, num_burnin_steps)
+    draw_traces(panels[0], run_info, "potential", num_burnin_steps)
+    if num_burnin_steps:
+        said: dict[str, Any] = {"transform": panels[0].transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
+        panels[0].text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
     for panel, temperature in zip(panels[1:], shown, strict=True):
         _draw_temperature(panel, run_info, num_parameters, num_burnin_steps, temperature)
     if shown:
         legend_above(panels[1])
     panels[-1].set_xlabel("step")
-    panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     panels[-1].set_xlim(0, int(run_info["step"].max()))
     plain(*panels)
     figure.align_ylabels(list(panels))
@@ -68,18 +68,17 @@ def _measured(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int
     return temperatures(kept, num_parameters) if one_target and enough else []
 
 
-def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -> None:
+def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True) -> None:
+    """Draws a column of each walker over the steps, faint, with its moving mean; gray are the steps of the burn-in."""
     from matplotlib.ticker import FuncFormatter
 
     walkers = np.unique(run_info["walker"])
-    chains = chains_of(run_info, "potential", int(run_info["step"].min()) - 1)
+    chains = chains_of(run_info, column, int(run_info["step"].min()) - 1)
     steps = np.unique(run_info["step"])[: chains.shape[1]]
     own_colors = len(walkers) <= len(COLORS)
     window = max(1, chains.shape[1] // 60)
     if num_burnin_steps:
         axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GRAY, alpha=0.18, linewidth=0)
-        said: dict[str, Any] = {"transform": axes.transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
-        axes.text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
     for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
         color = COLORS[number] if own_colors else COLORS[0]
         every = max(1, len(chain) // _POINTS)
@@ -96,9 +95,10 @@ def _draw_potential(axes: Axes, run_info: pd.DataFrame, num_burnin_steps: int) -
             alpha=1.0 if own_colors else 0.5,
             label=label,
         )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.set_ylabel("potential U")
-    if len(walkers) > 1:
+    axes.set_ylabel("potential U" if column == "potential" else column.replace("_", " "))
+    if len(walkers) > 1 and legend:
         legend_above(axes)
 
 

@@ -170,6 +170,7 @@ def average(
         "num_draws": num_draws,
         "effective_draws": float(weight.sum() ** 2 / (weight**2).sum()),
         "independent_draws": independent,
+        "inputs": inputs,
         "level": interval,
         "walker": np.concatenate([draws.walker for _, draws in sources]),
         "weight": weight,

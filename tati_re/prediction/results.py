@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tati_re.analysis.format import table
 from tati_re.core.errors import InputError
+from tati_re.core.notebook import html_table
 from tati_re.prediction.metrics import (
     Calibration,
     accuracy,
@@ -21,8 +23,11 @@ from tati_re.prediction.scores import brier_score
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 _ROUNDING = 1e-12
+_ROWS, _COLUMNS = 8, 12
+"""Of the table that is shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,7 @@ class Prediction:
             labels, and of averages that were kept while sampling.
         walker: Of each draw, `(draws,)`, or None.
         weight: Likewise.
+        inputs: What was predicted, `(n, ...)`; None of averages that were kept while sampling.
     """
 
     num_draws: int
@@ -48,8 +54,31 @@ class Prediction:
     walker: np.ndarray | None
     weight: np.ndarray | None
     independent_draws: float = field(default=float("nan"), kw_only=True)
+    inputs: np.ndarray | None = field(default=None, kw_only=True)
 
     kind: ClassVar[str] = ""
+
+    def __repr__(self) -> str:
+        said, shown = self._said(), self.frame().head(_ROWS)
+        rows = shown.to_string(index=False, float_format=lambda value: f"{value:.4g}", max_cols=_COLUMNS)
+        return f"{table(said)}\n\n{rows}"
+
+    def _repr_html_(self) -> str:
+        return html_table("Prediction", self._said(), frame=self.frame().head(_ROWS))
+
+    def _said(self) -> list[tuple[str, str]]:
+        independent = self.independent_draws
+        worth = f", worth about {independent:,.0f} independent ones" if independent == independent else ""
+        scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.scores().items()]
+        lines = [("prediction", self.kind.replace("_", " ")), ("inputs", f"{len(self.frame()):,}")]
+        return [*lines, ("draws", f"{self.num_draws:,}{worth}"), *scores]
+
+    def plot(self, along: int | None = None, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws the prediction with its band, its calibration and its entropy; see
+        `tati_re.plotting.plot_prediction`."""
+        from tati_re.plotting.prediction import plot_prediction
+
+        return plot_prediction(self, along, path)
 
     def frame(self) -> pd.DataFrame:
         """One row per input."""
@@ -71,7 +100,7 @@ class Prediction:
         write_whole(path, frame_text(self.frame()))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassPrediction(Prediction):
     """Class probabilities averaged over the posterior.
 
@@ -117,7 +146,7 @@ class ClassPrediction(Prediction):
 
     def calibration(self, num_bins: int = 15) -> Calibration:
         """Reliability bins and expected calibration error; raises `InputError` without labels."""
-        return calibration(self.probabilities, _known(self.labels), num_bins)
+        return calibration(self.probabilities, known_labels(self.labels), num_bins)
 
     def scores(self) -> dict[str, float]:
         if self.labels is None:
@@ -151,7 +180,7 @@ class ClassPrediction(Prediction):
         return pd.DataFrame(columns)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelPrediction(Prediction):
     """Probabilities of several labels at once, averaged over the posterior.
 
@@ -237,7 +266,7 @@ class LabelPrediction(Prediction):
         return pd.DataFrame(columns | {"mutual_information": self.mutual_information})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RegressionPrediction(Prediction):
     """Values in the units of the data, as a mixture of normals, one for each draw of the parameters.
 
@@ -277,7 +306,7 @@ class RegressionPrediction(Prediction):
     @property
     def coverage(self) -> float:
         """Fraction of the targets inside their intervals; raises `InputError` without targets."""
-        y = _known(self.targets)
+        y = known_labels(self.targets)
         return float(((self.lower <= y) & (y <= self.upper)).mean())
 
     def scores(self) -> dict[str, float]:
@@ -333,7 +362,7 @@ def _difference(entropy: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.where(difference < _ROUNDING, 0.0, difference)
 
 
-def _known(labels: np.ndarray | None) -> np.ndarray:
+def known_labels(labels: np.ndarray | None) -> np.ndarray:
     if labels is None:
         raise InputError("There are no labels to compare with.", expected="predict(inputs, labels)")
     return labels

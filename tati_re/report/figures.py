@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure
+from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,22 +29,6 @@ def narrow(figure: Figure) -> None:
         if number == 0 and len(labels) > 1:
             axes.legend(handles, labels, frameon=False, fontsize=7, ncols=2, handlelength=1.2, loc="best")
         axes.xaxis.set_major_locator(MaxNLocator(4))
-
-
-def plot_ladder(ladder: pd.DataFrame) -> Figure:
-    pairs = ladder.iloc[:-1]
-    figure = new_figure(4.6, 2.9)
-    axes = figure.subplots()
-    axes.bar(pairs["rung"] + 0.5, pairs["acceptance"], width=0.8, color=COLORS[0], label="accepted")
-    axes.plot(pairs["rung"] + 0.5, pairs["expected_acceptance"], "_", color=DARK, markersize=14, label="expected")
-    axes.axhline(0.01, color=COLORS[1], linewidth=0.8, linestyle="--", label="broken below")
-    axes.set_ylim(0, 1)
-    every = -(-len(pairs) // 10)
-    shown = pairs["rung"].to_numpy()[::every]
-    axes.set_xticks(shown + 0.5, [f"{rung:g}–{rung + 1:g}" for rung in shown])
-    legend_above(axes)
-    labeled(axes, "between rungs, 0 is the target", "part of the swaps")
-    return figure
 
 
 def plot_replicas(rows: pd.DataFrame) -> Figure:

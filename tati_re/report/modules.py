@@ -18,6 +18,7 @@ from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
 from tati_re.analysis.reweighting import reweight
 from tati_re.core.errors import InputError
+from tati_re.core.notebook import html_table
 from tati_re.runs import files
 from tati_re.runs.kinds import is_optimization, sees_batches
 from tati_re.runs.positions import Positions
@@ -76,6 +77,9 @@ class Result:
     sentences: list[str] = field(default_factory=list)
     figures: dict[str, Callable[[Path | None], Figure]] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        return html_table("Analysis", (("", sentence) for sentence in self.sentences), frame=self.table)
 
 
 def _averages(run: RunFiles, choices: Choices) -> Result:

@@ -21,6 +21,8 @@ from tati_re.runs.trajectory_rows import rows_of_step, stored_steps
 if TYPE_CHECKING:
     import pandas
 
+    from tati_re.runs.ladder_table import LadderTable
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -106,9 +108,12 @@ class RunFiles:
         return rows[rows["rung"] == rung].reset_index(drop=True) if "rung" in rows else rows
 
     @property
-    def ladder(self) -> pandas.DataFrame:
-        """The table `ladder.csv`: acceptance, round trips and mean potential of each rung, after the burn-in."""
-        return self._table(files.LADDER)
+    def ladder(self) -> LadderTable:
+        """The table `ladder.csv`: acceptance, round trips and mean potential of each rung, after the burn-in; its
+        `plot()` draws them."""
+        from tati_re.runs.ladder_table import LadderTable
+
+        return LadderTable(self._table(files.LADDER))
 
     @property
     def exchanges(self) -> pandas.DataFrame:

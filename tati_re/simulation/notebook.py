@@ -1,25 +1,14 @@
-"""Small tables for notebooks."""
+"""Simulations and runs in notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from html import escape
 from typing import TYPE_CHECKING
+
+from tati_re.core.notebook import html_table
 
 if TYPE_CHECKING:
     from tati_re.simulation.run import Run
     from tati_re.simulation.simulation import Simulation
-
-
-def html_table(title: str, lines: Iterable[tuple[str, str]], notes: Iterable[str] = ()) -> str:
-    """Returns a table of labels and values under a title, with warnings above it, all text escaped."""
-    rows = "".join(
-        f'<tr><th style="text-align:left">{escape(label)}</th><td style="text-align:left">{escape(value)}</td></tr>'
-        for label, value in lines
-        if label or value
-    )
-    said = "".join(f"<p><b>Warning:</b> {escape(note)}</p>" for note in notes)
-    return f"<div><b>{escape(title)}</b>{said}<table>{rows}</table></div>"
 
 
 def simulation_html(sim: Simulation) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import INTERRUPTED
@@ -13,6 +13,9 @@ from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.runs import checkpoint
 from tati_re.runs.run import RunFiles
 from tati_re.runs.storage import storing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -124,6 +127,13 @@ class Run(RunFiles):
         from tati_re.report.summary import certificate
 
         return certificate(self)
+
+    def plot(self, **choices: Any) -> Figure:
+        """Draws traces, ranks and autocorrelation; `observables`, `burnin`, `thin` and `path` as
+        `tati_re.plotting.plot_run` has them."""
+        from tati_re.plotting.run import plot_run
+
+        return plot_run(self, **choices)
 
     def summary(self) -> Any:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""

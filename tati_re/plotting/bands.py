@@ -1,0 +1,115 @@
+"""Simultaneous bands, which a whole curve leaves with a stated probability, and the curves that they belong to."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.analysis.convergence import autocorrelation_estimate
+from tati_re.plotting.figure import COLORS, GRAY, empty, labeled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEVEL = 0.95
+POINTS = 100
+SIMULATIONS = 4000
+_MOST_CHAINS = 8
+_MOST_RANKS = 2000
+_FEWEST = 10
+_GROUPS = 400
+
+
+def envelope(curves: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+    """The narrowest band `(points,)` between equal ranks of many curves `(curves, points)` at each point that holds a
+    part `level` of them whole: a global envelope (M. Myllymäki and others, J. R. Statist. Soc. B 79 (2017) 381)."""
+    from scipy.stats import rankdata
+
+    depth = np.minimum(*(rankdata(each, method="max", axis=0).min(axis=1) for each in (curves, -curves)))
+    rank = int(np.quantile(depth, 1 - level, method="lower"))
+    ordered = np.sort(curves, axis=0)
+    return ordered[rank - 1], ordered[-rank]
+
+
+@lru_cache(maxsize=16)
+def uniform_band(count: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places in 0..1, and the band there of the distribution function of `count` independent uniform numbers."""
+    places = np.arange(1, POINTS) / POINTS
+    found = np.random.default_rng(0).multinomial(count, np.full(POINTS, 1 / POINTS), SIMULATIONS)
+    return places, *envelope(found.cumsum(axis=1)[:, :-1] / count, level)
+
+
+@lru_cache(maxsize=16)
+def rank_band(chains: int, draws: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of the ranks of each of several chains of independent draws among all, as parts of 1: all of the chains
+    are in the band together."""
+    size, places = chains * draws, min(POINTS, draws)
+    last = (np.arange(1, places) * size) // places
+    owners = np.tile(np.repeat(np.arange(chains), draws), (SIMULATIONS // 4, 1))
+    owners = np.random.default_rng(0).permuted(owners, axis=1)
+    curves = [(owners == k).cumsum(axis=1)[:, last - 1] / draws for k in range(chains)]
+    low, high = (each.reshape(chains, -1) for each in envelope(np.concatenate(curves, axis=1), level))
+    return last / size, low.min(axis=0), high.max(axis=0)
+
+
+def independent(chains: np.ndarray) -> np.ndarray:
+    """Draws of chains `(chains, draws)` that are about independent: each 2τ - 1-th, τ the autocorrelation time."""
+    thin = max(1, round(2 * autocorrelation_estimate(chains)[0] - 1), -(-chains.size // _MOST_RANKS))
+    return chains[:, thin - 1 :: thin]
+
+
+class Calibrated:
+    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression (pool adjacent violators).
+
+    Reference: T. Dimitriadis, T. Gneiting, A. I. Jordan, Proc. Natl. Acad. Sci. 118 (2021) e2016191118.
+
+    Attributes:
+        places: Between the least and the largest of the probabilities, `(100,)`, where the curves are told.
+    """
+
+    def __init__(self, stated: np.ndarray) -> None:
+        which = np.unique(stated, return_inverse=True)[1]
+        self._which = which * _GROUPS // (which.max() + 1) if which.max() >= _GROUPS else which
+        self._count = np.bincount(self._which)
+        self._values = np.bincount(self._which, stated) / self._count
+        self.places = np.linspace(stated.min(), stated.max(), POINTS)
+
+    def curve(self, happened: np.ndarray) -> np.ndarray:
+        """Of what happened, `(n,)`, as often at each of the places."""
+        return self._fitted(np.bincount(self._which, happened))
+
+    def band(self, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+        """The band of the curve where events happen with the stated probabilities."""
+        size = (SIMULATIONS // 4, len(self._count))
+        found = np.random.default_rng(0).binomial(self._count, self._values.clip(0, 1), size)
+        return envelope(np.array([self._fitted(each) for each in found]), level)
+
+    def _fitted(self, sums: np.ndarray) -> np.ndarray:
+        from scipy.optimize import isotonic_regression
+
+        return np.interp(self.places, self._values, isotonic_regression(sums / self._count, weights=self._count).x)
+
+
+def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
+    """Draws by how much the distribution function of each chain's ranks is off the uniform one, in its band; halves of
+    a single chain, and at most 8 chains."""
+    if len(chains) == 1:
+        half = chains.shape[1] // 2
+        chains = np.stack([chains[0, :half], chains[0, -half:]])
+    thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
+    if thinned.shape[1] < _FEWEST:
+        said = f"too short for ranks:\n{thinned.shape[1]} independent draws of each walker, not {_FEWEST}"
+        return empty(axes, said)
+    labeled(axes, f"rank among all; {thinned.shape[1]:,} independent draws each", "distribution less uniform")
+    from scipy.stats import rankdata
+
+    ranks = (rankdata(thinned).reshape(thinned.shape) - 0.5) / thinned.size
+    places, low, high = rank_band(*thinned.shape)
+    axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
+    for number, each in enumerate(ranks):
+        found = np.searchsorted(np.sort(each), places) / len(each)
+        axes.plot(places, found - places, color=COLORS[number % len(COLORS)], linewidth=1.0)
+    axes.axhline(0, color=GRAY, linewidth=0.6)
+    axes.set_xlim(0, 1)

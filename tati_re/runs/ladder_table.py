@@ -1,0 +1,21 @@
+"""The table of a ladder, which draws itself."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pandas
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class LadderTable(pandas.DataFrame):
+    """The rows of `ladder.csv`, one a rung; parts of it are plain DataFrames."""
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws accepted swaps between neighbors, and the mean potential; see `tati_re.plotting.plot_ladder`."""
+        from tati_re.plotting.ladder import plot_ladder
+
+        return plot_ladder(self, path)
