@@ -26,12 +26,6 @@ VIEWS = {
     ("tati_re.simulation.notebook", "tati_re.report.summary"),
     ("tati_re.evidence.result", "tati_re.plotting.evidence"),
     ("tati_re.prediction.temperature_study", "tati_re.plotting.temperatures"),
-    ("tati_re.simulation.run", "tati_re.plotting.run"),
-    ("tati_re.prediction.results", "tati_re.plotting.prediction"),
-    ("tati_re.landscape.scan", "tati_re.plotting.landscape"),
-    ("tati_re.landscape.inputspace", "tati_re.plotting.inputspace"),
-    ("tati_re.exploration.explorer", "tati_re.plotting.exploration"),
-    ("tati_re.runs.ladder_table", "tati_re.plotting.ladder"),
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.notebook import html_table
+from tati_re.core.views import drawn
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
@@ -60,9 +61,7 @@ class Exploration(NamedTuple):
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draws minima, barriers and paths; see `tati_re.plotting.plot_exploration`."""
-        from tati_re.plotting.exploration import plot_exploration
-
-        return plot_exploration(self, path)
+        return drawn("exploration", self, path=path)
 
     def _repr_html_(self) -> str:
         return html_table(

@@ -12,6 +12,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.notebook import html_table
 from tati_re.core.unpacking import DAMAGED
+from tati_re.core.views import drawn
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ class InputSpace(NamedTuple):
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draws the predictions over the grid; see `tati_re.plotting.plot_input_space`."""
-        from tati_re.plotting.inputspace import plot_input_space
-
-        return plot_input_space(self, path)
+        return drawn("input space", self, path=path)
 
     def _repr_html_(self) -> str:
         return html_table(

@@ -13,6 +13,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.notebook import html_table
 from tati_re.core.unpacking import DAMAGED, load_arrays
+from tati_re.core.views import drawn
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
 from tati_re.runs.lock import one_writer
@@ -48,9 +49,7 @@ class Landscape(NamedTuple):
 
     def plot(self, **choices: Any) -> Figure:
         """Draws the landscape; `kind`, `quantity`, `scales`, `path` as `tati_re.plotting.plot_landscape` has them."""
-        from tati_re.plotting.landscape import plot_landscape
-
-        return plot_landscape(self, **choices)
+        return drawn("landscape", self, **choices)
 
     def _repr_html_(self) -> str:
         lines = [("coordinates", ", ".join(self.names)), ("points", f"{len(self.table):,}")]

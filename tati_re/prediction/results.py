@@ -11,6 +11,7 @@ import numpy as np
 from tati_re.analysis.format import table
 from tati_re.core.errors import InputError
 from tati_re.core.notebook import html_table
+from tati_re.core.views import drawn
 from tati_re.prediction.metrics import (
     Calibration,
     accuracy,
@@ -76,9 +77,7 @@ class Prediction:
     def plot(self, along: int | None = None, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draws the prediction with its band, its calibration and its entropy; see
         `tati_re.plotting.plot_prediction`."""
-        from tati_re.plotting.prediction import plot_prediction
-
-        return plot_prediction(self, along, path)
+        return drawn("prediction", self, along=along, path=path)
 
     def frame(self) -> pd.DataFrame:
         """One row per input."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas
 
+from tati_re.core.views import drawn
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -16,6 +18,4 @@ class LadderTable(pandas.DataFrame):
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draws accepted swaps between neighbors, and the mean potential; see `tati_re.plotting.plot_ladder`."""
-        from tati_re.plotting.ladder import plot_ladder
-
-        return plot_ladder(self, path)
+        return drawn("ladder", self, path=path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import INTERRUPTED
+from tati_re.core.views import drawn
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.runs import checkpoint
@@ -128,12 +130,10 @@ class Run(RunFiles):
 
         return certificate(self)
 
-    def plot(self, **choices: Any) -> Figure:
+    def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> Figure:
         """Draws traces, ranks and autocorrelation; `observables`, `burnin`, `thin` and `path` as
         `tati_re.plotting.plot_run` has them."""
-        from tati_re.plotting.run import plot_run
-
-        return plot_run(self, **choices)
+        return drawn("run", self, observables=observables, **choices)
 
     def summary(self) -> Any:
         """Returns what the run says about itself: averages, temperatures, effective sample sizes, R-hat."""

@@ -1,0 +1,162 @@
+"""Results draw themselves; bands hold whole curves as often as they say; what is drawn is what was found."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from tati_re.core.errors import InputError
+from tati_re.core.views import FIGURES
+from tati_re.plotting.bands import Calibrated, independent, rank_band, uniform_band
+from tati_re.prediction.results import ClassPrediction, RegressionPrediction
+from tests.made_runs import made_run
+
+ROOMY = dict(num_draws=50, effective_draws=50.0, level=0.9, draw_losses=None, walker=None, weight=None)
+
+
+def held(curves, low, high):
+    return ((curves >= low) & (curves <= high)).all(axis=1).mean()
+
+
+def test_bands_hold_whole_curves():
+    """95 % of 2,000 curves, with 5.5 standard errors of it and of the band's own simulation; a band point by point, the
+    wrong one, holds 46 to 53 % of them."""
+    generator = np.random.default_rng(5)
+    for count in (30, 300):
+        places, low, high = uniform_band(count)
+        found = (generator.random((2000, count, 1)) <= places).mean(axis=1)
+        assert held(found, low, high) == pytest.approx(0.95, abs=0.032)
+        wrong = np.quantile(found, [0.025, 0.975], axis=0)
+        assert held(found, *wrong) < 0.75
+        assert held(generator.beta(2, 2, (200, 300, 1)) <= places, 0, 1) == 1
+    shifted = (generator.beta(1.5, 1, (200, 300, 1)) <= places).mean(axis=1)
+    assert held(shifted, low, high) < 0.05, "power"
+
+
+def test_ranks_of_correlated_chains():
+    """Chains of one law are outside 3 times in 60, at most 12 (5.5 standard errors); hardly thinned, most are."""
+    from scipy.signal import lfilter
+
+    generator = np.random.default_rng(6)
+    outside = {True: 0, False: 0}
+    for _ in range(60):
+        noise = generator.standard_normal((4, 500))
+        noise[:, 0] /= np.sqrt(1 - 0.81)
+        chains = lfilter([1.0], [1.0, -0.9], noise, axis=1)
+        for thinned in outside:
+            draws = independent(chains) if thinned else chains[:, ::2]
+            places, low, high = rank_band(*draws.shape)
+            ranks = (rankdata(draws).reshape(draws.shape) - 0.5) / draws.size
+            found = (ranks[:, :, None] <= places).mean(axis=1)
+            outside[thinned] += not ((found >= low) & (found <= high)).all()
+    assert outside[True] <= 12 and outside[False] >= 24
+
+
+def test_calibration_by_isotonic_regression():
+    generator = np.random.default_rng(7)
+    stated = 0.5 + 0.5 * generator.random(300)
+    one = Calibrated(stated)
+    low, high = one.band()
+    outside = [not held(one.curve(generator.random(300) < stated)[None], low, high) for _ in range(400)]
+    assert np.mean(outside) == pytest.approx(0.05, abs=0.065)
+    # Too sure: it happens half as often as said beyond 1/2.
+    wrong = one.curve(generator.random(300) < 0.5 + 0.5 * (stated - 0.5))
+    assert not held(wrong[None], low, high)
+    exact = Calibrated(np.array([0.2, 0.4, 0.6, 0.8])).curve(np.array([0.0, 1.0, 0.0, 1.0]))
+    np.testing.assert_allclose(exact[[0, 50, -1]], [0.0, 0.5, 1.0], atol=0.02)
+    assert len(Calibrated(np.full(3, 0.9)).band()[0]) == 100
+
+
+def chains(walkers=4, rows=300, shift=0.0):
+    values = np.random.default_rng(1).chisquare(9, (walkers, rows))
+    values[-1] += shift
+    return {"potential": values, "loss": 0.1 * values, "accuracy": np.full_like(values, 0.9)}
+
+
+def test_a_run_draws_itself(tmp_path):
+    run = made_run(tmp_path / "run", chains(), burnin=500)
+    figure = run.plot(path=tmp_path / "run.png")
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert len(figure.axes) == 6, "potential and loss; an accuracy that rests is not drawn"
+    trace, ranks = figure.axes[:2]
+    assert len(ranks.get_lines()) == 5 and len(ranks.collections) == 1, "four walkers, zero, and the band"
+    assert "250 independent draws" in ranks.get_xlabel() and trace.get_ylabel() == "potential U"
+    assert len(run.plot("potential", burnin=0, thin=3).axes) == 3
+    band = ranks.collections[0].get_paths()[0].vertices[:, 1]
+    assert max(abs(line.get_ydata()).max() for line in ranks.get_lines()) < abs(band).max()
+    stuck = made_run(tmp_path / "stuck", chains(shift=5.0)).plot("potential").axes[1]
+    assert (
+        abs(stuck.get_lines()[3].get_ydata()).max() > 2 * abs(stuck.collections[0].get_paths()[0].vertices[:, 1]).max()
+    )
+    single = made_run(tmp_path / "single", chains(walkers=1)).plot("potential")
+    assert len(single.axes[1].get_lines()) == 3, "its halves"
+    assert len(made_run(tmp_path / "short", chains(rows=5)).plot().axes) == 2, "traces alone"
+    assert "too short for ranks" in made_run(tmp_path / "few", chains(rows=9)).plot("loss").axes[1].texts[0].get_text()
+    assert "rests" in run.plot("accuracy").axes[1].texts[0].get_text()
+    with pytest.raises(InputError, match=r"no observable acuracy\. Did you mean 'accuracy'"):
+        run.plot("acuracy")
+
+
+def values(columns=1, known=True):
+    generator = np.random.default_rng(2)
+    inputs = generator.uniform(-1, 1, (80, columns))
+    mean = inputs[:, :1] * 2
+    wide = np.full_like(mean, 0.3)
+    parts = dict(mean=mean, parameter_std=wide, noise_std=wide, mean_lower=mean - 0.5, mean_upper=mean + 0.5)
+    parts |= dict(lower=mean - 0.7, upper=mean + 0.7, targets=mean + 0.3 if known else None)
+    pit = generator.random(mean.shape) if known else None
+    return RegressionPrediction(**ROOMY, **parts, log_density=None, crps=None, pit=pit, inputs=inputs)
+
+
+def classes(columns=1, labels=True):
+    generator = np.random.default_rng(3)
+    inputs = generator.uniform(-1, 1, (80, columns))
+    p = 1 / (1 + np.exp(-4 * inputs[:, 0]))
+    p = np.stack([1 - p, p], axis=1)
+    known = (generator.random(80) < p[:, 1]).astype(int) if labels else None
+    parts = dict(
+        probabilities=p, std=0.1 * p, lower=0.9 * p, upper=np.minimum(1.1 * p, 1), expected_entropy=np.zeros(80)
+    )
+    return ClassPrediction(**ROOMY, **parts, labels=known, class_values=np.arange(2), draw_accuracy=None, inputs=inputs)
+
+
+def test_predictions_draw_themselves(tmp_path):
+    figure = values().plot(path=tmp_path / "values.png")
+    assert (tmp_path / "values.png").exists() and len(figure.axes) == 3
+    assert figure.axes[0].get_xlabel() == "input" and "PIT" in figure.axes[2].get_xlabel()
+    assert values(3).plot().axes[0].get_xlabel() == "observed"
+    assert values(3).plot(along=2).axes[0].get_xlabel() == "input 2"
+    assert len(values(known=False).plot().axes) == 1
+    words = [axes.get_xlabel() for axes in classes().plot().axes]
+    assert (words[0] == "input 0" and words[-1].startswith("confidence")) or "entropy" in words[1]
+    assert len(classes(2).plot().axes) == 3 and len(classes(2, labels=False).plot(along=1).axes) == 2
+    for one in (values(3), classes(3)):
+        with pytest.raises(InputError, match=r"no such column\. Received: 3. Expected: 0 to 2"):
+            one.plot(along=3)
+
+
+def test_predictions_print_a_table():
+    for one, word in ((values(), "coverage"), (classes(), "calibration error")):
+        text = str(one)
+        assert (
+            word in text and "inputs" in text and len(text.splitlines()) < 25 and max(map(len, text.splitlines())) < 130
+        )
+        assert "<table" in one._repr_html_() and word in one._repr_html_()
+
+
+def test_a_ladder_draws_itself(tmp_path):
+    run = made_run(tmp_path / "run", chains())
+    text = "rung,temperature,likelihood_weight,acceptance,expected_acceptance,mean_potential\n"
+    (run.folder / "ladder.csv").write_text(text + "0,1,1,0.4,0.5,10\n1,2,1,0.3,0.4,20\n2,4,1,,,40\n")
+    left, right = run.ladder.plot().axes
+    assert [bar.get_height() for bar in left.patches] == [0.4, 0.3]
+    assert list(right.get_lines()[0].get_xdata()) == [1, 2, 4]
+    with pytest.raises(InputError, match="one rung"):
+        type(run.ladder)(run.ladder.head(1)).plot()
+
+
+def test_each_figure_is_found():
+    for place in FIGURES.values():
+        module, name = place.split(":")
+        assert callable(vars(import_module(module))[name])
