@@ -1,7 +1,5 @@
 """Completion of flags and values by bash and zsh, written by shtab from a command's own parser."""
 
-from __future__ import annotations
-
 import argparse
 
 from tati_re.core.errors import InputError

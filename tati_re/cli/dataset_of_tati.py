@@ -1,7 +1,5 @@
 """`tati-dataset` with the flags of TATi's writer and parser of data sets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tati_re.cli.arguments import Parser

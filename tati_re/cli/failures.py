@@ -1,7 +1,5 @@
 """Errors at the end of a command: one sentence on stderr, an exit status, and a log of what nobody foresaw."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -1,7 +1,5 @@
 """Quality of predicted probabilities, and predictions averaged over a posterior."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The quantities by which the convergence of a run is told: U, predictions, and projections of its positions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

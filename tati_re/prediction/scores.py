@@ -1,8 +1,6 @@
 """Brier score and area under the ROC curve; CRPS, coverage and intervals of mixtures of normals N(mean, noise²), one of
 each draw of the parameters, as the posterior average of a regression is."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import ndtr, ndtri
 

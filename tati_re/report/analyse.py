@@ -1,7 +1,5 @@
 """The analysis of a run in one call."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The heating by mini-batch noise that a run expected, and the causes of a temperature above its band."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

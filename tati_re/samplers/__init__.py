@@ -4,8 +4,6 @@
 `skeleton.py`) and one line of `tati_re/options/families.py`.
 """
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.method import Method, Sampler, Wrapper
 from tati_re.core.protocol import Energy, Info, Rung, State

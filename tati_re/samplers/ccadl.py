@@ -1,7 +1,5 @@
 """The covariance-controlled adaptive Langevin thermostat, as it was published: one explicit Euler step."""
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum

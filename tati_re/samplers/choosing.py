@@ -1,7 +1,5 @@
 """From options to the sampler of a run: a family, and what wraps it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

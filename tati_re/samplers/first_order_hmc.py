@@ -1,7 +1,5 @@
 """Hamiltonian Monte Carlo with the symplectic Euler scheme."""
 
-from __future__ import annotations
-
 from tati_re.core.ops import column, where
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, trajectory

@@ -1,7 +1,5 @@
 """Generalized Hamiltonian Monte Carlo."""
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import column, constant

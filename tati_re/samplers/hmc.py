@@ -1,7 +1,5 @@
 """Hamiltonian Monte Carlo."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

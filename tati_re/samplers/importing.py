@@ -1,7 +1,5 @@
 """Samplers that users wrote: found by name, made from the options, and checked before any work starts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tati_re.core.errors import InputError

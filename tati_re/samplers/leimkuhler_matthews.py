@@ -1,7 +1,5 @@
 """The Leimkuhler-Matthews method: overdamped Langevin dynamics of second order."""
 
-from __future__ import annotations
-
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State, with_energy

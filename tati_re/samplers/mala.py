@@ -1,7 +1,5 @@
 """The Metropolis-adjusted Langevin algorithm."""
 
-from __future__ import annotations
-
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt, sum_of_products
 from tati_re.core.protocol import Info, State

@@ -1,7 +1,5 @@
 """Microcanonical trajectories with a Metropolis test."""
 
-from __future__ import annotations
-
 from tati_re.core.ops import repeat
 from tati_re.core.protocol import Info
 from tati_re.samplers.hmc import HamiltonianMonteCarlo, drawn_length

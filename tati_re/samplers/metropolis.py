@@ -1,7 +1,5 @@
 """The Metropolis test, the same for every method that has one."""
 
-from __future__ import annotations
-
 from tati_re.core.ops import exp, log, minimum, where
 from tati_re.core.protocol import Info
 

@@ -14,8 +14,6 @@ keeps exp(-βU) without a bath, and U + K with dK = -g·dθ. It is split into ex
 In the units of the papers, where the speed is 1, a step is h sqrt(d T) and the decoherence length sqrt(d T)/γ.
 """
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, log, maximum, minimum, sqrt, sum_of_products

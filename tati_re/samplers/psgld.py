@@ -1,7 +1,5 @@
 """Preconditioned stochastic gradient Langevin dynamics: SGLD with the step sizes of RMSprop."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random-walk Metropolis."""
 
-from __future__ import annotations
-
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State

@@ -1,8 +1,6 @@
 """Step sizes and temperatures that change over a run, as factors of the step number.
 A schedule is a pure function of step numbers, `(n,)` to `(n,)`: a resumed run goes on with it where it was."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Stochastic gradient Hamiltonian Monte Carlo."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tati_re.core.errors import InputError

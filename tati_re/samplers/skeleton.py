@@ -15,8 +15,6 @@ To add it to the package:
    must fail.
 """
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 

@@ -19,8 +19,6 @@ Two more are for the noise of mini-batches; `tati_re.samplers.thermostat` has th
 A letter that appears k times in the word gets t = h/k.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any, NamedTuple

@@ -13,8 +13,6 @@ with Ū a piecewise linear function whose nodes are measured. Any Ū gives the s
 only visits them unevenly. U enters as U - Ū: a constant in it has no effect.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.errors import InputError

@@ -15,8 +15,6 @@ with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ
 without D.
 """
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError
 from tati_re.core.ops import as_float64, column, exp, expm1, sqrt, sum_of_products, where, zeros_like
 

@@ -1,7 +1,5 @@
 """Batch normalization while sampling: by fixed statistics, or by those of each mini-batch."""
 
-from __future__ import annotations
-
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Rung

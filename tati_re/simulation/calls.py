@@ -1,7 +1,5 @@
 """Which call of its kind a run of a Simulation is: each has noise and mini-batches of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

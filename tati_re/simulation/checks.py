@@ -1,7 +1,5 @@
 """Checks before a run starts: one list of functions of a request."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from pathlib import Path

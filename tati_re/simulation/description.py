@@ -1,7 +1,5 @@
 """A run in words at its start, and in the entries of its manifest."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a run ends by itself (`until`), and how far it has converged at its end."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 from typing import Any

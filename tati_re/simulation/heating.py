@@ -1,7 +1,5 @@
 """What a run with mini-batches expects of their noise, from one short measurement at its start and at its end."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The request of a launch: options and objects of one call, the system, and the resulting method."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

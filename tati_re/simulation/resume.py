@@ -1,7 +1,5 @@
 """Going on with a run from its folder."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from typing import Any

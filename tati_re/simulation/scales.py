@@ -1,7 +1,5 @@
 """The scales and the test part of data where options leave them open, and what a run says of them at its start."""
 
-from __future__ import annotations
-
 import os
 
 from tati_re.data import Dataset

@@ -1,7 +1,5 @@
 """A system without model and data: coordinates under a potential that users gave as a function."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Ensemble quasi-Newton: walkers precondition each other with their covariance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

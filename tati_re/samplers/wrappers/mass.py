@@ -1,7 +1,5 @@
 """A mass for each parameter, for every method with momenta."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

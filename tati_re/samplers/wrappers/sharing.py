@@ -1,7 +1,5 @@
 """Averages over walkers at the same rung."""
 
-from __future__ import annotations
-
 from tati_re.core.ops import as_float64
 from tati_re.core.protocol import Rung
 

@@ -1,7 +1,5 @@
 """Simulated tempering: each walker moves independently on a ladder of temperatures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tuning of the step size to a target acceptance during the burn-in."""
 
-from __future__ import annotations
-
 import math
 
 from tati_re.core.errors import InputError
