@@ -67,6 +67,7 @@ class RowBuffers:
         self.labels = list(method.label_names)
         # A chunk meets the ends of several turns of a group, each of which may have one more row than its share.
         turns = 1 if timeline.groups == 1 else chunk_steps // timeline.group_steps + 2
+        turns += 1  # for what is not due
         self._most_rows = chunk_steps // timeline.record_every + turns
         self._most_positions = chunk_steps // timeline.trajectory_every + turns if timeline.trajectory_every else 0
         self._most_events = chunk_steps // timeline.event_every + turns if timeline.event_every else 0
@@ -111,24 +112,38 @@ class RowBuffers:
         """The buffers after a move; nothing is stored where the run diverged, `alive` False.
 
         `now` gives the state of all walkers and the potential that the move saw; its acceptance is `(walkers,)`.
+
+        Whatever is due, each buffer is written to, at the place of its next entry, which stays the next one where
+        nothing is: XLA then writes in place, where it copies buffers that pass through a condition, at each step.
         """
-        recorded = tf.cond(
-            tf.logical_and(alive, tf.logical_or(due.row, due.position)),
-            lambda: self._recorded(due, now(), acceptance, buffers),
-            lambda: tuple(buffers[:6]),
+        row_due, position_due = tf.logical_and(alive, due.row), tf.logical_and(alive, due.position)
+        nothing = (
+            buffers.moments,
+            tf.zeros(self._of_row, tf.float64),
+            tf.zeros(self._of_position, self.dtype),
+            tf.zeros(self._of_beside, tf.float64),
         )
-        events = buffers.events, buffers.num_events
+        moments, row, position, beside = tf.cond(
+            tf.logical_or(row_due, position_due),
+            lambda: self._recorded(due, now(), acceptance, nothing),
+            lambda: nothing,
+        )
+        rows, num_rows = _written(buffers.rows, buffers.num_rows, row, row_due)
+        positions, also, num_positions = buffers.positions, buffers.beside, buffers.num_positions
+        if self.timeline.trajectory_every:
+            also, _ = _written(also, num_positions, beside, position_due)
+            positions, num_positions = _written(positions, num_positions, position, position_due)
+        events, num_events = buffers.events, buffers.num_events
         if self.timeline.event_every:
+            event_due = tf.logical_and(alive, due.event)
+            none = tf.zeros(self._of_event, tf.float64)
+            event = tf.cond(event_due, lambda: self.method.events(now()[0]), lambda: none)
+            events, num_events = _written(events, num_events, event, event_due)
+        return Buffers(moments, rows, num_rows, positions, also, num_positions, events, num_events)
 
-            def new_events():
-                return buffers.events.write(buffers.num_events, self.method.events(now()[0])), buffers.num_events + 1
-
-            events = tf.cond(tf.logical_and(alive, due.event), new_events, lambda: events)
-        return Buffers(*(*recorded, *events))
-
-    def _recorded(self, due: Moves, now, acceptance, buffers: Buffers) -> tuple:
-        """The first six buffers with a row, a position and the moments that are due."""
-        moments, rows, num_rows, positions, energies, num_positions = buffers[:6]
+    def _recorded(self, due: Moves, now, acceptance, nothing: tuple) -> tuple:
+        """The moments, the row, the position and what is beside it, each `nothing`'s where it is not due."""
+        moments, no_row, no_position, no_beside = nothing
         line, order, labels = self.timeline, None, []
         state, evaluate = now
         evaluate = self.method.bound(state, evaluate)
@@ -143,14 +158,12 @@ class RowBuffers:
 
         def row():
             values = self.observables(state, evaluate, acceptance, labels)
-            values = values if order is None else tf.gather(values, order)
-            return rows.write(num_rows, values), num_rows + 1
+            return values if order is None else tf.gather(values, order)
 
         def position():
             value = ordered if self.directions is None else ordered @ self.directions
             beside = tf.stack([state.potential, state.loss, *labels], axis=-1)
-            beside = beside if order is None else tf.gather(beside, order[: self.num_recorded])
-            return positions.write(num_positions, value), energies.write(num_positions, beside), num_positions + 1
+            return value, beside if order is None else tf.gather(beside, order[: self.num_recorded])
 
         weight = None
         if line.groups > 1:
@@ -160,11 +173,15 @@ class RowBuffers:
             weight = labels[self.labels.index("weight")]
             weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
         new_moments = tf.cond(due.moments, lambda: update_moments(moments, ordered, weight), lambda: moments)
-        new_rows, new_num_rows = tf.cond(due.row, row, lambda: (rows, num_rows))
+        new_row = tf.cond(due.row, row, lambda: no_row)
         if not line.trajectory_every:
-            return new_moments, new_rows, new_num_rows, positions, energies, num_positions
-        recorded = tf.cond(due.position, position, lambda: (positions, energies, num_positions))
-        return new_moments, new_rows, new_num_rows, *recorded
+            return new_moments, new_row, no_position, no_beside
+        return new_moments, new_row, *tf.cond(due.position, position, lambda: (no_position, no_beside))
+
+
+def _written(buffer, number, value, due) -> tuple:
+    """The buffer with a value at place `number`, and the place of the next one."""
+    return buffer.write(number, value), number + tf.cast(due, tf.int32)
 
 
 def update_moments(moments: RunningMoments, position, weight=None) -> RunningMoments:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.method import Optimizer
 from tati_re.engine.environment import deterministic
+from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.observables import Observables
 from tati_re.options.stages import PlannedStage, planned
@@ -58,8 +61,15 @@ class RunLoops:
             first_step=stage.first_step,
             num_recorded=options.num_walkers if options.trajectory_rungs == "target" else None,
             num_steps=options.num_steps - stage.first_step,
-            limits=request.limits,
+            limits=self._limits(),
         )
+
+    def _limits(self) -> Limits:
+        """Those of the request; no chunk is longer than from one prediction to the next, for its random bits are drawn whole."""
+        limits, every = self.request.limits, self.request.options.stream_predictions
+        if not every:
+            return limits
+        return replace(limits, most_steps=min(limits.most_steps, every * self.request.method.groups))
 
     def rate(self, stage: PlannedStage) -> float:
         """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
