@@ -40,7 +40,7 @@ NUMBERS = {
 _MOST_ROWS = 24
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-analyse",
         usage="tati-analyse RUN [RUN ...] [options]",
@@ -151,7 +151,7 @@ def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> No
 def _body(argv: list[str]) -> None:
     if is_of_tati(argv):
         return analyse_as_tati(argv)
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     if not typed.get("runs"):
         raise InputError("tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
     for name in typed.get("what", []):

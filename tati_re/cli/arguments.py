@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,17 +23,32 @@ from tati_re.options.flags import add_field, flag
 from tati_re.options.make import OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES
+from tati_re.options.unknown import ELSEWHERE
+
+MAIN = (
+    *("data", "model", "hidden", "loss", "sampler", "optimizer", "learning_rate", "num_steps", "until"),
+    *("num_walkers", "output", "resume"),
+)
+"""What a first call of a command needs, and what `--help` explains where there are many options."""
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        print(parser.format_help_of_all(), end="")
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser that raises `InputError`, with the nearest flag for an unknown one. Flags are typed in full,
     and those that are not typed are absent from what `parse` returns. Every command that has one says its version, and
-    can print what shells need to complete it (`--print-completion`)."""
+    can print what shells need to complete it (`--print-completion`). With many options, `--help` explains those of
+    `MAIN` and the command's own, and names the others by group; `--help-all` explains all."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **kwargs})
         self._of_tati: set[str] = set()
         self.of_file = False
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="explain all options and exit")
         text = "show the traceback of an error, too"
         self.add_argument("--debug", action="store_true", help=text)
         text = "print what bash or zsh need to complete this command"
@@ -41,6 +57,32 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message.removeprefix('argument ')}; see {self.prog} --help.")
+
+    def format_help(self) -> str:
+        if sum(action.dest in OPTIONS for action in self._actions) < 2 * len(MAIN):
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        shown = [action for action in self._actions if action.dest not in OPTIONS]
+        main = [action for name in MAIN for action in self._actions if action.dest == name]
+        for title, actions in (("options", shown), ("main options", main)):
+            formatter.start_section(title)
+            formatter.add_arguments(actions)
+            formatter.end_section()
+        others = []
+        for group in self._action_groups:
+            names = [a.option_strings[0] for a in group._group_actions if a.dest in OPTIONS and a not in main]
+            if names := [name for name in names if name not in self._of_tati]:
+                text = textwrap.fill(
+                    " ".join(names), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+                )
+                others.append(f"{group.title}\n{text}")
+        others.append(f"{self.prog} --help-all explains them.")
+        return formatter.format_help() + "\n" + "\n".join(others) + "\n"
+
+    def format_help_of_all(self) -> str:
+        return super().format_help()
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """What was typed, without the command's name, by destination; flags that were not typed are absent."""
@@ -62,6 +104,8 @@ class Parser(argparse.ArgumentParser):
         """Returns a suggested flag: one with this beginning, or the nearest; none for an option of another command."""
         if name in map(flag, OPTIONS) and name not in self._option_string_actions:
             return ""
+        if said := ELSEWHERE.get(name.strip("-").replace("-", "_")):
+            return f" {said}"
         flags = [known for known in self._option_string_actions if known not in self._of_tati]
         longer = [known for known in flags if known.startswith(name) and name != "--"]
         return f" Did you mean '{longer[0]}'?" if longer else nearest(name, flags)
@@ -124,11 +168,19 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--config", metavar="FILE", help="a TOML file of options; flags go before what it says")
     parser.add_argument("--print-config", action="store_true", help="print the options as TOML, as they would be used")
+    text = "with --print-config: only what differs from the defaults"
+    parser.add_argument("--changed", action="store_true", help=text)
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors, the same as --verbose 0")
     add_arguments(parser, groups, leave_out)
     of_tati = {"data": "data", "posterior": "prior", "model": "model", "run": "common", "training": "train"}
     parser.add_names_of_tati({of_tati.get(group, group) for group in groups})
     return parser
+
+
+def loading(verbose: int = 1) -> None:
+    """Says that TensorFlow is being imported, which takes seconds, where it is not there yet."""
+    if verbose > 0 and "tensorflow" not in sys.modules:
+        print("Loading TensorFlow ...", flush=True)
 
 
 def free_folder(name: str, parent: str = "runs") -> Path:

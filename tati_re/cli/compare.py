@@ -13,7 +13,7 @@ KINDS = ("absolute", "relative")
 _MOST_LINES = 20
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-compare",
         usage="tati-compare A B [options] | tati-compare --verify RUN [RUN ...]",
@@ -71,7 +71,7 @@ def _verify(folders: list[str], quiet: bool) -> int:
 
 def _body(argv: list[str]) -> int:
     """Returns the exit status: 0 if both agree, else 1."""
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     paths = typed.get("paths", [])
     if typed.get("verify"):
         if not paths or typed.keys() - {"paths", "verify", "quiet"}:

@@ -40,7 +40,7 @@ NUMBERS = {
 }
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-dataset",
         usage="tati-dataset [NAME] [options]",
@@ -125,7 +125,7 @@ def _read(typed: dict[str, Any]) -> Dataset:
 def _body(argv: list[str]) -> None:
     if is_of_tati(argv):
         return write_as_tati(argv)
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
         raise InputError(

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import entry_point, make_parser, output_folder
+from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
 from tati_re.core.errors import InputError
 from tati_re.core.interruption import saying, stopping
@@ -145,7 +145,7 @@ def _stopped(folder: Path) -> str:
     return f"Interrupted: {parts} finished parts are kept in {folder}; tati-evidence --resume {folder} goes on."
 
 
-def _body(argv: list[str]) -> int | None:
+def parser_of_command() -> Parser:
     description = "Estimate log Z of a model, or compare models (--compare a.toml b.toml)."
     parser = make_parser("tati-evidence", description, EVIDENCE, LEFT_OUT)
     text = "TOML files of options, a model each on the same data; flags go before all of them"
@@ -153,15 +153,20 @@ def _body(argv: list[str]) -> int | None:
     text = "folder of an earlier call to resume; only --verbose or --quiet may be added"
     parser.add_argument("--resume", metavar="DIR", help=text)
     add_trust(parser)
-    typed = parser.parse(argv)
+    return parser
+
+
+def _body(argv: list[str]) -> int | None:
+    typed = parser_of_command().parse(argv)
     resumed = "resume" in typed
-    wants_config = typed.pop("print_config", False) and not resumed
+    wants_config, changed = typed.get("print_config") and not resumed, "changed" in typed
     models = _of_folder(typed) if resumed else _models(typed)
     if wants_config:
-        print("\n".join(to_toml(options, EVIDENCE) for options in models.values()), end="")
+        print("\n".join(to_toml(options, EVIDENCE, changed) for options in models.values()), end="")
         return None
     _check(models)
     first = next(iter(models.values()))
+    loading(first.verbose)
     from tati_re.runs.lock import entries, writing
     from tati_re.runs.storage import remove_leftovers
 

@@ -12,6 +12,7 @@ from tati_re.cli.arguments import (
     entry_point,
     flags_named,
     integer_of,
+    loading,
     number_typed,
     output_folder,
     requeue_signal_of,
@@ -52,7 +53,7 @@ OWN: dict[str, tuple[Any, str]] = {
 }
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-explore",
         usage="tati-explore [RUN] [options]",
@@ -149,9 +150,10 @@ def described(system: Any) -> str:
 
 
 def _body(argv: list[str]) -> int:
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     if not {"run", "data", "potential"} & {*typed}:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
+    loading(not typed.get("quiet"))
     with (
         flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
         output_folder(typed.get("output"), "explore") as folder,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder
+from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, loading, output_folder
 from tati_re.core.errors import InputError
 
 TABLE, FIGURE = "inputspace.csv", "inputspace.png"
@@ -29,7 +29,7 @@ OWN: dict[str, tuple[Any, str]] = {
 }
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-inputspace",
         usage="tati-inputspace RUN [options]",
@@ -92,9 +92,10 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
 
 def _body(argv: list[str]) -> None:
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     if "run" not in typed:
         raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
+    loading(not typed.get("quiet"))
     from tati_re.runs.lock import writing
 
     with flags_named(OWN), output_folder(typed.get("output"), "inputspace") as folder, writing(folder):

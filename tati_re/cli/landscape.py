@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, output_folder, requeue_signal_of
+from tati_re.cli.arguments import (
+    Parser,
+    entry_point,
+    flags_named,
+    integer_of,
+    loading,
+    output_folder,
+    requeue_signal_of,
+)
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.interruption import stopping
 from tati_re.options.flags import flag
@@ -55,7 +63,7 @@ OWN: dict[str, tuple[Any, str]] = {
 DENSITY_STEPS = 60
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-landscape",
         usage="tati-landscape [RUN] [options]",
@@ -191,10 +199,11 @@ def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
 
 
 def _body(argv: list[str]) -> None:
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
     options_from_flags(flags)  # refused before anything is loaded
+    loading(not typed.get("quiet"))
     with (
         flags_named(OWN),
         output_folder(typed.get("output"), "landscape") as folder,

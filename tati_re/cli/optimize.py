@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tati_re.cli.arguments import entry_point, make_parser
+from tati_re.cli.arguments import Parser, entry_point, make_parser
 from tati_re.cli.run import start
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.options.make import OPTIMIZE, Options
@@ -31,10 +31,13 @@ def _step_sizes(sim: Any) -> str:
         return "The Hessian of U cannot be computed for this model, so that no step sizes are advised."
 
 
-def _body(argv: list[str]) -> int:
+def parser_of_command() -> Parser:
     description = "Train a network with a Keras optimizer or plain gradient descent."
-    parser = make_parser("tati-optimize", description, OPTIMIZE, leave_out=("resume",))
-    return start(parser, argv, "optimize", OPTIMIZE, _fit)
+    return make_parser("tati-optimize", description, OPTIMIZE, leave_out=("resume",))
+
+
+def _body(argv: list[str]) -> int:
+    return start(parser_of_command(), argv, "optimize", OPTIMIZE, _fit)
 
 
 main = entry_point("tati-optimize", _body)

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point, number_typed
+from tati_re.cli.arguments import Parser, entry_point, loading, number_typed
 from tati_re.core.errors import InputError
 
 NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-predict",
         usage="tati-predict RUN... [options]",
@@ -40,7 +40,7 @@ def _parser() -> Parser:
 
 
 def _typed(argv: list[str]) -> dict[str, Any]:
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     if not typed.get("runs"):
         raise InputError("No run folder is given.", expected="tati-predict RUN")
     for name, kind in NUMBERS.items():
@@ -51,6 +51,7 @@ def _typed(argv: list[str]) -> dict[str, Any]:
 
 def _body(argv: list[str]) -> None:
     typed = _typed(argv)
+    loading(not typed.get("quiet"))
     from tati_re.runs import files
     from tati_re.runs.lock import entries, writing
     from tati_re.simulation.run import load

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tati_re.cli.arguments import Parser, entry_point, free_folder, remove_if_empty
+from tati_re.cli.arguments import Parser, entry_point, free_folder, loading, remove_if_empty
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 
@@ -18,10 +18,11 @@ UNTIL = "rhat<1.01, ess>1000"
 
 
 def _body(argv: list[str]) -> None:
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     num_steps = typed.get("num_steps")
     if num_steps is not None and num_steps < SMALLEST_NUM_STEPS:
         raise InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS}")
+    loading(not typed.get("quiet"))
     from tati_re.runs.run_folder import prepare
 
     output = typed.get("output")
@@ -33,7 +34,7 @@ def _body(argv: list[str]) -> None:
             remove_if_empty(folder)
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="quickstart",
         description="Train a 64-32-10 network on handwritten digits with Adam, sample its posterior until it has "

@@ -14,7 +14,7 @@ NUMBERS = {
 }
 
 
-def _parser() -> Parser:
+def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-report",
         usage="tati-report RUN [RUN ...] [options]",
@@ -32,7 +32,7 @@ def _parser() -> Parser:
 
 
 def _body(argv: list[str]) -> None:
-    typed = _parser().parse(argv)
+    typed = parser_of_command().parse(argv)
     if not typed.get("runs"):
         raise InputError("tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
     chosen = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tati_re.cli.arguments import Parser, ended, output_folder
+from tati_re.cli.arguments import Parser, ended, loading, output_folder
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import FINISHED
 from tati_re.core.interruption import stopping
@@ -16,7 +16,9 @@ from tati_re.options.trust import TRUST
 
 def with_config(typed: dict[str, Any]) -> Options:
     """Makes options from the file of `--config`, then the flags that `Parser.parse` returned, then `--quiet`."""
-    flags = {name: value for name, value in typed.items() if name not in ("config", "print_config", "quiet")}
+    flags = {name: value for name, value in typed.items() if name not in ("config", "print_config", "changed", "quiet")}
+    if "changed" in typed and "print_config" not in typed:
+        raise InputError("--changed belongs to --print-config.", expected="both, or none")
     if typed.get("quiet"):
         if flags.get("verbose", "0") != "0":
             raise InputError("--quiet and --verbose contradict each other.", flags["verbose"], "one of the two")
@@ -44,10 +46,11 @@ def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], act
         named = {**(read_toml(typed["config"]) if "config" in typed else {}), **typed}
         if note := note_of(named.get("sampler")):
             print(f"# {note}")
-        print(to_toml(options, groups), end="")
+        print(to_toml(options, groups, "changed" in typed), end="")
         return FINISHED
     if options.data is None and not options.is_target:
         raise InputError("--data is missing.", expected=OPTIONS["data"].description)
+    loading(options.verbose)
     with output_folder(options.output, name) as folder, stopping(options.requeue_signal):
         run = action(options if options.output is not None else make_options(options, output=str(folder)))
     return ended(run, options.verbose)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tati_re.cli.arguments import ended, entry_point, make_parser
+from tati_re.cli.arguments import Parser, ended, entry_point, loading, make_parser
 from tati_re.cli.run import add_trust, refuse_trust, start, with_config
 from tati_re.core.errors import InputError
 from tati_re.options.flags import flag
@@ -28,6 +28,7 @@ def _resume(typed: dict[str, Any]) -> int:
             raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     trust = typed.pop("trust", False)
     options = with_config(typed)
+    loading(options.verbose)
     from tati_re.simulation.simulation import Simulation
 
     run = Simulation.resume(
@@ -41,10 +42,15 @@ def _resume(typed: dict[str, Any]) -> int:
     return ended(run, options.verbose)
 
 
-def _body(argv: list[str]) -> int:
+def parser_of_command() -> Parser:
     description = "Sample the posterior of a network, or go on with an earlier run (--resume)."
     parser = make_parser("tati-sample", description, SAMPLE)
     add_trust(parser)
+    return parser
+
+
+def _body(argv: list[str]) -> int:
+    parser = parser_of_command()
     typed = parser.parse(argv)
     if str(typed.get("resume", "none")).lower() != "none":
         return _resume(typed)

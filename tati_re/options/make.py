@@ -21,6 +21,7 @@ from tati_re.options.table import COMMANDS_ONLY, FIRST_STEP_SIZE, GROUPS, OPTION
 from tati_re.options.table import EVIDENCE as EVIDENCE
 from tati_re.options.table import OPTIMIZE as OPTIMIZE
 from tati_re.options.table import SAMPLE as SAMPLE
+from tati_re.options.unknown import unknown
 
 _MOST_TOML = 2**24
 """Bytes of a file of options that are read: a device may have no end."""
@@ -49,7 +50,7 @@ def _sentence(error: ValidationError, spell: Callable[[str], str], values: Mappi
     if name == "stages" and len(first["loc"]) > 1:
         return stage_sentence(first, spell, OPTIONS)
     if first["type"] == "extra_forbidden":
-        return InputError(f"{spell(name)} is not a known option.{nearest(name, OPTIONS)}")
+        return unknown(name, spell(name))
     field = OPTIONS[name]
     received = "none" if value is None else shown(value, 77, str if text and isinstance(value, str) else repr)
     names = choices(field)
@@ -176,8 +177,13 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     return values | options.values_of(name for name in values if name in OPTIONS and name not in said.tati)
 
 
-def to_toml(options: Options, groups: Iterable[str] = GROUPS) -> str:
-    """Writes options as TOML that `read_toml` reads back; options without a value stand as comments."""
+def to_toml(options: Options, groups: Iterable[str] = GROUPS, changed: bool = False) -> str:
+    """Writes options as TOML that `read_toml` reads back; options without a value stand as comments. `changed`: only
+    those that are not at their default."""
+    if changed:
+        values = options.values_of(name for name in options_of(groups) if name not in COMMANDS_ONLY)
+        differing = {n: v for n, v in values.items() if v != OPTIONS[n].get_default(call_default_factory=True)}
+        return "".join(f"{toml_line(name, value)}\n" for name, value in differing.items())
     parts = []
     for group in groups:
         names = [name for name in options_of([group]) if name not in COMMANDS_ONLY]
@@ -210,7 +216,7 @@ def describe(name: str | None = None) -> str:
         said = [aliases.describe(name), *(describe(new) for new in aliases.ALIASES[name].new if new in OPTIONS)]
         return "\n".join(said)
     if name not in OPTIONS:
-        raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
+        raise unknown(name)
     field = OPTIONS[name]
     return (
         f"{name}: {meaning(field)}\n  type and range: {expected(field)}\n  default: {default_text(field)}\n"

@@ -201,6 +201,7 @@ def _table() -> dict[str, Alias]:
             _refused_if(False, "norms and energies are computed for recorded rows only", "a larger record_every"),
         ),
         "every_nth": renamed("common", "record_every", "trajectory_every"),
+        "thinning": renamed("common", "record_every", "trajectory_every"),
         "inter_ops_threads": alias("common", "threads", _threads),
         "intra_ops_threads": renamed("common", "threads"),
         "max_steps": renamed("common", "num_steps"),

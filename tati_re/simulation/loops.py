@@ -65,7 +65,7 @@ class RunLoops:
         )
 
     def _limits(self) -> Limits:
-        """Those of the request; no chunk is longer than from one prediction to the next, for its random bits are drawn whole."""
+        """Those of the request; no chunk goes past a prediction, for its random bits are drawn as a whole."""
         limits, every = self.request.limits, self.request.options.stream_predictions
         if not every:
             return limits

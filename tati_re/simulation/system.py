@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tati_re.core.backend import keras, layers_of, tf
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.data.packing import order_of
@@ -23,6 +23,7 @@ from tati_re.models.inspect import input_shape_of, output_activation_of, output_
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
+from tati_re.options.unknown import unknown
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_targets, is_signs
 from tati_re.posterior.examples import device_bytes
@@ -70,7 +71,7 @@ def refuse_fixed(names: Iterable[str]) -> None:
         if any(new in FIXED for new in names_here(name, OPTIONS)):
             raise InputError(f"{name} shapes the system.", expected=f"{name} where the Simulation is made")
         if name not in OPTIONS and name not in ALIASES:
-            raise InputError(f"{name} is not a known option.{nearest(name, OPTIONS)}")
+            raise unknown(name)
 
 
 @dataclass

@@ -1,0 +1,79 @@
+"""`tati`: all commands under one name, `tati sample` for `tati-sample`, and one completion for both."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from tati_re._version import __version__
+from tati_re.cli.arguments import Parser, entry_point
+from tati_re.cli.completion import SHELLS, script
+from tati_re.core.errors import InputError, nearest
+
+COMMANDS = {
+    "sample": "sample a posterior, or go on with a run",
+    "fit": "train a network and record the run (tati-optimize)",
+    "predict": "predictions and scores, averaged over the draws of a run",
+    "analyse": "averages with errors, covariances, free energies: tables and figures",
+    "report": "one page of HTML on a run",
+    "evidence": "the evidence of a model, or of several",
+    "landscape": "the loss along directions, planes and paths",
+    "explore": "minima, and barriers between them",
+    "inputspace": "predictions over a plane of inputs",
+    "dataset": "make a data set, or look at a file",
+    "compare": "compare two runs, or verify one",
+    "quickstart": "train and sample a network on handwritten digits",
+}
+"""What each does; `optimize` is another name of `fit`."""
+_MODULES = {"fit": "optimize"}
+
+
+def module_of(command: str):
+    """The module of a command."""
+    return importlib.import_module(f"tati_re.cli.{_MODULES.get(command, command)}")
+
+
+def _help() -> str:
+    rows = "\n".join(f"  {name:<12}{text}" for name, text in COMMANDS.items())
+    return f"usage: tati COMMAND [options]\n\n{rows}\n\ntati COMMAND --help says more of each.\n"
+
+
+def _completion(shell: str) -> str:
+    """A script that completes `tati` and the commands with names of their own."""
+    if shell not in SHELLS:
+        raise InputError("--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
+    whole = argparse.ArgumentParser("tati")
+    parts = whole.add_subparsers(metavar="COMMAND")
+    scripts = []
+    for name, text in COMMANDS.items():
+        parser: Parser = module_of(name).parser_of_command()
+        own = script(parser, shell)
+        parts.add_parser(name, parents=[parser], add_help=False, help=text, conflict_handler="resolve")
+        if name != "quickstart":
+            scripts.append(own)
+    import shtab
+
+    return "\n".join([*scripts, shtab.complete(whole, shell)])
+
+
+def _body(argv: list[str]) -> int:
+    name, rest = (argv[0], argv[1:]) if argv else ("--help", [])
+    if name in ("-h", "--help"):
+        print(_help(), end="")
+    elif name in ("-V", "--version"):
+        print(f"tati {__version__}")
+    elif name == "--print-completion":
+        print(_completion(rest[0] if rest else "nothing"))
+    elif name in COMMANDS or name == "optimize":
+        return module_of(name).main(rest)
+    else:
+        raise InputError(f"tati has no command {name}.{nearest(name, COMMANDS)}", expected=", ".join(COMMANDS))
+    return 0
+
+
+main = entry_point("tati", _body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
