@@ -5,6 +5,7 @@ The names below are loaded on first use, so that `import tati_re` is quick and d
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from tati_re._version import __version__ as __version__
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from tati_re.simulation.run import Run as Run
     from tati_re.simulation.run import load as load
     from tati_re.simulation.simulation import Simulation as Simulation
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of TensorFlow, which a script may import next
 
 __getattr__, _lazy = lazy_names(__name__)
 __all__ = sorted(["InputError", "SamplingError", "__version__", "help", *_lazy])

@@ -49,6 +49,7 @@ TATI = {
     "burn_in_steps": (100, {"num_burnin_steps": 100}),
     "do_accumulates": (True, {}),
     "every_nth": (5, {"record_every": 5, "trajectory_every": 5}),
+    "thinning": (5, {"record_every": 5, "trajectory_every": 5}),
     "inter_ops_threads": (1, {}),
     "intra_ops_threads": (2, {"threads": 2}),
     "max_steps": (200, {"num_steps": 200}),
@@ -81,7 +82,7 @@ TATI = {
 
 
 def test_the_table_is_whole():
-    assert len(TATI) == 53 and set(TATI) == set(ALIASES)
+    assert len(TATI) == 54 and set(TATI) == set(ALIASES)
     assert (len(OPTIMIZERS), len(LOSSES)) == (2, 7)
     # One sampler has two spellings.
     assert len(SAMPLERS) == 8 and len(set(SAMPLERS.values())) == 7

@@ -241,7 +241,7 @@ print("\\n" + json.dumps([status, sorted({{name.partition(".")[0] for name in sy
 
 @pytest.mark.parametrize("command", ["sample", "optimize"])
 def test_help_lists_the_options_and_loads_nothing_heavy(command):
-    status, output, modules = loaded(f"from tati_re.cli.{command} import main; main(['--help'])")
+    status, output, modules = loaded(f"from tati_re.cli.{command} import main; main(['--help-all'])")
     assert (status, modules) == (0, [])
     assert "--num-steps" in output and "--print-config" in output and "default 1000" in output
 

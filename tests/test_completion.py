@@ -86,7 +86,7 @@ def commands() -> list[str]:
     """Modules of commands, by what they define."""
     found = []
     for module in pkgutil.iter_modules(cli.__path__):
-        if hasattr(importlib.import_module(f"tati_re.cli.{module.name}"), "main"):
+        if module.name != "tati" and hasattr(importlib.import_module(f"tati_re.cli.{module.name}"), "main"):
             found.append(module.name)
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import re
 import sys
 import textwrap
@@ -306,7 +305,6 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
 def command(prog: str, body: Callable[[list[str]], int | None], argv: Sequence[str] | None) -> int:
     """Runs the body of a command and turns errors into one line on stderr and an exit status: the body's, 0 if it has
     none; those of `tati_re.cli.failures`; 130 when interrupted."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     arguments = list(sys.argv[1:] if argv is None else argv)
     MADE.set(None)
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what the terminal has no letter for

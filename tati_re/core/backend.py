@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from tati_re.core.errors import InputError
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 

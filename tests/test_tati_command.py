@@ -1,0 +1,94 @@
+"""`tati` and what all commands share: a short help, what differs from the defaults, and one completion."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tati_re.cli import arguments, sample, tati
+from tati_re.core.errors import InputError
+from tati_re.options.make import OPTIONS, SAMPLE, make_options, options_of, read_toml
+from tati_re.options.unknown import ELSEWHERE, unknown
+
+BASH = shutil.which("bash")
+
+
+def said(main, capsys, *words: str) -> tuple[int, str, str]:
+    try:
+        status = main(list(words))
+    except SystemExit as error:
+        status = error.code
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def test_all_commands_stand_under_one_name(capsys):
+    status, out, _ = said(tati.main, capsys, "--help")
+    assert status == 0 and all(f"  {name} " in out for name in tati.COMMANDS)
+    assert said(tati.main, capsys) == (0, out, "")
+    assert said(tati.main, capsys, "sample", "--version")[1] == said(sample.main, capsys, "--version")[1]
+    assert said(tati.main, capsys, "optimize", "--print-config") == said(tati.main, capsys, "fit", "--print-config")
+    status, out, err = said(tati.main, capsys, "sampel")
+    assert (status, out) == (2, "") and "Did you mean 'sample'?" in err
+    status, _, err = said(tati.main, capsys, "sample", "--num-stepz", "3")
+    assert status == 2 and "tati-sample. Did you mean '--num-steps'?" in err
+    for name in tati.COMMANDS:
+        assert callable(tati.module_of(name).main) and tati.module_of(name).parser_of_command()
+
+
+def test_the_help_explains_ten_options_and_names_the_others(capsys):
+    _, short, _ = said(sample.main, capsys, "--help")
+    _, whole, _ = said(sample.main, capsys, "--help-all")
+    flags = {arguments.flag(name) for name in options_of(SAMPLE)}
+    assert all(flag in short.split() for flag in flags)
+    explained = {line.split()[0] for line in short.split("\n\ndata:")[0].splitlines() if line.startswith("  --")}
+    assert explained & flags == {arguments.flag(name) for name in arguments.MAIN} - {"--optimizer", "--learning-rate"}
+    assert len(short.splitlines()) < 120 < 400 < len(whole.splitlines())
+    assert f"default {OPTIONS['friction'].default}" in whole
+
+
+def test_a_configuration_of_what_differs(tmp_path, capsys):
+    words = ("--print-config", "--changed", "--data", "digits", "--num-steps", "1000", "--step-size", "0.25")
+    status, out, _ = said(sample.main, capsys, *words)
+    assert status == 0 and out.splitlines() == ['data = "digits"', "step_size = 0.25"]
+    (tmp_path / "run.toml").write_text(out)
+    assert make_options(read_toml(tmp_path / "run.toml")) == make_options(data="digits", step_size=0.25)
+    status, _, err = said(sample.main, capsys, "--changed", "--data", "digits")
+    assert status == 2 and "--changed belongs to --print-config" in err
+
+
+def test_the_first_line_comes_before_tensorflow(monkeypatch, capsys):
+    arguments.loading(0)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    arguments.loading(0)
+    assert capsys.readouterr().out == ""
+    arguments.loading()
+    assert capsys.readouterr().out == "Loading TensorFlow ...\n"
+
+
+def test_words_of_other_libraries_are_told_what_they_are_here(capsys):
+    with pytest.raises(InputError, match=r"epochs is not a known option\. num_steps counts"):
+        make_options(epochs=3)
+    status, _, err = said(sample.main, capsys, "--data", "digits", "--num-chains", "3")
+    assert status == 2 and "It is num_walkers." in err
+    assert not ELSEWHERE.keys() & OPTIONS.keys()
+    assert "Did you mean 'num_steps'?" in str(unknown("num_step"))
+
+
+@pytest.mark.skipif(BASH is None, reason="bash is not there")
+def test_one_completion_serves_both_names(tmp_path, capsys):
+    _, script, _ = said(tati.main, capsys, "--print-completion", "bash")
+    (tmp_path / "script").write_text(script)
+    for function, words, offered in (
+        ("_shtab_tati", ("tati", "samp"), "sample"),
+        ("_shtab_tati", ("tati", "sample", "--num-st"), "--num-steps"),
+        ("_shtab_tati", ("tati", "sample", "--sampler", "BAO"), "BAOAB"),
+        ("_shtab_tati_sample", ("tati-sample", "--walker-start", "j"), "jitter"),
+    ):
+        line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
+        asked = f"source script\n{line}\n{function}\necho ${{COMPREPLY[@]}}"
+        done = subprocess.run([BASH, "-c", asked], capture_output=True, text=True, check=True, cwd=tmp_path)
+        assert done.stdout.strip() == offered
+    status, _, err = said(tati.main, capsys, "--print-completion")
+    assert status == 2 and "there is none for this shell" in err
