@@ -84,10 +84,11 @@ def test_a_run_draws_itself(tmp_path):
     assert "250 independent draws" in ranks.get_xlabel() and trace.get_ylabel() == "potential U"
     assert len(run.plot("potential", burnin=0, thin=3).axes) == 3
     band = ranks.collections[0].get_paths()[0].vertices[:, 1]
-    assert max(abs(line.get_ydata()).max() for line in ranks.get_lines()) < abs(band).max()
+    assert max(np.abs(line.get_ydata()).max() for line in ranks.get_lines()) < abs(band).max()
     stuck = made_run(tmp_path / "stuck", chains(shift=5.0)).plot("potential").axes[1]
     assert (
-        abs(stuck.get_lines()[3].get_ydata()).max() > 2 * abs(stuck.collections[0].get_paths()[0].vertices[:, 1]).max()
+        np.abs(stuck.get_lines()[3].get_ydata()).max()
+        > 2 * abs(stuck.collections[0].get_paths()[0].vertices[:, 1]).max()
     )
     single = made_run(tmp_path / "single", chains(walkers=1)).plot("potential")
     assert len(single.axes[1].get_lines()) == 3, "its halves"

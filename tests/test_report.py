@@ -175,8 +175,12 @@ def test_several_runs(folder, tmp_path):
     text = " ".join(page.text)
     assert "Report of 2 runs" in text and "U mean" in text
     assert {"run-0", "run-1"} <= page.ids
-    with pytest.raises(InputError, match="several runs needs a file"):
-        write_report([folder / "well", folder / "ill"])
+    assert "Side by side" in text and "standard errors apart" in page.text
+    assert "num_burnin_steps" in page.text, "an option that differs"
+    beside = write_report([folder / "well", folder / "ladder"])
+    assert beside == folder / "report-well-ladder.html" and "beside" in beside.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="more than two runs needs a file"):
+        write_report([folder / "well", folder / "ill", folder / "ladder"])
 
 
 def test_figures_of_other_folders(folder, tmp_path, capsys):
@@ -242,7 +246,7 @@ def test_the_command(folder, tmp_path, capsys):
         ([], "tati-report needs a run folder"),
         ([str(folder / "wel")], "Did you mean 'well'?"),
         ([str(folder / "well"), "--output", "page.pdf"], "must end in .html"),
-        ([str(folder / "well"), str(folder / "ill")], "--output FILE.html"),
+        ([str(folder / name) for name in ("well", "ill", "ladder")], "--output FILE.html"),
         ([str(folder / "well"), "--output", str(tmp_path / "no" / "page.html")], "Cannot write"),
     ):
         assert report.main(arguments) == 2
@@ -271,29 +275,37 @@ def test_a_large_run_is_a_small_page(large):
     assert large.stat().st_size < 600_000 and len(page.images) == 2
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome on this machine")
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium or Chrome on this machine: the page was not looked at")
+@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_in_a_browser(large, width, tmp_path):
-    """No message on the console, no page wider than the window, and it opens within seconds."""
+def test_in_a_browser(large, width, dark, tmp_path):
+    """No message on the console, no page wider than the window, it opens within seconds, and is as dark as asked for;
+    tables are as wide as the page, or scroll by themselves."""
     probe = tmp_path / "probe.html"
     # A window cannot be narrower than 500 pixels, a frame can.
     probe.write_text(
         f"<iframe id=f src='{large.as_uri()}' width={width} height=800></iframe><script>onload = () => {{"
         "const d = document.getElementById('f').contentDocument, w = [...d.images];"
-        "document.title = 'loaded ' + d.documentElement.scrollWidth + ' ' + w.filter(i => i.naturalWidth > 0).length;"
+        "const t = [...d.querySelectorAll('.wide')], over = t.filter(e => e.scrollWidth > e.clientWidth).length;"
+        "document.title = 'loaded ' + d.documentElement.scrollWidth + ' ' + w.filter(i => i.naturalWidth > 0).length"
+        "+ ' ' + over + ' ' + getComputedStyle(d.body).backgroundColor.replaceAll(' ', '');"
         "}</script>"
     )
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--enable-logging=stderr"]
+    flags += [f"--blink-settings=preferredColorScheme={0 if dark else 1}"]
     flags += ["--window-size=1300,900", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
     began = time.monotonic()
     command = [CHROMIUM, *flags, probe.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     seconds = time.monotonic() - began
     assert "CONSOLE" not in done.stderr
-    title = re.search(r"<title>loaded (\d+) (\d+)</title>", done.stdout)
+    title = re.search(r"<title>loaded (\d+) (\d+) (\d+) (.+)</title>", done.stdout)
     assert title, done.stdout[-500:]
     assert int(title[1]) <= width, "the page does not move sideways"
     assert int(title[2]) == 2, "both figures are drawn"
+    assert int(title[3]) == (0 if width == 1280 else 1), "tables fit a screen, and scroll on a phone"
+    assert title[4] == ("rgb(28,28,28)" if dark else "rgb(255,255,255)")
     assert seconds < 60, "the start of the browser included, on a busy machine"
 
 
@@ -365,3 +377,34 @@ def test_reports_of_schedules_ladders_objects_and_fits(tmp_path):
     assert "sgd with learning rate 0.001 at step 10 to 0.0001 at step 40" in page
     assert "mini-batches of 100, then" in page
     assert "learning rate" in summary and "step size" not in summary
+
+
+def test_what_is_computed_from_stored_positions(tmp_path):
+    """Marginals of walkers that agree and of walkers that do not; predictions need a model, and say so."""
+    generator = np.random.default_rng(9)
+    positions = generator.standard_normal((4, 400, 9))
+    positions[3, :, 0] += 6.0
+    run = made_run(tmp_path / "run", chains(1), positions, shapes=SHAPES, extra=EXTRA)
+    page = checked(write_report(run))
+    text = " ".join(page.text)
+    assert len(page.images) == 3 and "9 of 9 parameters, evenly among all; 1,600 positions." in text
+    assert "R-hat is above 1.01 for 1: walkers disagree" in text
+    assert "None of the test part:" in text
+    assert {"run-0-parameters", "run-0-predictions", "top"} <= page.ids
+
+
+def test_figures_that_were_made_of_a_run_beside_it(folder, tmp_path):
+    from tati_re.plotting.figure import new_figure
+
+    run = made_run(tmp_path / "run", chains(1), shapes=SHAPES, extra=EXTRA)
+    for name, of in (("landscape-1", "../run"), ("landscape-2", "../other")):
+        (tmp_path / name).mkdir()
+        new_figure(2, 2).savefig(tmp_path / name / "landscape.png")
+        (tmp_path / name / "landscape.toml").write_text(f'run = "{of}"\n')
+    text = " ".join(checked(write_report(run)).text)
+    assert "../landscape-1/landscape.png" in text and "landscape-2" not in text
+
+
+def test_warnings_lead_to_what_they_are_about(folder):
+    page = checked(write_report(folder / "ill"))
+    assert {"#run-0-traces", "#run-0-averages", "#run-0-groups", "#top"} <= set(page.links)

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import fdtri
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, monte_carlo_error, r_hat
+from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, effective_sample_size, monte_carlo_error, r_hat
 from tati_re.core.errors import InputError
 
 FORM = "conditions joined by commas, each rhat<A with A above 1, ess>N, or mcse(NAME)<X of a column of run.csv"
 _CONDITION = re.compile(r"\s*(?:(rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)")
 _EXPLAINED = 3.0
 """A few walkers spoil R-hat where without them it is below the limit, or so many times closer to 1."""
-DEFAULTS = {"rhat": 1.01, "ess": 400.0}
+DEFAULTS = {"rhat": LARGEST_R_HAT, "ess": 400.0}
 """What is asked for where nothing is said."""
 FIRST_ROWS = 250
 """Rows of a walker at the first look; at each further one they are twice as many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, loading, output_folder
 from tati_re.core.errors import InputError
 
-TABLE, FIGURE = "inputspace.csv", "inputspace.png"
+TABLE, FIGURE, SPECIFICATION = "inputspace.csv", "inputspace.png", "inputspace.toml"
 OWN: dict[str, tuple[Any, str]] = {
     "range": (
         "LOW:HIGH:POINTS",
@@ -49,6 +50,8 @@ def _which(words: Sequence[str]) -> str | list[int]:
 
 
 def _predict(typed: dict[str, Any], folder: Path) -> None:
+    import tomli_w
+
     from tati_re.landscape.inputspace import input_space, read_inputs
     from tati_re.runs.csv_table import frame_text
     from tati_re.runs.storage import storing, write_whole
@@ -76,6 +79,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
         raise InputError("--output is there already.", taken[0], "a new folder, or --overwrite")
     frame = space.frame()
     write_whole(folder / TABLE, frame_text(frame))
+    write_whole(folder / SPECIFICATION, tomli_w.dumps({"run": os.path.relpath(typed["run"], folder)}).encode())
     written = [TABLE]
     if "no_figures" not in typed and space.axes is not None and len(space.axes) <= 2:
         from tati_re.plotting.inputspace import plot_input_space

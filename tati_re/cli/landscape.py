@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -230,7 +231,12 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
     surface = module.Surface(sim, batch_size=batch_size, test=test)
     mask, values = fixed(surface.parameter_names, typed.get("fix", ()), typed.get("exclude", ()))
     centre, free = applied(centre, values), ~mask if mask.any() else None
-    words = {"centre": source, "data": sim.dataset.name, "examples": batch_size or sim.dataset.num_examples}
+    words = {
+        "run": os.path.relpath(typed["run"], folder) if "run" in typed else None,
+        "centre": source,
+        "data": sim.dataset.name,
+        "examples": batch_size or sim.dataset.num_examples,
+    }
     if not quiet:
         examples = f"{words['examples']:,} examples of {sim.dataset.name}" if sim.system.has_data else sim.dataset.name
         print(f"{surface.num_parameters} parameters, {examples}; centre: {source}")

@@ -44,6 +44,7 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
         style = ("-", "--", ":", "-.")[seen[each.method] % 4]
         seen[each.method] += 1
         look = {"color": color, "linewidth": 1, "linestyle": style}
+        left.plot([], [], label=labels[number], **look)
         curve = each.curve
         if "weight" in curve:
             counted = curve[curve["weight"] > 0]
@@ -60,6 +61,7 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
         right.errorbar(each.log_z, place, xerr=each.error, fmt="o", color=color, markersize=4, capsize=2)
     left.axhline(0, color=GRAY, linewidth=0.6)
     left.set_xlabel("t, λ = t⁵: 0 the reference, 1 the posterior")
+    left.legend(frameon=False, fontsize=7)
     left.set_ylabel("d log Z / dt, nats")
     right.set_yticks(range(rows), labels[::-1])
     right.set_ylim(-0.6, rows - 0.4)

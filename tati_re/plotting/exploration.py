@@ -100,6 +100,8 @@ def _profiles(panel: Axes, found: Exploration) -> None:
     for number, pair in enumerate(shown):
         way, color = found.paths[pair], COLORS[number % len(COLORS)]
         panel.plot(way.place, way.linear, color=color, linewidth=0.9, linestyle=":")
-        panel.plot(way.place, way.relaxed, color=color, linewidth=1.5, label=f"{pair[0]} to {pair[1]}")
+        # The first is the widest: of two that are alike both are seen.
+        width = 1.5 + 1.6 * (len(shown) - 1 - number)
+        panel.plot(way.place, way.relaxed, color=color, linewidth=width, label=f"{pair[0]} to {pair[1]}")
     labeled(panel, "part of the way; dotted: straight line", "potential U")
     legend_above(panel)

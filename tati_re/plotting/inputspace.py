@@ -94,7 +94,9 @@ def _levels(values: np.ndarray) -> np.ndarray:
 
 
 def _bar(figure: Figure, panel: Axes, drawn: Any, label: str) -> None:
-    bar = figure.colorbar(drawn, ax=panel, label=label, format="%.2g")
+    from matplotlib.ticker import MaxNLocator
+
+    bar = figure.colorbar(drawn, ax=panel, label=label, ticks=MaxNLocator(6))
     bar.ax.tick_params(labelsize=8)
     bar.ax.yaxis.label.set_fontsize(9)
 

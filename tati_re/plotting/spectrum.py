@@ -28,7 +28,7 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[st
     Raises:
         InputError: No tables, or a path that cannot be written.
     """
-    from matplotlib.ticker import MaxNLocator, NullFormatter
+    from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
     if not tables:
         raise InputError("There is no covariance to draw.")
@@ -45,8 +45,7 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[st
                 color=COLORS[number % len(COLORS)], label=name,
             )  # fmt: skip
         axes.set_yscale("log")
-        if np.nanmax(values) > 20 * np.nanmin(values):
-            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.2, 0.5)))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("eigenvector, widest first")
         plain(axes)

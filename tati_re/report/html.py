@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DPI = 120
+_LONG = 24
 MOST_ROWS = 40
 """Rows of a table that are shown."""
 
@@ -27,7 +28,7 @@ class Section:
 
     def html(self) -> str:
         return (
-            f'<section id="{escape(self.anchor)}"><h3>{escape(self.title)}</h3>\n'
+            f'<section id="{escape(self.anchor)}"><h3>{escape(self.title)} <a class="top" href="#top">top</a></h3>\n'
             + "\n".join(self.parts)
             + "</section>"
         )
@@ -39,9 +40,15 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{attribute}>{escape(text)}</p>"
 
 
-def bullets(sentences: Iterable[str], kind: str = "") -> str:
-    attribute = f' class="{kind}"' if kind else ""
-    return f"<ul{attribute}>" + "".join(f"<li>{escape(text)}</li>" for text in sentences) + "</ul>"
+def bullets(sentences: Iterable[str], kind: str = "", links: Mapping[str, tuple[str, str]] | None = None) -> str:
+    """A list of sentences; `links` are title and anchor of the part of the page that shows it, by sentence."""
+    attribute, known = f' class="{kind}"' if kind else "", links or {}
+    items = [f"{escape(text)}{link(*known[text]) if text in known else ''}" for text in sentences]
+    return f"<ul{attribute}>" + "".join(f"<li>{item}</li>" for item in items) + "</ul>"
+
+
+def link(title: str, anchor: str) -> str:
+    return f' <a href="#{escape(anchor)}">{escape(title)}</a>'
 
 
 def pairs(lines: Iterable[tuple[str, str]]) -> str:
@@ -54,13 +61,12 @@ def html_table(table: pd.DataFrame, columns: Sequence[str] | None = None) -> str
     """A table, scrolled sideways if wider than the page."""
     shown = table[list(columns)] if columns else table
     head = "".join(f"<th>{escape(str(name).replace('_', ' '))}</th>" for name in shown.columns)
-    rows = [
-        "".join(f"<td>{escape(_cell(value))}</td>" for value in row)
-        for row in shown.head(MOST_ROWS).itertuples(index=False)
-    ]
+    rows = ["".join(_td(_cell(value)) for value in row) for row in shown.head(MOST_ROWS).itertuples(index=False)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     more = f"<p class='small'>and {len(shown) - MOST_ROWS:,} more rows</p>" if len(shown) > MOST_ROWS else ""
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+    return (
+        f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+    )
 
 
 def figure(drawn: Figure, caption: str, width: float | None = None, height: float | None = None) -> str:
@@ -70,12 +76,13 @@ def figure(drawn: Figure, caption: str, width: float | None = None, height: floa
     drawn.set_size_inches(width or own[0], height or own[1])
     content = io.BytesIO()
     drawn.savefig(content, format="png", dpi=DPI)
-    return image(content.getvalue(), caption, drawn.get_size_inches()[0] > 6)
+    return image(content.getvalue(), caption, drawn.get_size_inches()[0] > 6, "drawn")
 
 
-def image(content: bytes, caption: str, wide: bool = False) -> str:
+def image(content: bytes, caption: str, wide: bool = False, kind: str = "found") -> str:
+    """An embedded image; those that were `drawn` for the page, lines on white, turn dark with it."""
     data = base64.b64encode(content).decode()
-    kind = ' class="broad"' if wide else ""
+    kind = f' class="{kind} broad"' if wide else f' class="{kind}"'
     text = escape(caption)
     return (
         f'<figure{kind}><img alt="{text}" src="data:image/png;base64,{data}"><figcaption>{text}</figcaption></figure>'
@@ -90,9 +97,18 @@ def fold(title: str, content: str) -> str:
     return f"<details><summary>{escape(title)}</summary>{content}</details>"
 
 
-def document(title: str, body: str) -> str:
+def document(title: str, body: str, kind: str = "") -> str:
     # In this order: a title or a body may hold the words that stand for what comes later.
-    return _PAGE.replace("BODY", body, 1).replace("STYLE", _STYLE, 1).replace("TITLE", escape(title), 1)
+    return (
+        _PAGE.replace("<body>", f'<body class="{kind}">' if kind else "<body>")
+        .replace("BODY", body, 1)
+        .replace("STYLE", _STYLE, 1)
+        .replace("TITLE", escape(title), 1)
+    )
+
+
+def _td(text: str) -> str:
+    return f'<td class="text">{escape(text)}</td>' if len(text) > _LONG else f"<td>{escape(text)}</td>"
 
 
 def _cell(value: Any) -> str:
@@ -121,27 +137,43 @@ BODY
 """
 
 _STYLE = """
-:root { color-scheme: light; }
+:root { color-scheme: light dark; --page: #fff; --text: #222; --soft: #555; --line: #ddd; --link: #005a8e;
+  --bad: #fdf1e7; --good: #e8f5f0; --shade: rgba(0, 0, 0, .28); }
+@media (prefers-color-scheme: dark) { :root { --page: #1c1c1c; --text: #e4e4e4; --soft: #aaa; --line: #444;
+  --link: #6cbcf0; --bad: #40291a; --good: #163329; --shade: rgba(255, 255, 255, .38); }
+  .drawn img { filter: invert(.89) hue-rotate(180deg); }
+  .found img { background: #fff; border-radius: 4px; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1160px; padding: 1.2rem 1.2rem 3rem; background: #fff; color: #222;
+body { margin: 0 auto; max-width: 1160px; padding: 1.2rem 1.2rem 3rem; background: var(--page); color: var(--text);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; overflow-wrap: anywhere; }
+body.two { max-width: 1800px; }
 h1 { font-size: 1.6rem; margin: .4rem 0; }
 h2 { font-size: 1.35rem; margin: 2.2rem 0 .4rem; border-top: 2px solid #0072B2; padding-top: .8rem; }
-h3 { font-size: 1.1rem; margin: 1.6rem 0 .4rem; }
-p { margin: .4rem 0; } .small, figcaption { font-size: .85rem; color: #555; }
-nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .95rem; margin: .6rem 0; } a { color: #005a8e; }
+h3 { font-size: 1.1rem; margin: 1.6rem 0 .4rem; } .top { font-size: .75rem; font-weight: normal; margin-left: .5rem; }
+p { margin: .4rem 0; } .small, figcaption { font-size: .85rem; color: var(--soft); }
+nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; font-size: .95rem; margin: .6rem 0; } a { color: var(--link); }
 .warnings { list-style: none; padding: 0; margin: .6rem 0; }
-.warnings li { background: #fdf1e7; border-left: 4px solid #D55E00; padding: .5rem .8rem; margin: .4rem 0; }
-.well { background: #e8f5f0; border-left: 4px solid #009E73; padding: .5rem .8rem; }
+.warnings li { background: var(--bad); border-left: 4px solid #D55E00; padding: .5rem .8rem; margin: .4rem 0; }
+.well { background: var(--good); border-left: 4px solid #009E73; padding: .5rem .8rem; }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: .15rem 1rem; margin: .5rem 0; }
-dt { color: #555; } dd { margin: 0; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
+dt { color: var(--soft); } dd { margin: 0; font-variant-numeric: tabular-nums; }
+/* A shadow at the side where there is more: the page's color scrolls with the table and covers it at the ends. */
+.wide { overflow-x: auto; background: linear-gradient(to right, var(--page) 30%, transparent) left / 40px 100%,
+  linear-gradient(to left, var(--page) 30%, transparent) right / 40px 100%,
+  linear-gradient(to right, var(--shade), transparent) left / 14px 100%,
+  linear-gradient(to left, var(--shade), transparent) right / 14px 100%;
+  background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid var(--line); }
+td { white-space: nowrap; } td:last-child { white-space: normal; overflow-wrap: normal; min-width: 9ch; }
+td.text { min-width: 24ch; }
+th { font-weight: 600; vertical-align: bottom; overflow-wrap: normal; }
+th:first-child, td:first-child { text-align: left; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 430px), 1fr)); gap: .8rem 1.4rem; }
 figure { margin: .4rem 0; overflow-x: auto; } img { max-width: 100%; height: auto; display: block; }
-figure.broad { grid-column: 1 / -1; }
-details { margin: .6rem 0; } summary { cursor: pointer; color: #005a8e; }
+figure.broad { grid-column: 1 / -1; } article { min-width: 0; }
+.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr)); gap: 0 2rem; }
+details { margin: .6rem 0; } summary { cursor: pointer; color: var(--link); }
 @media (max-width: 600px) { body { padding: .7rem .7rem 2rem; font-size: 15px; }
   dl { grid-template-columns: 1fr; gap: 0; } dd { margin: 0 0 .4rem; }
   figure.broad img { max-width: none; width: 620px; } }

@@ -89,7 +89,10 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     drawn = [name for name in (names or _SHOWN) if name in rows.columns]
     chains = {name: chains_of(rows, name, -1) for name in drawn}
     chains = {name: values for name, values in chains.items() if np.isfinite(values).all() and values.shape[1] >= 4}
-    result = Result(table)
+    from tati_re.plotting.run import plot_run
+
+    shown = [name for name in names or () if name in rows.columns] or None
+    result = Result(table, figures={"traces": lambda path: plot_run(run, shown, choices.burnin, choices.thin, path)})
     if any((np.ptp(values, axis=1) > 0).all() for values in chains.values()):
         from tati_re.plotting.autocorrelation import plot_autocorrelation
 

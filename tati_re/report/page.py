@@ -16,8 +16,10 @@ from tati_re.analysis.group_temperatures import group_sentences, group_temperatu
 from tati_re.core.errors import InputError
 from tati_re.plotting import plot_ladder
 from tati_re.report import html
+from tati_re.report.comparing import differences, made_of
 from tati_re.report.description import name_of_method, what_was_sampled
 from tati_re.report.figures import narrow, plot_bias, plot_replicas
+from tati_re.report.posterior import parameters_section, predictions_section
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization, sees_batches
@@ -49,20 +51,22 @@ def write_report(
     """Writes a self-contained page about one or several runs.
 
     For each run the warnings first, each with advice, then what was sampled, traces, averages and autocorrelation,
-    temperatures (of each layer where the run recorded them), ladder and bias where there are, and the figures that
-    `tati-analyse`, `tati-predict` and `tati-landscape` left in its folder; of a run that goes on, as far as it got. The
-    file is returned.
+    temperatures (of each layer where the run recorded them), ladder and bias where there are, marginals of parameters
+    and predictions where positions are stored (which loads the model), and the figures that other commands left in its
+    folder, or made of it beside it; of a run that goes on, as far as it got. Two runs stand side by side, below a table
+    of what they differ in. The file is returned.
 
     Args:
         runs: One run or several, or their folders.
-        path: The file, ending in `.html`. Default: `report.html` in the folder of the only run.
+        path: The file, ending in `.html`. Default: `report.html` in the folder of the only run, `report-A-B.html`
+            beside the first of two.
         figures: Further folders whose figures are shown at the end, such as that of a landscape. Default: none.
         burnin: Steps to leave out of averages, temperatures and warnings; a fit, the ladder and the bias are shown
             whole. Default: None, the run's own burn-in.
         thin: Every how many rows of a walker are kept for them. Default: 1.
 
     Raises:
-        InputError: No run there, no rows left, several without a path, a bad path, or a folder without figures.
+        InputError: No run there, no rows left, more than two without a path, a bad path, or a folder without figures.
     """
     listed = [runs] if isinstance(runs, str | os.PathLike | RunFiles) else list(runs)
     opened = [as_run(run) for run in listed]
@@ -70,8 +74,12 @@ def write_report(
         raise InputError("A report needs a run.")
     if path is None:
         if len(opened) > 1:
-            raise InputError("A report of several runs needs a file.", expected="--output FILE.html")
-        path = opened[0].folder / files.REPORT
+            names = [run.folder.resolve().name for run in opened]
+            if len(opened) > 2:
+                raise InputError("A report of more than two runs needs a file.", expected="--output FILE.html")
+            path = opened[0].folder.resolve().parent / f"report-{names[0]}-{names[1]}.html"
+        else:
+            path = opened[0].folder / files.REPORT
     path = Path(path)
     if path.suffix.lower() != ".html":
         raise InputError("The path of a report must end in .html.", received=path)
@@ -87,19 +95,22 @@ def page_of(
     short = [run.folder.resolve().name for run in runs]
     names = [name if short.count(name) == 1 else str(run.folder) for name, run in zip(short, runs, strict=True)]
     title = f"Report: {names[0]}" if len(runs) == 1 else f"Report of {len(runs)} runs"
-    body = [f"<h1>{html.escape(title)}</h1>"]
+    body = [f'<h1 id="top">{html.escape(title)}</h1>']
     if len(runs) > 1:
         links = "".join(f'<a href="#run-{number}">{html.escape(name)}</a>' for number, name in enumerate(names))
         body += [f"<nav>{links}</nav>", _comparison(runs, names, parts)]
-    for number, (run, name, part) in enumerate(zip(runs, names, parts, strict=True)):
-        body.append(_about(run, name, number, len(runs) > 1, part))
+    told = [_about(run, names[k], k, len(runs) > 1, parts[k]) for k, run in enumerate(runs)]
+    if len(runs) == 2:
+        body.append(differences(runs, names, [part.rows for part in parts]))
+        told = ['<div class="beside">', *(f"<article>{each}</article>" for each in told), "</div>"]
+    body += told
     for number, folder in enumerate(map(Path, figures)):
         paths = sorted(folder.glob("*.png"))
         if not paths:
             raise InputError("figures: the folder has no figure.", folder, "a folder with .png files")
         drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
-    return html.document(title, "\n".join(body))
+    return html.document(title, "\n".join(body), "two" if len(runs) == 2 else "")
 
 
 def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> str:
@@ -124,6 +135,10 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> 
         sections.append(_ladder(run, rows))
     if run.has(files.BIAS):
         sections.append(_bias(run))
+    if run.manifest.get("kind") != "fit" and files.trajectory_in(run.folder):
+        sections.append(parameters_section(run, part.burnin, part.thin))
+        if found := predictions_section(run, part.burnin, part.thin):
+            sections.append(found)
     if found := _others(run):
         sections.append(found)
     options = run.manifest.get("options", {})
@@ -135,8 +150,25 @@ def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> 
         section.anchor = f"run-{number}-{section.anchor}"
     head = f'<h2 id="run-{number}">{html.escape(name)}</h2>' if several else f'<div id="run-{number}"></div>'
     links = "".join(f'<a href="#{one.anchor}">{html.escape(one.title)}</a>' for one in sections)
-    told = html.bullets(notes, "warnings") if notes else html.paragraph("Nothing to warn of.", "well")
+    shown = {section.title: section.anchor for section in sections}
+    told = (
+        html.bullets(notes, "warnings", {note: seen for note in notes if (seen := _seen(note, shown))})
+        if notes
+        else html.paragraph("Nothing to warn of.", "well")
+    )
     return "\n".join([head, told, f"<nav>{links}</nav>", *(section.html() for section in sections)])
+
+
+def _seen(note: str, shown: dict[str, str]) -> tuple[str, str] | None:
+    """Title and anchor of the part of the page where one sees what a warning is about."""
+    places = (
+        (" is above its band in | is below its band in ", "Temperatures of the tensors"),
+        ("rungs|round trip|ladder", "Ladder and round trips"),
+        ("effective sample size|autocorrelation time|weights of the rows", "Averages"),
+        ("R-hat|temperature|potential", "Traces, temperatures, autocorrelation"),
+    )
+    found = (title for words, title in places if any(word in note for word in words.split("|")) and title in shown)
+    return next(((title, shown[title]) for title in found), None)
 
 
 class Part(NamedTuple):
@@ -261,12 +293,13 @@ def _others(run: RunFiles) -> html.Section | None:
     """Figures of other commands in the folder that the page does not have yet."""
     own = ("traces.png", "autocorrelation.png", "temperatures.png")
     folders = [run.folder, *(run.folder / name for name in _FOUND)]
+    folders += [folder for folder in made_of(run) if folder not in folders]
     paths = [
         path for folder in folders for path in sorted(folder.glob("*.png")) if path.name not in own and _is_here(path)
     ]
     if not paths:
         return None
-    drawn = [_found(path, str(path.relative_to(run.folder))) for path in paths[:_MOST_FOUND]]
+    drawn = [_found(path, os.path.relpath(path, run.folder)) for path in paths[:_MOST_FOUND]]
     return html.Section("Predictions, landscape and further analysis", "more", [html.figures(drawn)])
 
 

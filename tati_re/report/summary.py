@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.analysis.averages import average
-from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
+from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
 from tati_re.analysis.temperature import Temperature
 from tati_re.prediction.streamed import streamed_lines
@@ -35,14 +35,13 @@ if TYPE_CHECKING:
     from tati_re.runs.run import RunFiles
     from tati_re.simulation.run import Run
 
-LARGEST_R_HAT = 1.05
 SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
 
 
 def summarize(run: Run) -> str:
     """Summarizes a sampled or fitted run, finished or not, in lines of at most 110 characters but for long paths.
 
-    Warnings come first, one sentence each: R-hat of the potential above 1.05, its effective sample size below 100, a
+    Warnings come first, one sentence each: R-hat of the potential above 1.01, its effective sample size below 100, a
     temperature outside its band, a potential that nothing confines, too few rows.
     """
     notes, lines = summary_lines(run)
