@@ -79,7 +79,7 @@ def test_words_of_other_libraries_are_told_what_they_are_here(capsys):
 @pytest.mark.skipif(BASH is None, reason="bash is not there")
 def test_one_completion_serves_both_names(tmp_path, capsys):
     _, script, _ = said(tati.main, capsys, "--print-completion", "bash")
-    (tmp_path / "script").write_text(script)
+    (tmp_path / "complete.bash").write_text(script)
     for function, words, offered in (
         ("_shtab_tati", ("tati", "samp"), "sample"),
         ("_shtab_tati", ("tati", "sample", "--num-st"), "--num-steps"),
@@ -87,7 +87,7 @@ def test_one_completion_serves_both_names(tmp_path, capsys):
         ("_shtab_tati_sample", ("tati-sample", "--walker-start", "j"), "jitter"),
     ):
         line = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
-        asked = f"source script\n{line}\n{function}\necho ${{COMPREPLY[@]}}"
+        asked = f"source ./complete.bash\n{line}\n{function}\necho ${{COMPREPLY[@]}}"
         done = subprocess.run([BASH, "-c", asked], capture_output=True, text=True, check=True, cwd=tmp_path)
         assert done.stdout.strip() == offered
     status, _, err = said(tati.main, capsys, "--print-completion")
