@@ -20,6 +20,7 @@ ROOMS = {
     "tati_re.data.generators": "Built-in data",
     "tati_re.analysis": "Analysis",
     "tati_re.prediction": "Prediction",
+    "tati_re.sklearn": "scikit-learn",
     "tati_re.landscape": "Landscapes",
     "tati_re.exploration": "Exploration",
     "tati_re.evidence": "Evidence",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tati_re import plotting as plotting
     from tati_re import prediction as prediction
     from tati_re import samplers as samplers
+    from tati_re import sklearn as sklearn
     from tati_re import testing as testing
     from tati_re.landscape.gaussian import GaussianApproximation as GaussianApproximation
     from tati_re.landscape.gaussian import gaussian_approximation as gaussian_approximation
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tati_re.report.page import write_report as write_report
     from tati_re.runs.compare import compare as compare
     from tati_re.runs.verify import verify as verify
+    from tati_re.simulation.compiled import SamplePosterior as SamplePosterior
+    from tati_re.simulation.compiled import sample as sample
     from tati_re.simulation.run import Run as Run
     from tati_re.simulation.run import load as load
     from tati_re.simulation.simulation import Simulation as Simulation

@@ -137,7 +137,7 @@ def test_ranks_from_one_sort_are_those_of_the_library(shape, ties):
 def test_what_was_measured_is_remembered_by_its_draws(monkeypatch):
     draws = autoregression(0.5, 2, 500, seed=4)
     first = [function(draws) for function in (effective_sample_size, r_hat, monte_carlo_error)]
-    monkeypatch.setattr("tati_re.analysis.convergence._array_stats", None)
+    monkeypatch.setattr("tati_re.analysis.convergence.array_stats", None)
     assert [function(draws.copy()) for function in (effective_sample_size, r_hat, monte_carlo_error)] == first
     with pytest.raises(TypeError):
         effective_sample_size(draws, "tail")

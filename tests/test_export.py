@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tati_re
 from tati_re import Simulation
 from tati_re.analysis import to_arviz, write_arviz
 from tati_re.analysis.export import write_table
-from tati_re.cli import analyse
+from tati_re.cli import analyse, compare
 from tati_re.core.errors import InputError
 from tests.made_runs import made_run
 
@@ -125,6 +126,13 @@ def test_leave_one_out_and_bfmi_in_arviz(regression, tmp_path):
     error = np.sqrt(((inverse.std(0) / inverse.mean(0)) ** 2).sum() * 3 / 5600)
     found = arviz.loo(data, pointwise=True)
     assert error < 0.1 and abs(found.elpd_loo - exact) < 5.5 * error and (found.pareto_k < 0.7).all()
+    own = run.loo()
+    assert abs(own.total[0] - exact) < 5.5 * error and abs(own.total[0] - found.elpd_loo) < error
+    assert own.total[1] == pytest.approx(found.se, rel=0.05) and own.unreliable == 0
+    # The wrong estimate: each example predicted by the posterior that has seen it.
+    seen = np.log(np.exp(data.log_likelihood["y"].values.reshape(-1, 20)).mean(0)).sum()
+    assert seen - exact > 5.5 * error
+    assert isinstance(run.to_arviz(), arviz.InferenceData)
     same = arviz.loo(arviz.InferenceData.from_datatree(to_arviz(run, data=sim.dataset)))
     assert same.elpd_loo == pytest.approx(found.elpd_loo)
     assert abs(arviz.bfmi(data).mean() - 1.0) < 5.5 * 2 * 0.013
@@ -138,6 +146,8 @@ def test_leave_one_out_and_bfmi_in_arviz(regression, tmp_path):
 
 def test_left_out_groups_say_why(regression):
     run, _, _, _ = regression
+    assert "log_likelihood" in to_arviz(run).children, "a run of this process knows its data"
+    run = tati_re.load(run.folder)
     tree = to_arviz(run)
     assert "log_likelihood" not in tree.children and "data=sim.dataset" in tree["posterior"].attrs["left_out"]
     other = Simulation(data="two_clusters", hidden=[], verbose=0).dataset
@@ -167,3 +177,89 @@ def test_bad_input(run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(InputError, match=r"xarray and h5netcdf.*pip install 'tati_re\[arviz\]'"):
         to_arviz(run[0])
+
+
+def test_leave_one_out_of_two_runs(regression, capsys):
+    """The difference of two runs on the same data, its error, what the summary shows, and what is refused."""
+    run, sim, _, _ = regression
+    first, folder = run.loo(), run.folder
+    assert "PSIS-LOO" in run.summary() and (folder / "loo.csv").exists()
+    wide = Simulation(data=sim.dataset, hidden=[], noise_std=3 * NOISE, dtype="float64", verbose=0)
+    other = wide.sample(sampler="BAOAB", step_size=0.05, num_steps=400, trajectory_every=2, output=f"{folder}-wide")
+    second = other.loo(most_examples=20)
+    difference, error = first.difference(second)
+    apart = second.elpd - first.elpd
+    assert difference == pytest.approx(apart.sum()) and difference < -2 * error
+    assert error == pytest.approx(np.sqrt(20 * apart.var(ddof=1))) and error < np.hypot(first.total[1], second.total[1])
+    capsys.readouterr()
+    assert compare.main(["--elpd", str(folder), f"{folder}-wide"]) == 0
+    assert f"elpd {difference:.1f} +- {error:.1f}" in capsys.readouterr().out
+    part = other.loo(most_examples=10)
+    assert len(part.elpd) == 10 and part.total[0] == pytest.approx(2 * part.elpd.sum())
+    with pytest.raises(InputError, match="elpd: the runs have other examples"):
+        first.difference(part)
+    with pytest.raises(InputError, match="elpd: leaving out needs the posterior"):
+        wide.sample(sampler="BAOAB", step_size=0.05, num_steps=20, temperature=2.0).loo()
+
+
+REGRESSION = {"data": "harmonic", "verbose": 0, "seed": 1}
+CLASSES = {"data": "two_clusters", "hidden": [2], "verbose": 0, "seed": 1}
+TABLE = {"data": (np.linspace(-1, 1, 40).reshape(20, 2), np.linspace(0, 1, 20)), "hidden": [2], "verbose": 0}
+BAOAB = {"sampler": "BAOAB", "step_size": 0.05}
+
+
+def bowl(q):
+    from tati_re.core.backend import tf
+
+    return 0.5 * tf.reduce_sum(q * q, axis=-1)
+
+
+RUNS = {
+    "one walker": (CLASSES, BAOAB),
+    "several walkers": (CLASSES | {"num_walkers": 3}, BAOAB),
+    "mini-batches": (CLASSES, BAOAB | {"batch_size": 10}),
+    "HDF5": (CLASSES | {"num_walkers": 2}, BAOAB | {"trajectory_format": "h5"}),
+    "HMC": (CLASSES | {"num_walkers": 2}, {"sampler": "HMC", "step_size": 0.02, "record_every": 1}),
+    "MCLMC": (CLASSES, {"sampler": "MCLMC", "step_size": 0.1}),
+    "without momenta": (CLASSES, {"sampler": "SGLD", "step_size": 0.001}),
+    "a ladder": (CLASSES, BAOAB | {"num_replicas": 3, "max_temperature": 4.0}),
+    "all rungs stored": (CLASSES, BAOAB | {"num_replicas": 2, "max_temperature": 2.0, "trajectory_rungs": "all"}),
+    "sampled noise": (TABLE | {"num_walkers": 2}, BAOAB),
+    "predicted noise": (TABLE | {"loss": "heteroscedastic_gaussian"}, BAOAB),
+    "a loss that is no likelihood": (TABLE | {"loss": "mean_absolute_error"}, BAOAB),
+    "mean loss": (REGRESSION | {"potential": "mean_loss"}, BAOAB),
+    "a tuned step": (CLASSES | {"num_walkers": 2}, {"sampler": "HMC", "num_burnin_steps": 30}),
+    "a function with names": (
+        {"potential": bowl, "coordinates": ["alpha", "b"], "num_walkers": 2, "verbose": 0},
+        BAOAB,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", RUNS)
+def test_what_arviz_makes_of_runs(name):
+    """Summary and figures of every kind of run, one variable each."""
+    arviz = pytest.importorskip("arviz", reason="arviz is not installed")
+    matplotlib = pytest.importorskip("matplotlib.pyplot")
+    given, options = RUNS[name]
+    run = Simulation(**given).sample(**{"num_steps": 100, "trajectory_every": 2, "record_every": 2} | options)
+    data = run.to_arviz()
+    table = arviz.summary(data)
+    assert np.isfinite(table["mean"]).all() and len(table) == run.manifest["parameters"]["num"]
+    one = [next(iter(data.posterior.data_vars))]
+    for plot in ("trace", "rank", "autocorr", "posterior", "forest", "ess", "pair", "density", "mcse"):
+        shown = list(data.posterior.data_vars)[:2] if plot == "pair" else one
+        getattr(arviz, f"plot_{plot}")(data, var_names=shown)
+        matplotlib.close("all")
+    if "energy" in data.sample_stats:
+        arviz.plot_energy(data)
+        matplotlib.close("all")
+    if "log_likelihood" in data:
+        assert np.isfinite(arviz.loo(data).elpd_loo)
+        arviz.plot_khat(arviz.loo(data, pointwise=True))
+        arviz.plot_ppc(data, num_pp_samples=5)
+        matplotlib.close("all")
+    else:
+        assert data.posterior.attrs["left_out"]

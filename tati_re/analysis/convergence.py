@@ -106,9 +106,9 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
     if not _moves(chains):
         return float("nan")
     if kind == "bulk" and chains.shape[1] >= 2 * MINIMUM_DRAWS:
-        return float(_array_stats().ess(_normal_scores(_halves(chains)), method="identity"))
+        return float(array_stats().ess(_normal_scores(_halves(chains)), method="identity"))
     quantiles = {"prob": (0.05, 0.95)} if kind == "tail" else {}
-    return float(_array_stats().ess(chains, method=kind, **quantiles))
+    return float(array_stats().ess(chains, method=kind, **quantiles))
 
 
 @_remembered
@@ -139,11 +139,11 @@ def r_hat(chains: np.ndarray) -> float:
     if (np.ptp(chains, axis=1) == 0).all():
         return float("inf")
     if chains.shape[1] < 2 * MINIMUM_DRAWS:
-        return float(_array_stats().rhat(chains, method="rank"))
+        return float(array_stats().rhat(chains, method="rank"))
     # As `method="rank"`, with ranks from one sort.
     halves = _halves(chains)
     parts = (_normal_scores(part) for part in (halves, np.abs(halves - np.median(halves))))
-    return float(max(_array_stats().rhat(part, method="identity") for part in parts))
+    return float(max(array_stats().rhat(part, method="identity") for part in parts))
 
 
 @_remembered
@@ -160,7 +160,7 @@ def monte_carlo_error(chains: np.ndarray) -> float:
         InputError: Fewer than 4 draws a chain.
     """
     chains = _checked(chains)
-    return float(_array_stats().mcse(chains, method="mean")) if _moves(chains) else float("nan")
+    return float(array_stats().mcse(chains, method="mean")) if _moves(chains) else float("nan")
 
 
 def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) -> float:
@@ -223,7 +223,7 @@ def is_short(chains: np.ndarray) -> bool:
 
 def autocorrelation_function(chains: np.ndarray) -> np.ndarray:
     """Returns the mean autocorrelation of the chains, each about its mean, at all lags from 0."""
-    return np.asarray(_array_stats().autocorr(np.atleast_2d(chains)).mean(axis=0))
+    return np.asarray(array_stats().autocorr(np.atleast_2d(chains)).mean(axis=0))
 
 
 def _first(found: np.ndarray) -> int:
@@ -271,8 +271,9 @@ def _moves(chains: np.ndarray) -> bool:
     return bool(np.isfinite(chains).all() and np.ptp(chains) > 0)
 
 
-def _array_stats() -> Any:
+def array_stats() -> Any:
+    """The functions of arviz-stats on arrays."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="arviz_stats")
-        from arviz_stats.base import array_stats
-    return array_stats
+        from arviz_stats.base import array_stats as found
+    return found

@@ -16,7 +16,7 @@ _MOST_LINES = 20
 def parser_of_command() -> Parser:
     parser = Parser(
         prog="tati-compare",
-        usage="tati-compare A B [options] | tati-compare --verify RUN [RUN ...]",
+        usage="tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]",
         description="Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The "
         "exit status is 0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input.",
     )
@@ -35,6 +35,8 @@ def parser_of_command() -> Parser:
     )
     text = "check the files of one or more run folders instead, one line a file: whether each is what the run wrote"
     parser.add_argument("--verify", action="store_true", help=text)
+    text = "how well each run predicts examples it has not seen: elpd by PSIS-LOO, and the difference with its error"
+    parser.add_argument("--elpd", action="store_true", help=text)
     parser.add_argument("--quiet", action="store_true", help="print nothing; the exit status says it")
     return parser
 
@@ -69,6 +71,24 @@ def _verify(folders: list[str], quiet: bool) -> int:
     return int(bool(bad))
 
 
+def _elpd(paths: list[str], quiet: bool) -> int:
+    """Prints elpd of both runs and their difference; what is not kept in their folders is computed."""
+    from tati_re.prediction.leave_one_out import leave_one_out, stored_leave_one_out
+    from tati_re.simulation.run import load
+
+    runs = [load(path) for path in paths]
+    prints = [(run.manifest["dataset"]["fingerprint"], run.manifest["dataset"]["num_examples"]) for run in runs]
+    if prints[0] != prints[1]:
+        raise InputError("--elpd compares predictions of the same data.", "runs on different data", "the same data")
+    first, second = (stored_leave_one_out(run) or leave_one_out(run) for run in runs)
+    difference, error = first.difference(second)
+    if not quiet:
+        for path, found in zip(paths, (first, second), strict=True):
+            print(f"{path}: {found}")
+        print(f"{paths[1]} less {paths[0]}: elpd {difference:.1f} +- {error:.1f}")
+    return 0
+
+
 def _body(argv: list[str]) -> int:
     """Returns the exit status: 0 if both agree, else 1."""
     typed = parser_of_command().parse(argv)
@@ -80,6 +100,10 @@ def _body(argv: list[str]) -> int:
         return _verify(paths, typed.get("quiet", False))
     if len(paths) != 2:
         raise InputError("tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
+    if typed.get("elpd"):
+        if typed.keys() - {"paths", "elpd", "quiet"}:
+            raise InputError("--elpd takes two run folders alone.", " ".join(argv), "tati-compare --elpd A B")
+        return _elpd(paths, typed.get("quiet", False))
     words = typed.get("column_tolerance", [])
     if len(words) % 3:
         raise InputError("--column-tolerance takes three words for each column.", " ".join(words), "NAME X KIND ...")

@@ -29,8 +29,8 @@ class Standard:
     deviation: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Standard:
-        """Mean and deviation (with divisor N) of the training part.
+    def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
+        """Mean and deviation (with divisor N) of the training part, or of examples that count by `weights` `(N,)`.
 
         Each column has its own. Images `(N, height, width)` have one of all pixels, images `(N, height, width,
         channels)` one of each channel. What does not vary keeps the deviation 1, so that it becomes 0.
@@ -38,6 +38,10 @@ class Standard:
         axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
         mean = np.asarray(values.mean(axes, dtype=np.float64))
         deviation = np.asarray(values.std(axes, dtype=np.float64))
+        if weights is not None:
+            share = (weights / weights.mean()).reshape(-1, *[1] * (values.ndim - 1))
+            mean = np.asarray((share * values).mean(axes, dtype=np.float64))
+            deviation = np.asarray(np.sqrt((share * (values - mean) ** 2).mean(axes, dtype=np.float64)))
         # The mean of equal numbers may differ from them by rounding.
         flat = deviation <= 1e-12 * np.abs(mean)
         return cls(mean, np.where(flat, 1.0, deviation))

@@ -10,8 +10,9 @@ from tati_re.options.user_code import called, found
 FORM = "my_net.py:build or my_module:build"
 
 
-def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
-    """The Keras model of `name`: a module or file, a colon, and a function, a class of models, or a model in it.
+def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
+    """The Keras model of `name`: a module or file, a colon, and a function, a class of models, or a model in it; or
+    the function itself.
 
     The function is called with those of `input_shape` (of one example), `num_outputs` (what a network for these data
     and this loss would have), and the options that its signature names, such as `hidden`, `activation`, `dtype` or
@@ -21,7 +22,10 @@ def imported_model(name: str, options: Any, input_shape: tuple[int, ...], num_ou
     def builds(value: Any) -> bool:
         return inspect.isfunction(value) or isinstance(value, keras.Model)
 
-    made = found("model", name, FORM, builds, "a function that returns a keras.Model")
+    made = (
+        found("model", name, FORM, builds, "a function that returns a keras.Model") if isinstance(name, str) else name
+    )
+    name = name if isinstance(name, str) else getattr(name, "__name__", "the function")
     takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
     if options.hidden and not takes_hidden:
         raise InputError(

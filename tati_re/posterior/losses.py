@@ -1,6 +1,7 @@
 """Losses with one value per example, and the meaning of predictions under them."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -180,14 +181,14 @@ def make_loss(
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):
         config = loss.get_config()
-        name = _snake(type(loss).__name__)
+        name = loss_name(loss)
         if name in CLASSIFICATION and not config.get("label_smoothing") and config.get("ignore_class") is None:
             from_logits = bool(config.get("from_logits", False))
         elif name not in REGRESSION:
             function = loss.call
             name = f"keras.losses.{type(loss).__name__}"
     elif callable(loss) and not isinstance(loss, type):
-        function, name = loss, getattr(loss, "__name__", "loss")
+        function, name = loss, loss_name(loss)
     elif loss is None:
         if num_classes is None:
             name = "gaussian"
@@ -254,6 +255,13 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
             received=f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}",
             expected="equal shapes",
         )
+
+
+def loss_name(loss: Any) -> str:
+    """The name of a loss: of a Keras object that of the function it stands for, of a function its own."""
+    if isinstance(loss, keras.losses.Loss):
+        return _snake(type(loss).__name__)
+    return loss if isinstance(loss, str) else getattr(loss, "__name__", "loss")
 
 
 def _snake(name: str) -> str:

@@ -6,6 +6,8 @@ from tati_re.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from tati_re.prediction.inputs import noise_like as noise_like
+    from tati_re.prediction.leave_one_out import LeaveOneOut as LeaveOneOut
+    from tati_re.prediction.leave_one_out import leave_one_out as leave_one_out
     from tati_re.prediction.metrics import Calibration as Calibration
     from tati_re.prediction.metrics import PosteriorAverage as PosteriorAverage
     from tati_re.prediction.metrics import accuracy as accuracy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,9 @@ import numpy as np
 from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import InputError
 from tati_re.data.dataset import Dataset
-from tati_re.prediction.network import Network
-from tati_re.prediction.of_run import dataset_of, names_its_data
-from tati_re.runs import files, manifest
-from tati_re.runs.positions import Block, Positions, stores_projections
+from tati_re.prediction.pointwise import likelihood_blocks, likelihood_of
+from tati_re.runs import files
+from tati_re.runs.positions import Block, Positions
 from tati_re.runs.selection import as_run, select_rows
 from tati_re.runs.storage import StorageError, replacing
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tati_re.runs.run import RunFiles
 
-_BLOCK_DRAWS = 64
 _PURPOSE = 0xA2F12
 
 
@@ -57,7 +56,8 @@ def to_arviz(
         run: The run, or its folder.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows and positions are kept. Default: 1.
-        data: The data set of the run, `sim.dataset`. Default: read again where the run names it.
+        data: The data set of the run, `sim.dataset`. Default: that of a run that was made here; else read again where
+            the run names it.
         model: The Keras model where the folder holds none. Default: the folder's.
 
     Raises:
@@ -96,6 +96,19 @@ def to_arviz(
     for group in groups.values():
         group.attrs.update(attributes)
     return xarray.DataTree.from_dict(groups)
+
+
+def for_installed(tree: Any) -> Any:
+    """The tree as the ArviZ that is installed takes it: `arviz.InferenceData` before version 1, else as it is."""
+    try:
+        if metadata.version("arviz").partition(".")[0] != "0":
+            return tree
+    except metadata.PackageNotFoundError:
+        return tree
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that ArviZ 1 is coming
+        import arviz
+    return arviz.InferenceData.from_datatree(tree)
 
 
 def write_arviz(
@@ -142,30 +155,17 @@ def _statistics(rows: pd.DataFrame, chains: np.ndarray) -> dict[str, Any]:
 
 def _of_examples(xarray: Any, run: RunFiles, stored: Block, chains: np.ndarray, coordinates, data, model) -> dict:
     """The groups with one number an example."""
-    said = run.manifest
     if stored.weight is not None and np.ptp(stored.weight) > 0:
         raise InputError("The draws have weights, which ArviZ does not know.")
-    if stores_projections(run) or said.get("kind") == "fit" or "task" not in said.get("dataset", {}):
-        raise InputError("The run has no draws of its parameters, or does not say what its data are.")
-    if data is None and not names_its_data(run):
-        raise InputError("The run's data were given in Python.", expected="data=sim.dataset")
-    data, network = data or dataset_of(run), Network(run, model)
-    manifest.check_data(said, data, run.folder)
+    data, network = likelihood_of(run, data, model)
     predictive = network.predictive
-    if not predictive.likelihood or said["options"].get("potential", "posterior") != "posterior":
-        raise InputError("The run's loss is no likelihood.", predictive.name, "a cross-entropy or gaussian")
-    inputs, targets = network.prepared(data.inputs), network.prepared_targets(data.targets)
-    random = np.random.default_rng([int(said.get("seed", 0)), _PURPOSE])
+    random = np.random.default_rng([int(run.manifest.get("seed", 0)), _PURPOSE])
     logs, again = [], []
-    draws = chains.reshape(-1)
-    for first in range(0, len(draws), _BLOCK_DRAWS):
-        block = draws[first : first + _BLOCK_DRAWS]
-        outputs = network.outputs(stored.values[block], stored.walker[block], inputs)
-        noise = network.noise_std(stored.values[block])
-        logs.append(predictive.log_likelihoods(outputs, targets, data.targets, noise))
+    for log_likelihoods, outputs, noise in likelihood_blocks(network, data, stored, chains.reshape(-1)):
+        logs.append(log_likelihoods)
         again.append(predictive.drawn(outputs, noise, random))
     observed = data.targets.argmax(axis=1) if predictive.task == "one_hot" else data.targets
-    log_likelihood = np.concatenate(logs) * (1.0 if data.weights is None else data.weights)
+    log_likelihood = np.concatenate(logs)
     dims = ("example", "output")[: observed.ndim]
 
     def of_draws(values: np.ndarray, dims: tuple) -> Any:

@@ -91,13 +91,8 @@ def predict(
         inputs, labels = test_part(runs[0])
     if parameters is None:
         found = average([source_of(run, rung, burnin, thin, model) for run in runs], inputs, labels, interval)
-        if found.independent_draws < FEW_DRAWS and any(run.manifest.get("kind") != "fit" for run in runs):
-            warnings.warn(
-                f"Predictions average {found.num_draws:,} draws, worth about {found.independent_draws:,.0f} "
-                f"independent ones: below {FEW_DRAWS} they and their scores are rough; take more steps, or store more "
-                "positions.",
-                stacklevel=3,
-            )
+        if any(run.manifest.get("kind") != "fit" for run in runs):
+            warn_of_few_draws(found, 4)
         return found
     if len(runs) > 1 or (rung, burnin, thin) != (0, None, 1):
         raise InputError("parameters stand in place of the draws of one run.", expected="no rung, burnin or thin")
@@ -105,6 +100,16 @@ def predict(
     if vectors.shape[1:] != (network.num_parameters,):
         raise InputError("parameters: wrong shape.", np.shape(parameters), f"(draws, {network.num_parameters})")
     return average([(network, Members(vectors))], inputs, labels, interval)
+
+
+def warn_of_few_draws(found: Prediction, stacklevel: int) -> None:
+    if found.independent_draws < FEW_DRAWS:
+        warnings.warn(
+            f"Predictions average {found.num_draws:,} draws, worth about {found.independent_draws:,.0f} "
+            f"independent ones: below {FEW_DRAWS} they and their scores are rough; take more steps, or store more "
+            "positions.",
+            stacklevel=stacklevel,
+        )
 
 
 def source_of(
@@ -161,7 +166,7 @@ def average(
     for start in range(0, len(inputs), rows):
         part = slice(start, start + rows)
         these = [x[part] for x in prepared]
-        found = [_outputs(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
+        found = [outputs_of_draws(*source, x, block_draws) for source, x in zip(sources, these, strict=True)]
         if not parts:
             independent = sum(_independent(*each) for each in zip(sources, found, strict=True))
         parts.append(_Part(sources, found, None if labels is None else labels[part], interval))
@@ -261,8 +266,8 @@ class _Part:
             self.pit = np.stack(below, axis=1)
 
 
-def _outputs(
-    network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int
+def outputs_of_draws(
+    network: Network, draws: Draws | Members, inputs: np.ndarray, block_draws: int = BLOCK_DRAWS
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Outputs of all draws, `(draws, n, outputs)`, float64, and their noise `(draws,)` if it is a parameter."""
     noise: list[Any] = []

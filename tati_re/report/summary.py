@@ -12,6 +12,7 @@ from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, WIDTH, percent, table, with_error
 from tati_re.analysis.temperature import Temperature
+from tati_re.prediction.leave_one_out import LARGEST_K, stored_leave_one_out
 from tati_re.prediction.streamed import streamed_lines
 from tati_re.report.certificate import (
     certificate,
@@ -72,6 +73,13 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
             more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)
             notes, lines = notes + more, lines + found
         lines += certificate_lines(certificate(run, burnin))
+        if (found := stored_leave_one_out(run)) is not None:
+            lines.append(("PSIS-LOO", str(found)))
+            if found.unreliable:
+                notes.append(
+                    f"PSIS-LOO: {found.unreliable} of {len(found.elpd)} examples have a Pareto k above "
+                    f"{LARGEST_K}: without them the posterior is another one, and elpd is rough."
+                )
     if manifest.get("options", {}).get("stream_predictions"):
         lines += streamed_lines(run)
     lines.append(("files", ", ".join(sorted(path.name for path in run.folder.iterdir() if path.is_file()))))

@@ -18,7 +18,7 @@ OF_METHODS = {"ladder": LADDER, "bias": BIAS}
 TRAJECTORIES = {"csv": "trajectory.csv", "h5": "trajectory.h5"}
 """The stored positions by the option `trajectory_format`."""
 CHECKPOINTS, CURRENT, PREVIOUS = "checkpoint", "current.npz", "previous.npz"
-REPORT = "report.html"
+REPORT, LOO = "report.html", "loo.csv"
 PREDICTIONS, ANALYSIS, LANDSCAPE, INPUTSPACE = "predictions", "analysis", "landscape", "inputspace"
 """Folders in a run folder for what is computed from a run; the first two are where the commands write by themselves."""
 
@@ -99,6 +99,7 @@ FILES = (
     RunFile(f"{CHECKPOINTS}/{PREVIOUS}", "engine", _EACH_FLUSH),
     RunFile(LOCK, "runs", "while a process writes to the folder; one that was killed leaves it, and it locks nothing"),
     RunFile(REPORT, "report", _AFTER),
+    RunFile(LOO, "prediction", "by run.loo() and tati-compare --elpd"),
     *(RunFile(f"{folder}/{name}", "cli", _AFTER) for folder, names in _OF_COMMANDS.items() for name in (*names, LOCK)),
 )
 

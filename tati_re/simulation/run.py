@@ -119,6 +119,20 @@ class Run(RunFiles):
 
         return predict(self, inputs, labels, **options)
 
+    def to_arviz(self, burnin: int | None = None, thin: int = 1, data: Any = None, model: Any = None) -> Any:
+        """Returns the run as the ArviZ that is installed takes it: `arviz.InferenceData` before version 1, else an
+        `xarray.DataTree`; the arguments and groups are those of `tati_re.analysis.to_arviz`."""
+        from tati_re.prediction.arviz import for_installed, to_arviz
+
+        return for_installed(to_arviz(self, burnin, thin, data, model))
+
+    def loo(self, **options: Any) -> Any:
+        """Returns the `tati_re.prediction.LeaveOneOut` of the run, PSIS-LOO with Pareto k, which `summary` then shows;
+        the arguments are those of `tati_re.prediction.leave_one_out`."""
+        from tati_re.prediction.leave_one_out import leave_one_out
+
+        return leave_one_out(self, **options)
+
     @property
     def certificate(self) -> Any:
         """How far the averages of a sampled run may be off, a DataFrame: `quantity`, `value`, what was `asked`, the

@@ -41,7 +41,8 @@ class Simulation(Evaluations):
     potential.
 
     Args:
-        model: A Keras 3 model, the path of a `.keras` file, a function in a file (`my_net.py:build`), or `None` for a
+        model: A Keras 3 model, the path of a `.keras` file, a function that builds one or
+            is in a file (`my_net.py:build`), or `None` for a
             network of dense layers built from `hidden`.
         data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
             `.npz` file.

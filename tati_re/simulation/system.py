@@ -251,16 +251,17 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     read, notes = as_trained(read, options, noise_std, model is not None or options.model is not None)
     notes += without_test_part(read, options)
     dataset = read.prepared()
-    if model is not None and not isinstance(model, keras.Model):
+    builder = model if callable(model) and not isinstance(model, keras.Model) else None
+    if model is not None and builder is None and not isinstance(model, keras.Model):
         raise InputError(
             "model is not a Keras model.",
             received=type(model).__name__,
-            expected="a keras.Model, a path to a .keras file, or my_net.py:build",
+            expected="a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build",
         )
-    code = model is None and is_code(options.model)
+    code = builder is not None or (model is None and is_code(options.model))
     outputs = num_outputs(dataset, options.loss)
     if code:
-        model = imported_model(options.model, options, dataset.inputs.shape[1:], outputs)
+        model = imported_model(builder or options.model, options, dataset.inputs.shape[1:], outputs)
     elif model is None and options.model is not None:
         model = load_model(options.model)
     if model is None:

@@ -1,0 +1,141 @@
+"""Leave-one-out predictions without leaving out: Pareto-smoothed importance sampling on the draws of a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.analysis.convergence import array_stats, effective_sample_size, rows_by_walker
+from tati_re.core.errors import InputError
+from tati_re.prediction.pointwise import likelihood_blocks, likelihood_of
+from tati_re.runs import files
+from tati_re.runs.csv_table import frame_text
+from tati_re.runs.positions import Positions
+from tati_re.runs.selection import as_run
+from tati_re.runs.storage import write_whole
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+
+    from tati_re.runs.run import RunFiles
+
+LARGEST_K = 0.7
+"""The Pareto shape above which the estimate of an example is not to be trusted (Vehtari et al., 2024)."""
+_MOST_DRAWS = 4_000
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """The expected log predictive density of new examples, elpd, by leaving out each one of those of the training.
+
+    Attributes:
+        example: Numbers of the examples that were taken, `(n,)`.
+        elpd: log p(y_i | all other examples), in the units of the data, `(n,)`.
+        pareto_k: Shape of the tail of the importance weights, `(n,)`: above 0.7 the estimate is not to be trusted.
+        num_examples: All examples of the training; where n are fewer, sums are scaled from them.
+    """
+
+    example: np.ndarray
+    elpd: np.ndarray
+    pareto_k: np.ndarray
+    num_examples: int
+
+    @property
+    def total(self) -> tuple[float, float]:
+        """The sum of elpd over all examples, and its standard error."""
+        return _total(self.elpd, self.num_examples)
+
+    @property
+    def unreliable(self) -> int:
+        """Examples whose Pareto k is above 0.7."""
+        return int((self.pareto_k > LARGEST_K).sum())
+
+    def difference(self, other: LeaveOneOut) -> tuple[float, float]:
+        """elpd of `other` less this one, over all examples, and the standard error of that difference, in which what
+        both share cancels; raises `InputError` where the examples are others."""
+        if not np.array_equal(self.example, other.example) or self.num_examples != other.num_examples:
+            raise InputError("elpd: the runs have other examples.", f"{self.num_examples} and {other.num_examples}")
+        return _total(other.elpd - self.elpd, self.num_examples)
+
+    def frame(self) -> pd.DataFrame:
+        """One row an example: `example`, `elpd`, `pareto_k`."""
+        import pandas as pd
+
+        return pd.DataFrame({name: getattr(self, name) for name in ("example", "elpd", "pareto_k")})
+
+    def __str__(self) -> str:
+        total, error = self.total
+        taken = "" if len(self.elpd) == self.num_examples else f", from {len(self.elpd):,} of them"
+        return (
+            f"elpd {total:.1f} +- {error:.1f} of {self.num_examples:,} examples{taken}; "
+            f"Pareto k above {LARGEST_K}: {self.unreliable} of {len(self.elpd):,}"
+        )
+
+
+def leave_one_out(
+    run: RunFiles | str | os.PathLike[str],
+    burnin: int | None = None,
+    data: Any = None,
+    model: Any = None,
+    most_examples: int = 1_000,
+) -> LeaveOneOut:
+    """PSIS-LOO of a run: how well its posterior predicts an example that it has not seen.
+
+    Estimates Σ log p(y_i | y without y_i) from draws of the posterior of all, weighted by 1/p(y_i | θ) with the largest
+    weights smoothed (Vehtari, Gelman, Gabry, 2017), by arviz-stats. It is kept as `loo.csv` in the run folder, from
+    where summary and `tati-compare --elpd` read it. The error is that of the examples, not that of the draws.
+
+    Args:
+        run: A run at T = 1 of a likelihood, with stored positions of one weight each; or its folder.
+        burnin: Steps to leave out. Default: None, the run's own burn-in.
+        data: The data set of the run, `sim.dataset`. Default: that of the run, or read again where the run names it.
+        model: The Keras model where the folder holds none. Default: the folder's.
+        most_examples: Where there are more, so many drawn at random, for all runs the same. Default: 1,000.
+
+    Raises:
+        InputError: No likelihood, another temperature, weights, no data, or no stored positions.
+    """
+    run = as_run(run)
+    if run.manifest["temperature"] != 1:
+        raise InputError("elpd: leaving out needs the posterior.", f"T = {run.manifest['temperature']:g}", "T = 1")
+    if files.trajectory_in(run.folder) is None:
+        raise InputError(f"elpd: {run.folder} stored no positions.", expected="trajectory_every above 0")
+    data, network = likelihood_of(run, data, model)
+    stored = Positions(run, burnin, 1).read()
+    if stored.weight is not None and np.ptp(stored.weight) > 0:
+        raise InputError("elpd: the draws have weights.", expected="draws that count alike")
+    chains = rows_by_walker(stored.step, stored.walker)
+    chains = chains[:, :: math.ceil(chains.size / _MOST_DRAWS)]
+    count = data.num_examples
+    taken = np.arange(count)
+    if count > most_examples:
+        taken = np.sort(np.random.default_rng(count).choice(count, most_examples, replace=False))
+    blocks = likelihood_blocks(network, data, stored, chains.reshape(-1), taken)
+    logs = np.concatenate([part for part, _, _ in blocks]).reshape(*chains.shape, len(taken))
+    efficiency = min(1.0, effective_sample_size(logs.sum(axis=-1)) / chains.size)
+    elpd, k, _ = array_stats().loo(np.moveaxis(logs, -1, 0), r_eff=efficiency)
+    found = LeaveOneOut(taken, np.asarray(elpd), np.asarray(k), count)
+    write_whole(run.folder / files.LOO, frame_text(found.frame()))
+    return found
+
+
+def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
+    """What an earlier call found, None where there was none since the run stored positions."""
+    import pandas as pd
+
+    path, positions = run.folder / files.LOO, files.trajectory_in(run.folder)
+    if not path.exists() or positions is None or path.stat().st_mtime_ns < positions.stat().st_mtime_ns:
+        return None
+    table = pd.read_csv(path)
+    columns = (table[name].to_numpy() for name in ("example", "elpd", "pareto_k"))
+    return LeaveOneOut(*columns, int(run.manifest["dataset"]["num_examples"]))
+
+
+def _total(values: np.ndarray, num_examples: int) -> tuple[float, float]:
+    spread = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+    return num_examples * float(values.mean()), num_examples * spread / math.sqrt(len(values))

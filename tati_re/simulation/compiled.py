@@ -1,0 +1,95 @@
+"""The posterior of a compiled and trained Keras model, in one call or at the end of its training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tati_re.core.backend import keras
+from tati_re.core.errors import InputError
+from tati_re.engine.progress import make_progress
+from tati_re.posterior.losses import SHORT, loss_name
+from tati_re.simulation.run import Run
+from tati_re.simulation.simulation import Simulation
+
+_OF_THE_CALL = ("observables", "callbacks", "starts")
+_DEFAULTS = {"num_walkers": 4, "walker_start": "jitter"}
+
+
+def sample(model: Any, x: Any, y: Any, sample_weight: Any = None, *, loss: Any = None, **options: Any) -> Run:
+    """Samples the posterior of a compiled Keras model around the weights that it was trained to.
+
+    Targets p(θ | x, y) ∝ exp(-Σ loss) p(θ), with the loss the model was compiled with: a cross-entropy is a likelihood
+    as it is. The mean squared error says nothing of the noise, so it is taken as Gaussian noise whose standard
+    deviation is sampled too; of any other loss, exp(-Σ loss) is taken as it stands, and predictions know no noise.
+    The weights of the model stay as they are. Four walkers start there, displaced by 0.01: they see the posterior
+    around this minimum first, and R-hat near 1 says little of others (`walker_start="fit"` begins at four).
+
+    Args:
+        model: A Keras model, compiled unless there is a `loss`.
+        x: Inputs, as in `model.fit`.
+        y: Targets, likewise.
+        sample_weight: What each example counts, `(n,)`. Default: 1.
+        loss: In place of the compiled one.
+        **options: Options of a run (`tati_re.help()`), and what `Simulation.sample` takes. Default: the run chooses.
+
+    Raises:
+        InputError: A model without a compiled loss or with several, or what `Simulation` refuses.
+        SamplingError: The run diverged.
+
+    Examples:
+        >>> import keras, numpy as np
+        >>> x = np.linspace(-1, 1, 50)[:, None]
+        >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> _ = model.fit(x, 2 * x, epochs=5, verbose=0)
+        >>> run = tati_re.sample(model, x, 2 * x, sampler="BAOAB", step_size=0.01, num_steps=200, verbose=0)
+        >>> run.parameters("mean").shape
+        (3,)
+    """
+    if not isinstance(model, keras.Model):
+        raise InputError("model is not a Keras model.", type(model).__name__, "a keras.Model")
+    given = {**_DEFAULTS, "dtype": model.dtype_policy.variable_dtype, **options}
+    if "parameters" in given:
+        given = {**given, "walker_start": options.get("walker_start", "same")}
+    if loss is None:
+        loss = model.loss if model.compiled else None
+        if loss is None or isinstance(loss, (list, tuple, dict)):
+            received = "no compiled loss" if loss is None else "several losses"
+            raise InputError(
+                "model: its compiled loss is the likelihood.", received, "model.compile(loss=...), or loss"
+            )
+        name = loss_name(loss)
+        if SHORT.get(name, name) == "mean_squared_error":
+            loss = "gaussian"
+            make_progress(given.get("verbose", 1)).message(
+                "The compiled mean squared error is taken as Gaussian noise whose standard deviation is sampled, for "
+                "by itself it says nothing of the noise (loss, noise_std)."
+            )
+    of_call = {name: given.pop(name) for name in _OF_THE_CALL if name in given}
+    data = (x, y) if sample_weight is None else (x, y, sample_weight)
+    return Simulation(model, data, loss=loss, **given).sample(**of_call)
+
+
+class SamplePosterior(keras.callbacks.Callback):
+    """A callback of Keras that samples the posterior when `model.fit` ends.
+
+    It calls `tati_re.sample` with the trained model; what it gives is the attribute `run`. As the last of the callbacks
+    it sees the weights that others restore.
+
+    Args:
+        x: Inputs, as in `model.fit`.
+        y: Targets, likewise.
+        sample_weight: What each example counts, `(n,)`. Default: 1.
+        **options: As of `tati_re.sample`.
+
+    Attributes:
+        run: The run; None before the end of the training.
+    """
+
+    def __init__(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> None:
+        super().__init__()
+        self._given, self._options = (x, y, sample_weight), options
+        self.run: Run | None = None
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.run = sample(self.model, *self._given, **self._options)

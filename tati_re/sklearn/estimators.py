@@ -1,0 +1,278 @@
+"""Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it."""
+
+from __future__ import annotations
+
+from inspect import Parameter, Signature, signature
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from tati_re.core.errors import InputError, nearest
+from tati_re.options.table import SAMPLE, options_of
+from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
+from tati_re.sklearn.packed import packed_model, packed_run, unpacked_model, unpacked_run
+
+_SETTLED = {
+    *("data", "test_data", "test_fraction", "label_columns", "input_columns", "data_keys", "num_classes"),
+    *("sample_weights", "stream_predictions", "num_walkers", "output", "overwrite", "resume", "directions"),
+    *("potential", "dimension", "coordinates"),
+}
+"""Options that the estimators give themselves, or that have no use in them."""
+
+
+class Posterior(BaseEstimator):
+    """Base of both estimators: parameters, sampling, and files."""
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        hidden: Any = None,
+        members: int = 4,
+        sampler: Any = None,
+        num_steps: int | None = None,
+        until: str | None = None,
+        seed: int = 0,
+        folder: Any = None,
+        verbose: int = 0,
+        **options: Any,
+    ) -> None:
+        self.model = model
+        self.hidden = hidden
+        self.members = members
+        self.sampler = sampler
+        self.num_steps = num_steps
+        self.until = until
+        self.seed = seed
+        self.folder = folder
+        self.verbose = verbose
+        for name in OPTIONS:
+            setattr(self, name, options.pop(name, None))
+        for name in options:
+            raise InputError(f"{name} is not a parameter of {type(self).__name__}.{nearest(name, [*OPTIONS, *_OWN])}")
+
+    def _sample(self, x: np.ndarray, y: np.ndarray, num_classes: int, sample_weight: Any) -> None:
+        """Samples the posterior of the model given examples; `num_classes` is 0 for a regression."""
+        from tati_re.core.backend import keras
+        from tati_re.models.inspect import output_shape_of
+        from tati_re.simulation.simulation import Simulation
+
+        names = [*OPTIONS, "sampler", "num_steps", "until", "seed", "verbose"]
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        given = {"walker_start": "fit"} | given
+        model, hidden = self.model, self.hidden
+        if model is None:
+            hidden = (32,) if hidden is None else hidden
+            given = {"standardize": "all", "dtype": "float64"} | given
+        if hidden is not None:
+            given["hidden"] = list(hidden)
+        if isinstance(model, keras.Model):
+            given = {"dtype": model.dtype_policy.variable_dtype} | given
+            if num_classes == 2 and output_shape_of(model)[-1] == 1:
+                given = {"loss": "binary_crossentropy"} | given
+        x, y = np.array(x), np.array(y)  # in memory, also where they were mapped from a file
+        weights, data = sample_weight, (x, y)
+        if weights is not None:
+            weights = _check_sample_weight(weights, x, dtype=np.float64, ensure_non_negative=True)
+            data = self._weighted(x, y, num_classes, weights, given)
+        else:
+            given["num_classes"] = num_classes
+        if self.folder is not None:
+            given["output"] = str(_next_folder(Path(self.folder)))
+        self.run_ = Simulation(model, data, num_walkers=self.members, **given).sample()
+        self.source_ = source_of(self.run_)
+
+    @staticmethod
+    def _weighted(x: np.ndarray, y: np.ndarray, num_classes: int, weights: np.ndarray, given: dict[str, Any]) -> Any:
+        """The examples that count, with weights; standardized as if each was there so many times."""
+        from dataclasses import replace
+
+        from tati_re.data.dataset import Dataset
+        from tati_re.data.preparation import Preparation, Standard
+
+        x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
+        dataset = Dataset.from_arrays(x, y, num_classes=num_classes, weights=weights)
+        if (how := given.get("standardize")) not in ("inputs", "all"):
+            return dataset
+        del given["standardize"]
+        standards = [Standard.of(values, weights) for values in (x, dataset.targets)]
+        targets = standards[1] if how == "all" and not num_classes else None
+        if targets is not None and given.get("loss") in (None, "gaussian") and "noise_std" not in given:
+            given.setdefault("noise_prior_scale", 1.0)  # the deviation of the targets, weighted
+        return replace(dataset, preparation=Preparation(None, standards[0], targets))
+
+    def _inputs(self, x: Any) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, x, reset=False, allow_nd=self.model is not None)
+
+    def _predicted(self, x: Any, level: float = 0.9) -> Any:
+        inputs = self._inputs(x)
+        found = average([self.source_], inputs, None, level)
+        warn_of_few_draws(found, 4)
+        return found
+
+    def _drawn(self, x: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """What outputs predict, outputs `(draws, n, outputs)`, and the noise of each draw, where it is sampled."""
+        inputs = self._inputs(x)
+        network, draws = self.source_
+        return network.predictive, *outputs_of_draws(network, draws, network.prepared(inputs))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__() | {"model": packed_model(self.model)}
+        state.pop("source_", None)
+        return state | {"run_": packed_run(self.run_)} if "run_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state | {"model": unpacked_model(state["model"])})
+        if "run_" in state:
+            self.run_ = unpacked_run(state["run_"])
+            self.source_ = source_of(self.run_)
+
+
+class BayesianRegressor(RegressorMixin, Posterior):
+    """A regressor that averages a network over its posterior.
+
+    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) of a Keras network with `tati_re.Simulation`, by default with Gaussian
+    noise whose standard deviation is sampled too. Nothing is tuned by hand: without `sampler`, `step_size` or a ladder
+    the run chooses as `tati_re` does everywhere.
+
+    Args:
+        model: A Keras model, which is not changed; a function that builds one, called with those of `input_shape`,
+            `num_outputs` and options that it names; or the path of a `.keras` file. Default: None, dense layers.
+        hidden: Units of each hidden layer. Default: None, (32,) where there is no model.
+        members: Independent walkers, at least 1. Default: 4.
+        sampler: A name, or an object. Default: None, chosen by the run.
+        num_steps: The last step. Default: None, as `until` says, 100,000 at most.
+        until: When to end, such as `"rhat<1.01, ess>400"`, which is the default of a run that chooses its sampler.
+        seed: Of all random numbers: the same seed gives the same posterior. Default: 0.
+        folder: Where each fit makes a run folder, fit-1, fit-2, ... Default: None, temporary ones.
+        verbose: 0: quiet; 1: progress and summary. Default: 0.
+        **options: Any other option of a run by its name (`tati_re.help()`), which `set_params` and searches take too:
+            `prior_std`, `step_size`, `batch_size`, `loss`, ... Networks of dense layers have by default
+            `standardize="all"` and `dtype="float64"`.
+
+    Attributes:
+        run_: The `tati_re.Run`: `run_.summary()`, `run_.certificate`.
+        n_features_in_: Columns of X.
+
+    Raises:
+        InputError: A `ValueError`: an option, the model or the data are not right.
+
+    Examples:
+        >>> from sklearn.datasets import load_diabetes
+        >>> x, y = load_diabetes(return_X_y=True)
+        >>> short = {"hidden": (8,), "sampler": "BAOAB", "step_size": 0.01, "walker_start": "fresh", "num_steps": 200}
+        >>> regressor = BayesianRegressor(**short).fit(x[:300], y[:300])
+        >>> mean, std = regressor.predict(x[300:], return_std=True)
+        >>> mean.shape, bool((std > 0).all())
+        ((142,), True)
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Samples the posterior given X `(n, features)`, also `(n, ...)` with a model, and y `(n,)` or `(n, outputs)`;
+        `sample_weight`, `(n,)`, at least 0, is what each example counts in the likelihood: 2 as if there twice."""
+        nd = self.model is not None
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, allow_nd=nd, ensure_min_samples=2)
+        self._sample(X, np.asarray(y, np.float64), 0, sample_weight)
+        self.n_outputs_ = 0 if y.ndim == 1 else y.shape[1]
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean `(n,)` or `(n, outputs)`, in the units of y; with `return_std` a pair of it and the standard
+        deviation of a new observation, from noise and parameters."""
+        found = self._predicted(X)
+        return (self._shaped(found.mean), self._shaped(found.std)) if return_std else self._shaped(found.mean)
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end, shaped as `predict`, of the central interval in which a new observation is with
+        probability `level`, in 0..1."""
+        found = self._predicted(X, level)
+        return self._shaped(found.lower), self._shaped(found.upper)
+
+    def sample_posterior(self, X: Any, noise: bool = False) -> np.ndarray:
+        """The network's values for each stored draw of its parameters, `(draws, n)` or `(draws, n, outputs)`; with
+        `noise` new observations, the same at each call."""
+        predictive, outputs, own = self._drawn(X)
+        if noise and not predictive.has_noise:
+            raise InputError("noise: the loss says nothing of it.", predictive.name, "gaussian")
+        values = predictive.drawn(outputs, own, np.random.default_rng(self.seed)) if noise else None
+        return self._shaped(predictive.restored(outputs) if values is None else values)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values if self.n_outputs_ else values[..., 0]
+
+
+class BayesianClassifier(ClassifierMixin, Posterior):
+    """A classifier that averages the probabilities of a network over its posterior.
+
+    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) under the cross-entropy; the labels may be of any type. A model with
+    one output for two classes has the binary cross-entropy.
+
+    Arguments, `run_`, in which classes are numbers, and `n_features_in_` are those of `BayesianRegressor`.
+
+    Attributes:
+        classes_: The labels in their order.
+    """
+
+    classes_: np.ndarray
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """As of `BayesianRegressor`, with labels y `(n,)` of at least two classes."""
+        X, y = validate_data(self, X, y, allow_nd=self.model is not None, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError("y has one class only.", self.classes_[0], "labels of at least two classes")
+        self._sample(X, numbers.astype(np.int32), len(self.classes_), sample_weight)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of the largest averaged probability, `(n,)`."""
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Averaged probability of each of `classes_`, `(n, classes)`."""
+        return self._predicted(X).probabilities
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end, `(n, classes)`, of the central interval in which the probabilities are with probability
+        `level` under the posterior, in 0..1."""
+        found = self._predicted(X, level)
+        return found.lower, found.upper
+
+    def sample_posterior(self, X: Any) -> np.ndarray:
+        """The probabilities for each stored draw of the network's parameters, `(draws, n, classes)`."""
+        predictive, outputs, _ = self._drawn(X)
+        return np.exp(predictive.log_probabilities(outputs))
+
+
+def _next_folder(parent: Path) -> Path:
+    for number in count(1):
+        folder = parent / f"fit-{number}"
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            if not parent.is_dir():
+                raise InputError("folder is a file.", parent, "a folder") from None
+    raise AssertionError
+
+
+_OWN = [name for name in signature(Posterior.__init__).parameters if name not in ("self", "options")]
+OPTIONS = [name for name in options_of((*SAMPLE, "training")) if name not in {*_OWN, *_SETTLED}]
+"""Options of a run that are parameters of both estimators, None where they are left open."""
+# scikit-learn reads its parameters off the signature.
+_shown = [each for name, each in signature(Posterior.__init__).parameters.items() if name != "options"]
+_shown += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
+vars(Posterior)["__init__"].__signature__ = Signature(_shown)
