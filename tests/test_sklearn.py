@@ -55,6 +55,9 @@ def test_checks_of_scikit_learn_that_need_no_fit(kind):
 @pytest.mark.parametrize("kind", [BayesianRegressor, BayesianClassifier])
 def test_all_checks_of_scikit_learn(kind):
     """Each on its own, so that none is skipped; those of a sample weight compare to 1e-7."""
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((40, 2)), random.integers(0, 2, 40)
+    assert cross_val_score(kind(**SMALL), x, y, cv=2).shape == (2,)
     failed, count = {}, 0
     for one, check in checks_of(kind(**SHORT)):
         count += 1
@@ -110,14 +113,10 @@ def test_a_pickle_holds_files_and_no_tensorflow(regressor, table):
 def test_options_are_parameters_of_searches(table, tmp_path):
     estimator = BayesianRegressor(**SMALL, folder=tmp_path)
     assert estimator.get_params()["prior_std"] is None and "prior_std" in str(estimator.set_params(prior_std=0.5))
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), estimator), {"bayesianregressor__prior_std": [0.5, 2.0]}, cv=2
-    )
+    search = GridSearchCV(make_pipeline(StandardScaler(), estimator), {"bayesianregressor__prior_std": [0.5]}, cv=2)
     search.fit(*table)
-    best = search.best_params_["bayesianregressor__prior_std"]
-    found = sorted(tati_re.load(path).manifest["options"]["prior_std"] for path in tmp_path.iterdir())
-    assert found == sorted([0.5, 0.5, 2.0, 2.0, best]), "a folder each fit"
-    assert cross_val_score(clone(estimator), *table, cv=2).shape == (2,)
+    found = [tati_re.load(path).manifest["options"]["prior_std"] for path in tmp_path.iterdir()]
+    assert found == [0.5, 0.5, 0.5], "a folder each fit"
 
 
 def test_labels_of_any_type_and_models_with_one_output(table):

@@ -25,7 +25,7 @@ def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_ou
     made = (
         found("model", name, FORM, builds, "a function that returns a keras.Model") if isinstance(name, str) else name
     )
-    name = name if isinstance(name, str) else getattr(name, "__name__", "the function")
+    name = name if isinstance(name, str) else "the function"
     takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
     if options.hidden and not takes_hidden:
         raise InputError(

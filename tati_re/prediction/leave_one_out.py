@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LARGEST_K = 0.7
 """The Pareto shape above which the estimate of an example is not to be trusted (Vehtari et al., 2024)."""
-_MOST_DRAWS = 4_000
+_MOST_DRAWS, _COLUMNS = 4_000, ("example", "elpd", "pareto_k")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class LeaveOneOut:
         """One row an example: `example`, `elpd`, `pareto_k`."""
         import pandas as pd
 
-        return pd.DataFrame({name: getattr(self, name) for name in ("example", "elpd", "pareto_k")})
+        return pd.DataFrame({name: getattr(self, name) for name in _COLUMNS})
 
     def __str__(self) -> str:
         total, error = self.total
@@ -132,8 +132,8 @@ def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     if not path.exists() or positions is None or path.stat().st_mtime_ns < positions.stat().st_mtime_ns:
         return None
     table = pd.read_csv(path)
-    columns = (table[name].to_numpy() for name in ("example", "elpd", "pareto_k"))
-    return LeaveOneOut(*columns, int(run.manifest["dataset"]["num_examples"]))
+    example, elpd, k = (table[name].to_numpy() for name in _COLUMNS)
+    return LeaveOneOut(example, elpd, k, int(run.manifest["dataset"]["num_examples"]))
 
 
 def _total(values: np.ndarray, num_examples: int) -> tuple[float, float]:

@@ -73,11 +73,11 @@ def summary_lines(run: RunFiles, burnin: int | None = None, thin: int = 1) -> tu
             more, found = ladder_lines(manifest, run.ladder, run.noise if run.has(files.NOISE) else None)
             notes, lines = notes + more, lines + found
         lines += certificate_lines(certificate(run, burnin))
-        if (found := stored_leave_one_out(run)) is not None:
-            lines.append(("PSIS-LOO", str(found)))
-            if found.unreliable:
+        if (loo := stored_leave_one_out(run)) is not None:
+            lines.append(("PSIS-LOO", str(loo)))
+            if loo.unreliable:
                 notes.append(
-                    f"PSIS-LOO: {found.unreliable} of {len(found.elpd)} examples have a Pareto k above "
+                    f"PSIS-LOO: {loo.unreliable} of {len(loo.elpd)} examples have a Pareto k above "
                     f"{LARGEST_K}: without them the posterior is another one, and elpd is rough."
                 )
     if manifest.get("options", {}).get("stream_predictions"):

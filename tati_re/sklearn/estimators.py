@@ -62,10 +62,9 @@ class Posterior(BaseEstimator):
         from tati_re.models.inspect import output_shape_of
         from tati_re.simulation.simulation import Simulation
 
-        names = [*OPTIONS, "sampler", "num_steps", "until", "seed", "verbose"]
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        given = {"walker_start": "fit"} | given
-        model, hidden = self.model, self.hidden
+        given = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        model, hidden, folder, members = (given.pop(name, None) for name in ("model", "hidden", "folder", "members"))
+        given = {"walker_start": "fit", "num_walkers": members} | given
         if model is None:
             hidden = (32,) if hidden is None else hidden
             given = {"standardize": "all", "dtype": "float64"} | given
@@ -82,9 +81,9 @@ class Posterior(BaseEstimator):
             data = self._weighted(x, y, num_classes, weights, given)
         else:
             given["num_classes"] = num_classes
-        if self.folder is not None:
-            given["output"] = str(_next_folder(Path(self.folder)))
-        self.run_ = Simulation(model, data, num_walkers=self.members, **given).sample()
+        if folder is not None:
+            given["output"] = str(_next_folder(Path(folder)))
+        self.run_ = Simulation(model, data, **given).sample()
         self.source_ = source_of(self.run_)
 
     @staticmethod
