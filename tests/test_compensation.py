@@ -140,6 +140,7 @@ def test_what_is_no_density_is_refused(arguments):
         compensation_table(*arguments)
 
 
+@pytest.mark.slow
 def test_the_figure_of_the_density(tmp_path, capsys):
     """It writes what it prints: the published coefficients, and the error of the series beside ours."""
     script = FIGURE

@@ -68,6 +68,7 @@ def test_frenkel_ladd():
     assert abs(found.log_z - known.LOG_Z[3]) < min(Z * found.error, 0.05)
 
 
+@pytest.mark.slow
 def test_sequential_monte_carlo():
     found = log_evidence(regression(), "smc", num_populations=16, num_particles=300, num_moves=10, **FAST)
     print(found)
@@ -133,6 +134,7 @@ def test_a_box_prior_by_quadrature():
         assert abs(each.log_z - exact) < Z * each.error < 0.4
 
 
+@pytest.mark.slow
 def test_classes_under_a_heavy_tailed_prior_by_quadrature():
     """Logistic regression with one weight and one bias, Student-t prior, by BAOAB at a small step."""
     from scipy.stats import t as student

@@ -70,15 +70,19 @@ def test_a_resumed_run_is_the_same_byte_for_byte(name, tmp_path):
 
 
 def test_what_cannot_be_vectorised_is_said_in_one_sentence_and_nothing_else(tmp_path):
-    """In a process of its own, whose terminal is its file descriptors."""
+    """In a process of its own, whose terminal is its file descriptors; it loads the checks of samplers for none."""
     script = tmp_path / "script.py"
     script.write_text(
+        "import sys, tati_re\n"
+        "dir(tati_re)\n"
+        "assert not {'tati_re.testing', 'tensorflow'} & set(sys.modules)\n"
         "from tests.zoo import LABELS, ZOO, built\n"
         "from tati_re import Simulation\n"
         "sim = Simulation(built('Conv2D'), (ZOO['Conv2D'].inputs, LABELS), num_walkers=2, execution='graph',\n"
         "                 walker_evaluation='vectorized')\n"
         "run = sim.sample(step_size=0.001, num_steps=3)\n"
-        "assert run.manifest['walker_evaluation'] == 'unrolled'\n"
+        "assert run.manifest['walker_evaluation'] == 'unrolled' and 'tati_re.testing' not in sys.modules\n"
+        "assert tati_re.testing.check_sampler\n"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
     # The default of a user's shell, not that of the tests.

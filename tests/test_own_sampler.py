@@ -479,13 +479,11 @@ def test_flag_file_and_object_are_one_run(folder):
     assert tables("a")["run.csv"].count(b"\n") == 1 + 2 * 6
 
 
-def test_a_resumed_run_is_the_uninterrupted_one_byte_for_byte(folder, rewritten_graphs):
-    """Resumed in a process of its own, which knows nothing but the run folder and the file."""
+def test_a_resumed_run_is_the_uninterrupted_one_byte_for_byte(folder):
+    """Resumed by the command, which knows nothing but the run folder and the file."""
     Simulation(**COMMON).sample(sampler="own.py:Own", num_steps=60, output="whole", **LENGTH)
     Simulation(**COMMON).sample(sampler="own.py:Own", num_steps=23, output="parts", **LENGTH)
-    command = [sys.executable, "-m", "tati_re.cli.sample", "--resume", "parts", "--num-steps", "60", "--quiet"]
-    command += ["--trust"]
-    subprocess.run(command, check=True)
+    assert sample.main(["--resume", "parts", "--num-steps", "60", "--quiet", "--trust"]) == 0
     assert tables("whole") == tables("parts")
 
 
@@ -517,7 +515,7 @@ def test_code_that_has_changed_is_refused(folder, capsys):
     assert tables("run") == before
 
 
-def test_a_package_adds_a_sampler_by_one_file_and_one_line(tmp_path):
+def test_a_package_adds_a_sampler_by_one_file_and_one_line(tmp_path, monkeypatch):
     """Its name is in the help, the options page and completion, and a run has it."""
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "own-1.0.dist-info").mkdir()
@@ -538,17 +536,17 @@ def test_a_package_adds_a_sampler_by_one_file_and_one_line(tmp_path):
     page = said("-m", "tati_re.options")
     assert "TACT-HMC, MyDynamics; your own" in page
     assert "| `MyDynamics` | `friction`, `num_leapfrog_steps`, `thermal_mass`, `seed` |" in page
-    said("-c", command, *DATA, "--sampler", "mydynamics", "--friction", "2.5", "--num-steps", "5", "--output", "run")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    families._installed.cache_clear()
+    try:
+        options = ["--sampler", "mydynamics", "--friction", "2.5", "--num-steps", "5", "--output", "run"]
+        assert sample.main([*DATA, *options]) == 0
+    finally:
+        families._installed.cache_clear()
+        sys.modules.pop("own", None)
     config = tomllib.loads((tmp_path / "run" / "manifest.toml").read_text())["method"]
     assert config["sampler"] == "Own" and config["friction"] == 2.5
-
-
-def test_the_checks_are_loaded_only_where_they_are_asked_for():
-    code = (
-        "import sys, tati_re; dir(tati_re); assert not {'tati_re.testing', 'tensorflow'} & set(sys.modules); "
-        "tati_re.Simulation; assert 'tati_re.testing' not in sys.modules; tati_re.testing.check_sampler"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_what_is_installed_is_read_once(monkeypatch):

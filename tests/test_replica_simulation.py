@@ -234,6 +234,7 @@ def test_an_interruption_changes_no_byte(tmp_path, whole, case):
     assert found[[0, -1]] == pytest.approx(plain[[0, -1]]) and (found[1:-1] != plain[1:-1]).all()
 
 
+@pytest.mark.slow
 def test_an_interruption_in_the_burn_in_changes_no_byte(tmp_path, whole):
     expected = tables(whole("mini-batches"))
     twenty = Limits(most_steps=20, first_steps=20)

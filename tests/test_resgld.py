@@ -133,6 +133,7 @@ def agrees(found, exact: tuple[float, float], mass_error: float, rate_error: flo
     assert abs(100 * found.swap_rate - exact[1]) < rate_error
 
 
+@pytest.mark.slow
 def test_corrected_swaps_of_the_first_mixture():
     """Detects naive swaps (0.514, 42 %), a correction wrong by 5 % by its swap rate, and a variance wrong by 4 %."""
     found = LAW.sample(LAW.MIXTURES["1"], "F = 1", 400, 1_000, 300)

@@ -148,7 +148,7 @@ def test_the_solver_solves_and_its_correlation_times_are_sums():
 # --------------------------------------------------------------------------------------------------------- the samplers
 
 
-RARE = ("UBU", "BAO", "OABAO", "BAOA", "AOBOA", "OBABO", "ABOBA", "BUB")  # OBABO has the law of BABO
+RARE = ("UBU", "BAO", "OABAO", "BAOA", "AOBOA", "OBABO", "ABOBA", "BUB", "BABO")
 
 
 @pytest.mark.parametrize("word", [pytest.param(word, marks=pytest.mark.slow if word in RARE else ()) for word in WORDS])

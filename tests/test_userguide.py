@@ -29,7 +29,13 @@ def run_command(line: str) -> None:
     assert command.main(arguments) == 0, line
 
 
-LONG = {f"userguide/{name}.md" for name in ("ensemble", "evidence", "exploration", "landscape", "replicas", "resgld")}
+LONG = {
+    *(
+        f"userguide/{name}.md"
+        for name in ("ensemble", "evidence", "exploration", "landscape", "optimizers", "replicas")
+    ),
+    *(f"userguide/{name}.md" for name in ("resgld", "samplers", "tempering")),
+}
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]
 

@@ -324,7 +324,12 @@ def test_one_temperature_may_be_biased_alone():
 
 
 @pytest.mark.parametrize(
-    "options", [{"exchange": "none"}, {"exchange": "infinite"}, {"sampler": "BADODAB", "swap_rule": "barker"}]
+    "options",
+    [
+        {"exchange": "none"},
+        {"exchange": "infinite"},
+        pytest.param({"sampler": "BADODAB", "swap_rule": "barker"}, marks=pytest.mark.slow),
+    ],
 )
 def test_other_ways_to_swap_run(options, capsys):
     """Without a word on the energies of mini-batches: see the next test."""
