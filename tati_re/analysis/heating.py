@@ -262,7 +262,7 @@ class _Wells(Evaluate):
     def log_prior(self, position):
         return np.zeros(len(position))
 
-    def _refuse(self, *_: Any) -> Any:
+    def part(self, *_: Any) -> Any:
         raise InputError("its step asks for more than a gradient.")
 
-    validation = gradient_variance = examples = drawn_from_prior = part = _refuse
+    validation = gradient_variance = examples = drawn_from_prior = part

@@ -198,7 +198,7 @@ class Estimation:
             self.progress.message,
             parts,
         )
-        settings = {"populations": options.num_populations, "particles": options.num_particles}
+        settings: dict[str, Any] = {"populations": options.num_populations, "particles": options.num_particles}
         settings |= {"stages": len(found.curve["path"]), "gradients": float(found.gradients)}
         notes = []
         if found.repeats.std() > 1.0:
