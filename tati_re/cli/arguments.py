@@ -1,7 +1,5 @@
 """Common parts of the commands: flags from the table of options, one-line errors, a free run folder."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """`tati-compare`: compare two runs, column by column, to a tolerance."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

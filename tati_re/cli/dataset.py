@@ -1,7 +1,5 @@
 """`tati-dataset`: make a data set from a seed or read a file; describe, write and draw it."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tati-evidence`: log Z of one or several models, by one or several methods."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tati-explore`: find minima and valleys from a starting point, and the barriers between them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

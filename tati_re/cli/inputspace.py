@@ -1,7 +1,5 @@
 """`tati-inputspace`: predictions over a grid of inputs, and their spread over sampled parameters."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

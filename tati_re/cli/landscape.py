@@ -1,7 +1,5 @@
 """`tati-landscape`: the loss on lines, planes and grids, along a trajectory, and the curvature at a point."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

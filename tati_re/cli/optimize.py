@@ -1,7 +1,5 @@
 """`tati-optimize`: train a network and record the run like a sampled one."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

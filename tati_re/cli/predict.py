@@ -1,7 +1,5 @@
 """`tati-predict`: predict with the posterior average of a run, and score it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`tati-quickstart`: train a network on handwritten digits and sample its Bayesian posterior."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`tati-report`: one HTML page about runs."""
 
-from __future__ import annotations
-
 import sys
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed

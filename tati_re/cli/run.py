@@ -1,7 +1,5 @@
 """Options and run folder from the arguments of a command that starts a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`tati-sample`: sample the posterior of a network, or resume a run."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`tati`: all commands under one name, `tati sample` for `tati-sample`, and one completion for both."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

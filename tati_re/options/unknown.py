@@ -1,7 +1,5 @@
 """What is said of a name that is no option: what other libraries' words are called here, else the nearest name."""
 
-from __future__ import annotations
-
 from tati_re.core.errors import InputError, nearest
 from tati_re.options.table import OPTIONS
 

@@ -1,7 +1,5 @@
 """The posterior of a compiled and trained Keras model, in one call or at the end of its training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tati_re.core.backend import keras

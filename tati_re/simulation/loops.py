@@ -1,7 +1,5 @@
 """The compiled part of a run: a loop for each stage, and what they have in common."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

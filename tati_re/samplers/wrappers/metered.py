@@ -1,7 +1,5 @@
 """The step size of methods without a Metropolis test, from the energy error of their steps during the burn-in."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

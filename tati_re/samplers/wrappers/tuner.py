@@ -1,7 +1,5 @@
 """Where the burn-in ends, and how long the memory of the momenta is, from rows that the burn-in keeps."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
