@@ -3,12 +3,15 @@
 from importlib import import_module
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import rankdata
 
 from tati_re.core.errors import InputError
 from tati_re.core.views import FIGURES
+from tati_re.landscape.scan import Landscape
 from tati_re.plotting.bands import Calibrated, independent, rank_band, uniform_band
+from tati_re.plotting.vtk import write_vtk
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tests.made_runs import made_run
 
@@ -161,3 +164,27 @@ def test_each_figure_is_found():
     for place in FIGURES.values():
         module, name = place.split(":")
         assert callable(vars(import_module(module))[name])
+
+
+def test_a_landscape_for_paraview(tmp_path):
+    """A structured grid whose first coordinate is the fastest, and the trajectory as lines, a walker each."""
+    first, second = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-2, 2, 4), indexing="ij")
+    loss = (first**2 + 3 * second).ravel()
+    excess = np.log(np.where(loss > loss.min(), loss - loss.min(), np.nan))
+    table = pd.DataFrame({"c0": first.ravel(), "c1": second.ravel(), "loss": loss, "ln_excess_loss": excess})
+    way = pd.DataFrame({"step": [1, 1, 2, 2], "walker": [0, 1, 0, 1], "c0": 0.5, "c1": [0.1, 0.2, 0.3, 0.4]})
+    way = way.assign(loss=1.0, ln_excess_loss=0.0)
+    found = Landscape(table, way, loss.min(), np.zeros(3), np.zeros((2, 3)), ("c0", "c1"))
+    assert write_vtk(found, tmp_path) == ["landscape.vtk", "trajectory.vtk"]
+    lines = (tmp_path / "landscape.vtk").read_text().splitlines()
+    assert lines[3:6] == ["DATASET STRUCTURED_GRID", "DIMENSIONS 5 4 1", "POINTS 20 double"]
+    points = np.array([line.split() for line in lines[6:26]], float)
+    at = lines.index("SCALARS loss double 1") + 2
+    np.testing.assert_allclose(points[:, 0] ** 2 + 3 * points[:, 1], np.array(lines[at : at + 20], float))
+    assert np.ptp(points[:, 2]) == pytest.approx(2.0), "as high as the first axis is wide"
+    lines = (tmp_path / "trajectory.vtk").read_text().splitlines()
+    assert lines[lines.index("LINES 2 6") + 1 :][:2] == ["2 0 1", "2 2 3"]
+    assert found.plot(kind="contour", quantity="loss").axes[0].get_xlabel() == "c0"
+    assert "<table" in found._repr_html_()
+    with pytest.raises(InputError, match="two or three coordinates"):
+        write_vtk(found._replace(names=("c0",)), tmp_path)

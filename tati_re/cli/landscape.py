@@ -22,6 +22,7 @@ from tati_re.options.trust import TRUST
 
 GROUPS = ("data", "model", "posterior")
 MORE = ("seed", "threads", "requeue_signal")
+VTK = "vtk"
 HESSIAN = ("extremes", "trace", "density", "full")
 OWN: dict[str, tuple[Any, str]] = {
     "parameters": ("FILE", "centre: a trajectory, .npz, .keras or run folder, ours or TATi's; before --centre"),
@@ -36,7 +37,7 @@ OWN: dict[str, tuple[Any, str]] = {
         "random[:COUNT] (default), trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, FILE",
     ),
     "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
-    "to": (("FILE",), "between: one or two files of parameters in addition to the center"),
+    "to": (("FILE",), "between: one or two further files of parameters; vtk: also landscape.vtk, for ParaView"),
     "range": (
         "LOW:HIGH:POINTS",
         "of all axes, or one for each, joined by a comma; default -1:1:41; write --range=-1:1:41",
@@ -81,9 +82,10 @@ def _check(typed: dict[str, Any]) -> None:
     ways = [name for name in ("grid", "along", "hessian") if typed.get(name)]
     for name in ways[1:]:
         raise InputError(f"{flag(ways[0])} and {flag(name)} exclude each other.")
+    others = [word for word in typed.get("to", ()) if word != VTK]
     if ways:
         for name in ("directions", "range", "scales", "normalization", "to"):
-            if name in typed:
+            if name in typed and (name != "to" or others or ways != ["grid"]):
                 raise InputError(f"{flag(name)} does not belong to {flag(ways[0])}.")
     if not {"run", "data", "potential"} & {*typed}:
         raise InputError("tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]")
@@ -94,9 +96,9 @@ def _check(typed: dict[str, Any]) -> None:
     for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
         if word not in HESSIAN:
             raise InputError(f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN))
-    if typed.get("to") and typed.get("directions") != "between":
-        raise InputError("--to belongs to --directions between.")
-    if typed.get("directions") == "between" and len(typed.get("to", ())) not in (1, 2):
+    if others and typed.get("directions") != "between":
+        raise InputError("--to belongs to --directions between.", others[0], f"--to {VTK}, or --directions between")
+    if typed.get("directions") == "between" and len(others) not in (1, 2):
         raise InputError("--directions between needs one or two other points.", expected="--to FILE [FILE]")
 
 
@@ -182,6 +184,7 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
 def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
     from tati_re.plotting.landscape import plot_landscape
     from tati_re.plotting.landscape_page import write_landscape_page
+    from tati_re.plotting.vtk import write_vtk
 
     written: list[str] = []
     axes, quantity = len(landscape.names), typed.get("quantity")
@@ -194,6 +197,8 @@ def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
     if "page" in typed:
         write_landscape_page(landscape, folder / "landscape.html", quantity or "ln_excess_loss")
         written.append("landscape.html")
+    if VTK in typed.get("to", ()):
+        written += write_vtk(landscape, folder, quantity)
     return written
 
 
@@ -260,7 +265,8 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
         else:
             run = load(typed.get("trajectory", typed.get("run"))) if _has_run(typed) else None
             positions = None if not trajectory else np.stack([one.parameters for one in trajectory])
-            others = [read_parameters(each, names=sim.parameter_names()).positions[0] for each in typed.get("to", ())]
+            files = [each for each in typed.get("to", ()) if each != VTK]
+            others = [read_parameters(each, names=sim.parameter_names()).positions[0] for each in files]
             directions, said = directions_of(
                 typed.get("directions", "random"), surface, centre, run=run, positions=positions, others=others,
                 free=free, normalization=typed.get("normalization", "filter"), seed=int(typed.get("seed", 0)),

@@ -19,7 +19,7 @@ FIGURES = {
 """The function that draws each kind of result, for the method `plot` of the result; no other code reaches upward so."""
 
 
-def drawn(kind: str, result: Any, **choices: Any) -> Figure:
+def drawn(kind: str, result: Any, /, **choices: Any) -> Figure:
     """The figure of a result of this kind."""
     module, name = FIGURES[kind].split(":")
     figure: Figure = vars(import_module(module))[name](result, **choices)

@@ -33,5 +33,6 @@ if TYPE_CHECKING:
     from tati_re.plotting.spectrum import plot_spectrum as plot_spectrum
     from tati_re.plotting.temperatures import plot_temperatures as plot_temperatures
     from tati_re.plotting.traces import plot_traces as plot_traces
+    from tati_re.plotting.vtk import write_vtk as write_vtk
 
 __getattr__, __all__ = lazy_names(__name__)

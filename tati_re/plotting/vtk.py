@@ -1,0 +1,83 @@
+"""Landscapes for ParaView and VisIt: legacy VTK files, in text."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.plotting.landscape import _scales
+from tati_re.runs.storage import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tati_re.landscape.scan import Landscape
+
+
+def write_vtk(landscape: Landscape, folder: str | os.PathLike[str], quantity: str | None = None) -> list[str]:
+    """Writes a structured grid for each scale of a landscape, and returns the names of the files.
+
+    `landscape.vtk` has the coordinates of two or three axes, all columns of the table at the points, and over a plane
+    the height `quantity`, scaled to the width of the plane; `trajectory.vtk` the stored positions likewise, a line a
+    walker. What is not a number is written as nan.
+
+    Args:
+        landscape: Over two or three coordinates.
+        folder: Where the files go.
+        quantity: The height over a plane. Default: `ln_excess_loss`.
+
+    Raises:
+        InputError: One coordinate, more than three, or no such column.
+        StorageError: A file cannot be written.
+    """
+    height = quantity or "ln_excess_loss"
+    if len(landscape.names) not in (2, 3):
+        raise InputError("A VTK file has two or three coordinates.", len(landscape.names))
+    if height not in landscape.table:
+        raise InputError("quantity is not a column of the table.", height, ", ".join(landscape.table.columns))
+    written = []
+    for scale, table, trajectory in _scales(landscape):
+        end = "" if scale in (None, 0) else f"-{scale}"
+        sizes = [table[name].nunique() for name in landscape.names]
+        unit = _unit(table, landscape.names[0], height)
+        # VTK takes the first coordinate as the fastest, the table the last.
+        order = np.arange(len(table)).reshape(sizes).T.ravel()
+        head = f"DATASET STRUCTURED_GRID\nDIMENSIONS {' '.join(map(str, [*sizes, 1][:3]))}\n"
+        rows = table.iloc[order]
+        text = head + _points(rows, landscape.names, height, unit) + f"POINT_DATA {len(rows)}\n" + _data(rows)
+        parts = {f"landscape{end}.vtk": text}
+        if trajectory is not None and len(trajectory) and height in trajectory:
+            rows = trajectory.dropna(subset=[*landscape.names, height]).sort_values(["walker", "step"])
+            lines, place = [], 0
+            for count in rows.groupby("walker").size():
+                lines.append(" ".join(map(str, (count, *range(place, place + count)))))
+                place += count
+            text = "DATASET POLYDATA\n" + _points(rows, landscape.names, height, unit)
+            text += f"LINES {len(lines)} {place + len(lines)}\n" + "\n".join(lines) + f"\nPOINT_DATA {len(rows)}\n"
+            parts[f"trajectory{end}.vtk"] = text + _data(rows)
+        for name, content in parts.items():
+            write_whole(Path(folder) / name, f"# vtk DataFile Version 3.0\n{name}\nASCII\n{content}".encode())
+            written.append(name)
+    return written
+
+
+def _unit(table: pd.DataFrame, name: str, height: str) -> float:
+    spread = float(np.ptp(table[height].dropna())) if table[height].notna().any() else 0.0
+    return float(np.ptp(table[name])) / spread if spread > 0 else 1.0
+
+
+def _points(rows: pd.DataFrame, names: tuple[str, ...], height: str, unit: float) -> str:
+    values = rows[list(names)].to_numpy(np.float64)
+    if len(names) == 2:
+        z = rows[height].to_numpy(np.float64) * unit
+        values = np.column_stack([values, np.nan_to_num(z, nan=np.nanmin(z) if np.isfinite(z).any() else 0.0)])
+    return f"POINTS {len(values)} double\n" + "\n".join(" ".join(map(repr, row)) for row in values.tolist()) + "\n"
+
+
+def _data(rows: pd.DataFrame) -> str:
+    columns = {name: "\n".join(map(repr, rows[name].astype(float).tolist())) for name in rows.columns}
+    return "".join(f"SCALARS {name} double 1\nLOOKUP_TABLE default\n{text}\n" for name, text in columns.items())
