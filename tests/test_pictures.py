@@ -81,6 +81,7 @@ def test_a_run_draws_itself(tmp_path):
     run = made_run(tmp_path / "run", chains(), burnin=500)
     figure = run.plot(path=tmp_path / "run.png")
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+    assert figure._repr_png_().startswith(b"\x89PNG"), "in notebooks that never imported pyplot"
     assert len(figure.axes) == 6, "potential and loss; an accuracy that rests is not drawn"
     trace, ranks = figure.axes[:2]
     assert len(ranks.get_lines()) == 5 and len(ranks.collections) == 1, "four walkers, zero, and the band"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +29,14 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    class Drawn(Figure):
+        def _repr_png_(self) -> bytes:
+            # Notebooks know how to show a figure only once pyplot was imported.
+            content = io.BytesIO()
+            self.savefig(content, format="png", dpi=80)
+            return content.getvalue()
+
+    figure = Drawn(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
