@@ -24,6 +24,7 @@ from tati_re.analysis.heating import (
     slowest_frequency,
 )
 from tati_re.core.protocol import Info, State, with_energy
+from tati_re.engine.limits import Limits
 from tati_re.posterior.noise_spectrum import noise_spectrum
 from tati_re.report.heating import heating_lines, why_hot
 from tati_re.report.summary import summarize
@@ -237,6 +238,35 @@ def test_a_run_says_what_it_expects_and_keeps_its_bytes(tmp_path, monkeypatch, c
     assert "not predicted; nothing." in summarize(load(tmp_path / "without"))
     run = regression(3, 64)[0].sample(**options | {"batch_size": None, "num_steps": 2})
     assert "heating" not in run.manifest and "expected heating" not in run.summary()
+
+
+@pytest.mark.slow
+def test_a_tuned_run_is_heated_no_more_than_it_may(tmp_path, monkeypatch):
+    """By what the tuner alone finds it would be, with masses from the burn-in too; a run that is stopped within the
+    burn-in and at its end goes on byte for byte."""
+    options = {"sampler": "BAOAB", "friction": "auto", "mass": "fisher", "batch_size": 8, "num_steps": 480}
+    options |= {"batch_sampling": "replacement", "execution": "graph", "target_bias": 0.02, "record_every": 5}
+
+    def run_of(name, most=1_000, **others):
+        sim, inputs, targets = regression(4, 64, num_walkers=2)
+        sim.limits = Limits(most, most)
+        return sim.sample(**options, **others, output=str(tmp_path / name)), (inputs, targets)
+
+    run, data = run_of("whole")
+    end = run.manifest["options"]["num_burnin_steps"]
+    cooled = run.manifest["heating"]["start"]["mean"]
+    run_of("stopped", 30, max_time=1e-9)
+    for most in (end - 30, 20):
+        monkeypatch.setattr(Simulation, "limits", Limits(most, most))
+        Simulation.resume(str(tmp_path / "stopped"), data=data, max_time=1e-9)
+    Simulation.resume(str(tmp_path / "stopped"), data=data)
+    assert (tmp_path / "stopped" / "run.csv").read_bytes() == (tmp_path / "whole" / "run.csv").read_bytes()
+    monkeypatch.setattr("tati_re.simulation.launch.cool_enough", lambda *_: {})
+    alone, _ = run_of("alone")
+    hot = alone.manifest["heating"]["start"]["mean"]
+    assert hot > 0.03 and 0.015 < cooled <= 0.02, (hot, cooled)
+    late = [one.run_info[one.run_info.step > end] for one in (alone, run)]
+    assert (late[0].step_size * late[0].friction).iloc[-1] < (late[1].step_size * late[1].friction).iloc[-1]
 
 
 def test_causes_follow_from_the_facts(tmp_path):

@@ -7,10 +7,13 @@ error, a burn-in that goes on adapting.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tati_re import Simulation
+from tati_re.analysis.heating import relative_heating
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.protocol import Clock
@@ -20,6 +23,7 @@ from tati_re.runs.selection import select_rows
 from tati_re.samplers import MCLMC, SGLD, HamiltonianMonteCarlo, Massive, Splitting, StepSizeTuning
 from tati_re.samplers.wrappers.metered import Metered, error_of_bias
 from tati_re.samplers.wrappers.tuner import Tuner, slowest, split_rhat
+from tati_re.simulation import heating
 from tests.scenarios import NumpyEvaluate, NumpyNoise, mean_and_error, rung_of
 from tests.systems import tables
 
@@ -102,6 +106,24 @@ def test_the_bias_is_what_was_allowed():
         expected = law(steps[-1]) if law else 0.5 * steps[-1] / (1 - 0.5 * steps[-1])
         assert abs(mean - 1 - expected) < 5.5 * deviation and deviation < 0.004
         assert expected < 0.026
+
+
+class Rare(Metered):
+    """Each 97th energy error is a thousand times too large, as at a kink."""
+
+    def _error(self, state, info, evaluate, noise):
+        return super()._error(state, info, evaluate, noise) * (1e3 if evaluate.clock.step % 97 == 0 else 1.0)
+
+
+def test_rare_large_errors_do_not_decide(monkeypatch):
+    """The step stays within the factor 2 of the error of what all other steps have; of a plain mean it does not."""
+    sampler = MCLMC(0.3)  # which meters each step
+    _, without, _, _ = sampled(Metered(sampler), np.ones(20), 961, 960)
+    _, steps, _, _ = sampled(Rare(sampler), np.ones(20), 961, 960)
+    assert 0.79 < steps[-1] / without[-1] < 1.26
+    monkeypatch.setattr("tati_re.samplers.wrappers.metered._RARE", 1e9)
+    _, plain, _, _ = sampled(Rare(sampler), np.ones(20), 961, 960)
+    assert plain[-1] / without[-1] < 0.6
 
 
 def test_a_mass_leaves_one_step_for_all_directions():
@@ -217,10 +239,10 @@ def test_integrated_times_and_rhat():
 @pytest.mark.parametrize("sampler", [Splitting("BAOAB", "auto"), MCLMC("auto")], ids=lambda s: s.name)
 def test_the_friction_is_that_of_the_slowest_direction(sampler):
     """Frequencies 1 to 10 and equal ones: the friction that is found is about the lowest, within a factor 4, whatever
-    the first, 0.25 of the highest; the burn-in ends before its 1,000 steps, with the wanted error."""
+    the first, 0.25 of the highest; the burn-in ends before its 2,000 steps, with the wanted error."""
     for stiffness in (np.ones(20), np.geomspace(1, 100, 20)):
-        state, _, _, end = sampled(Tuner(Metered(sampler)), stiffness, 1_000, 999)
-        assert 1 / 4 < state.friction[0] < 4 and end in (120, 240, 480, 960)
+        state, _, _, end = sampled(Tuner(Metered(sampler)), stiffness, 2_000, 1_999)
+        assert 1 / 4 < state.friction[0] < 4 and end in (240, 480, 960, 1920)
         assert "not settled" not in Tuner(Metered(sampler)).tuned(state)
 
 
@@ -232,6 +254,41 @@ def test_the_length_of_trajectories_follows_the_slowest_direction():
     assert (
         sampler.inner.inner.lengths_of(state._replace(rung=state.rung._replace(step_size=np.full(8, steps[-1]))))[1] > 4
     )
+
+
+def test_a_direction_too_slow_for_the_window_asks_for_a_long_memory():
+    """One direction is a thousand times slower than the others: the memory of MCLMC grows with the window."""
+    state, steps, _, end = sampled(Tuner(Metered(MCLMC("auto"))), [1e-6, *np.ones(9)], 3_840, 3_840, walkers=4)
+    assert end == 3_840 and 300 < 1 / (state.friction[0] * steps[-1]) <= 1_000
+
+
+def white(settings, variance):
+    """The heating of wells of frequencies 1 to 10 under BAOAB by batches that are drawn independently."""
+    sampler = Splitting("BAOAB", settings.get("friction", 0.5))
+    omega = np.geomspace(1, 10, 5)
+    return relative_heating(sampler, settings["step_size"], 1.0, omega, variance, "replacement", 10, 100).position
+
+
+@pytest.mark.parametrize("free", ["both", "step", "friction"])
+@pytest.mark.parametrize("variance", [1e-3, 1.0, 30.0])
+def test_noise_heats_no_more_than_it_may(monkeypatch, free, variance):
+    """Friction first, the step where that is not enough, neither more than needed; what is given is kept."""
+    monkeypatch.setattr(
+        heating, "_prediction", lambda *_: (lambda settings: {"mean": white(settings, variance).mean()}, 0)
+    )
+    options = SimpleNamespace(target_bias=0.02, step_size=0.1 if free == "friction" else "auto")
+    before = {"step_size": 0.1} | ({"friction": 0.5} if free != "step" else {})
+    factors = heating.cool_enough(SimpleNamespace(options=options), None, (), before)
+    after = {"step_size": 0.1 * factors.get("step_factor", 1)} | {"friction": 0.5 * factors.get("friction", 1)}
+    hot, cold = white(before, variance).mean(), white(after, variance).mean()
+    if variance == 1e-3 or (free == "friction" and variance == 30):
+        assert not factors and (cold < 0.02) == (variance == 1e-3)
+        return
+    assert hot > 0.02 >= cold > 0.018
+    if free == "both":
+        assert after["step_size"] == 0.1 or after["friction"] * after["step_size"] == pytest.approx(1)
+    else:
+        assert list(factors) == [{"step": "step_factor"}.get(free, free)]
 
 
 def test_a_chain_that_drifts_does_not_end_its_burnin():

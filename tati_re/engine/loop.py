@@ -102,6 +102,7 @@ class Loop:
         timeline: Which step is taken when, and what is due after it.
         traces: How often the chunk was traced so far.
         chunk_steps: The most steps of one chunk.
+        at_burnin_end: Changes the carry after the last step of the burn-in; `None`: nothing.
         by_rung: Rows come temperature by temperature.
         walkers_at_rung: Walkers of each temperature.
     """
@@ -127,6 +128,7 @@ class Loop:
     ) -> None:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution, self.first_step = seed, execution, first_step
+        self.at_burnin_end: Callable[[Carry], Carry] | None = None
         self.timeline = Timeline(
             record_every,
             trajectory_every,
@@ -270,7 +272,8 @@ class Loop:
         The first is number `first_move`, from 1; `count` is at most `chunk_steps` and what is left of `num_steps`.
         """
         latest = self.timeline.num_burnin_steps + self.method.finds_end
-        ends = [end for end in self.method.renewals if end < latest]
+        ends = {end for end in self.method.renewals if end < latest}
+        ends |= {self.timeline.num_burnin_steps} if self.at_burnin_end else set()
         count = min([count, *(end + 1 - first_move for end in ends if end >= first_move)])
         indices, sizes = self.batches(first_move, self._capacity)
         due = Moves(*map(tf.constant, self.timeline.due(first_move, self._capacity, count)))
@@ -283,8 +286,11 @@ class Loop:
         )
         self._ahead = (following, ahead) if ahead else (-1, [])
         if following - 1 in ends and int(chunk.taken) == count > 0:
-            chunk = chunk._replace(carry=chunk.carry._replace(state=self.method.renewed(chunk.carry.state)))
-            self.end_burnin(chunk.carry)
+            carry = chunk.carry._replace(state=self.method.renewed(chunk.carry.state))
+            self.end_burnin(carry)
+            if self.at_burnin_end is not None and following - 1 == self.timeline.num_burnin_steps:
+                carry = self.at_burnin_end(carry)
+            chunk = chunk._replace(carry=carry)
         return chunk
 
     def end_burnin(self, carry: Carry) -> None:

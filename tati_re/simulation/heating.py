@@ -1,6 +1,7 @@
 """What a run with mini-batches expects of their noise, from one short measurement at its start and at its end."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,12 @@ from tati_re.analysis.format import percent
 from tati_re.analysis.heating import linear_step, relative_heating, slowest_frequency
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.core.method import Method
+from tati_re.core.method import Method, Wrapper
+from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.posterior.noise_spectrum import COST, NoiseSpectrum, noise_spectrum
 from tati_re.samplers.splitting import Splitting
+from tati_re.samplers.wrappers.coordinates import Diagonal
 from tati_re.samplers.wrappers.mass import Massive
 from tati_re.samplers.wrappers.metered import Metered
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
@@ -23,10 +26,27 @@ _PURPOSE = 0x4854
 _PART_OF_RUN = 0.01
 _FEW, _MOST = 256, 512
 _LARGEST = 2**22
+_SMALLEST = 1_000.0
+
+
+def settings_of(method: Method, state, first: int) -> dict[str, Any]:
+    """The `step_size` and `friction` of a walker, and the `scale` of its coordinates where masses are measured."""
+    values = state._asdict()
+    values.setdefault("step_size", step_size_of(state, state.rung))
+    found: dict[str, Any] = {
+        name: float(np.asarray(values[name])[first]) for name in ("step_size", "friction") if name in values
+    }
+    while isinstance(method, Wrapper) and not isinstance(method, Massive):
+        method = method.inner
+    if isinstance(method, Massive) and method.rule is not None:
+        coordinates = method.rule.coordinates(tuple(fields_of(state, method.rule.fields).values()))
+        if isinstance(coordinates, Diagonal):
+            found["scale"] = np.asarray(coordinates.scale)[first]
+    return found
 
 
 def expected_heating(
-    request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, float] | None = None
+    request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The heating that is expected of the noise around a position `(parameters,)`, for the manifest.
 
@@ -34,24 +54,64 @@ def expected_heating(
     `stiffest`, of the `mean` over all, each as the positions have it; `virial`, by which the configurational
     temperature will be above its target, and `kinetic`, the same of the kinetic one. `frequencies` are ω of the
     slowest, of the noise's mean and of the stiffest directions, `gradient_variance` is the mean over the parameters for
-    one step. Where no number can be had, only `not_predicted`, a sentence that says why. `tuned` are the `step_size`
-    and the `friction` that a run has found.
+    one step. Where no number can be had, only `not_predicted`, a sentence that says why. `tuned` is what a run
+    has found, see `settings_of`.
     """
     try:
-        (method, scale), tuned = _linear_part(request), tuned or {}
-        step_size = tuned.get("step_size", request.options.first_step_size)
-        if isinstance(method, Splitting) and "friction" in tuned:
-            method = Splitting(method.word, tuned["friction"])
-        linear_step(method, step_size, request.options.kT, np.ones(1))
-        indices = _examples(request)
-        try:
-            spectrum = noise_spectrum(request.potential, position, auxiliary, indices, scale)
-        except (tf.errors.OpError, LookupError, NotImplementedError) as error:
-            raise InputError(f"the model has no second derivatives here ({type(error).__name__}).") from error
-        found = _predicted(request, method, spectrum, tuned.get("step_size"))
-        return {**found, "num_examples": len(indices), "steps": _cost(request, indices)}
+        predict, count = _prediction(request, position, auxiliary, tuned or {})
+        return {**predict(tuned or {}), "num_examples": count, "steps": _cost(request, count)}
     except InputError as error:
         return {"not_predicted": str(error)}
+
+
+def cool_enough(request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any]) -> dict[str, float]:
+    """Factors of a state's `friction` and `step_factor`, of those that the run tunes, at which the heating `mean`, the
+    rise of the variances of all directions together, is at most `target_bias`: the friction is raised up to 1/h, which
+    costs no energy error, then h lowered with it. Empty where nothing is to be changed, or nothing helps."""
+    h, rate = tuned["step_size"], tuned.get("friction", 0.0)
+    steep = math.log(1 / (h * rate)) if 0 < h * rate < 1 else 0.0
+    most = steep + (math.log(_SMALLEST) if isinstance(request.options.step_size, str) else 0.0)
+
+    def factors(along: float) -> dict[str, float]:
+        step = {"step_factor": math.exp(min(0.0, steep - along))} if most > steep else {}
+        return step | ({"friction": math.exp(along)} if rate else {})
+
+    def too_hot(along: float) -> bool:
+        found = factors(along)
+        settings = {"step_size": h * found.get("step_factor", 1.0)}
+        settings |= {"friction": rate * found["friction"]} if rate else {}
+        return predict(settings)["mean"] > request.options.target_bias
+
+    try:
+        predict, _ = _prediction(request, position, auxiliary, tuned)
+        low, high = 0.0, most
+        if not too_hot(low) or too_hot(high):
+            return {}
+        while high - low > 0.02:
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if too_hot(middle) else (low, middle)
+        return factors(high)
+    except InputError:
+        return {}
+
+
+def _prediction(
+    request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any]
+) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], int]:
+    """What tells the heating at a step size and friction, from one measurement, and the number of examples in that."""
+    method, scale = _linear_part(request, tuned.get("scale"))
+
+    def of(settings: dict[str, Any]) -> Method:
+        known = isinstance(method, Splitting) and "friction" in settings
+        return Splitting(method.word, settings["friction"]) if known else method
+
+    linear_step(of(tuned), tuned.get("step_size", request.options.first_step_size), request.options.kT, np.ones(1))
+    indices = _examples(request)
+    try:
+        spectrum = noise_spectrum(request.potential, position, auxiliary, indices, scale)
+    except (tf.errors.OpError, LookupError, NotImplementedError) as error:
+        raise InputError(f"the model has no second derivatives here ({type(error).__name__}).") from error
+    return lambda settings: _predicted(request, of(settings), spectrum, settings.get("step_size")), len(indices)
 
 
 def heating_sentence(found: dict[str, Any], order: str) -> str:
@@ -66,7 +126,7 @@ def heating_sentence(found: dict[str, Any], order: str) -> str:
     )
 
 
-def _linear_part(request: Request) -> tuple[Method, np.ndarray | float]:
+def _linear_part(request: Request, measured: np.ndarray | None) -> tuple[Method, np.ndarray | float]:
     """The sampler at the target, and what a unit of its coordinates is in each parameter."""
     method, options = request.method, request.options
     scale: np.ndarray | float = 1.0
@@ -80,8 +140,8 @@ def _linear_part(request: Request) -> tuple[Method, np.ndarray | float]:
         raise InputError("bias: the bias on the energies changes the frequencies.")
     while isinstance(method, ReplicaExchange | SimulatedTempering | Tuner):
         method = method.inner
-    if isinstance(method, Massive) and not method.measured:
-        scale = 1 / np.sqrt(method.mass)
+    if isinstance(method, Massive) and not (method.measured and measured is None):
+        scale = 1 / np.sqrt(method.mass) if measured is None else measured
         method = method.inner
     return (method.inner if isinstance(method, Metered) else method), scale
 
@@ -99,10 +159,10 @@ def _examples(request: Request) -> np.ndarray:
     return chosen
 
 
-def _cost(request: Request, indices: np.ndarray) -> float:
+def _cost(request: Request, count: int) -> float:
     """The cost in steps of the run."""
     step = request.copies * request.potential.batches.batch_size * request.method.gradients_per_step
-    return COST * len(indices) / step
+    return COST * count / step
 
 
 def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum, found_step: float | None) -> dict[str, Any]:

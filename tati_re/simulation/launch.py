@@ -14,7 +14,7 @@ import numpy as np
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, SamplingError
 from tati_re.core.interruption import BARE, saying, stop, stopping
-from tati_re.core.protocol import step_size_of
+from tati_re.core.protocol import fields_of
 from tati_re.engine.driver import Driver, Outcome, Plan
 from tati_re.engine.environment import TemporaryFolder, deterministic
 from tati_re.engine.loop import Carry
@@ -35,7 +35,7 @@ from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
 from tati_re.simulation.ending import Ending
-from tati_re.simulation.heating import expected_heating, heating_sentence
+from tati_re.simulation.heating import cool_enough, expected_heating, heating_sentence, settings_of
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import Request
 from tati_re.simulation.run import Run
@@ -120,6 +120,8 @@ class Launch:
         self._tensorboard = TensorBoard(request.options.tensorboard)
         self.ending = Ending(request, walkers, folder)
         self.driver = self._driver()
+        if self._tunes_noise:
+            self.loops.loops[-1].at_burnin_end = self._cooled
 
     def _driver(self) -> Driver:
         request, options = self.request, self.request.options
@@ -146,14 +148,14 @@ class Launch:
         stored = manifest.read(self.folder)
         if stored["options"].get("num_burnin_steps") != last:
             stored["options"] = stored["options"] | {"num_burnin_steps": last}
-        if self._has_noise and isinstance(self.request.options.step_size, str):
+        if self._tunes_noise:
             found = self._heating(carry)
             stored["heating"] = stored.get("heating", {}) | {"start": found}
             said = heating_sentence(found, self.request.options.batch_sampling)
             if found.get("mean", 0.0) > self.request.options.target_bias:
                 said += (
-                    f" That is more than target_bias = {self.request.options.target_bias:g}, to which the step size "
-                    "was tuned: larger batches, or a smaller step_size, heat less."
+                    f" That is more than target_bias = {self.request.options.target_bias:g}, and what the run may "
+                    "tune does not bring it there: larger batches heat less."
                 )
             self.progress.message(said)
         manifest.write(self.folder, stored)
@@ -172,16 +174,30 @@ class Launch:
         """Whether the steps of a sampler see mini-batches."""
         return self.request.samples and not self.request.potential.batches.full
 
+    @property
+    def _tunes_noise(self) -> bool:
+        """Whether the burn-in finds a step size or friction for steps that see mini-batches."""
+        options, method = self.request.options, self.request.method
+        tuned = isinstance(options.step_size, str) or options.friction == "auto"
+        return self._has_noise and tuned and method.adapts and method.groups == 1
+
     def _heating(self, carry) -> dict[str, Any]:
         """What the noise of mini-batches is expected to do around the target's first walker."""
+        return expected_heating(self.request, *self._target(carry))
+
+    def _target(self, carry) -> tuple[np.ndarray, tuple, dict[str, Any]]:
+        """Position and auxiliary variables of the target's first walker, and what it found."""
         method, state = self.request.method, carry.state
         first = int(np.asarray(method.order(state))[0]) if method.by_rung else 0
         auxiliary = tuple(np.array(value)[[first]] for value in carry.auxiliary)
-        values = state._asdict()
-        values.setdefault("step_size", step_size_of(state, state.rung))
-        names = [name for name in ("step_size", "friction") if name in values]
-        tuned = {name: float(np.asarray(values[name])[first]) for name in names}
-        return expected_heating(self.request, np.array(state.position)[first], auxiliary, tuned)
+        return np.array(state.position)[first], auxiliary, settings_of(method, state, first)
+
+    def _cooled(self, carry: Carry) -> Carry:
+        """At the end of a burn-in: noise heats no more than it may, at all rungs alike."""
+        factors = cool_enough(self.request, *self._target(carry))
+        before = fields_of(carry.state, factors)
+        changed = {name: before[name] * factor for name, factor in factors.items()}
+        return carry._replace(state=carry.state._replace(**changed))
 
     def go_on(self):
         """Reads the checkpoint of a run that was stopped."""
@@ -197,7 +213,7 @@ class Launch:
     def finish(self, carry, temporary: TemporaryFolder | None = None) -> Run:
         """Runs to the end and leaves the walkers where they arrived."""
         driver, options = self.driver, self.request.options
-        if self._expected and not isinstance(options.step_size, str):
+        if self._expected and not self._tunes_noise:
             self.progress.message(heating_sentence(self._expected["heating"]["start"], options.batch_sampling))
         self._tensorboard.begin(driver.step)
         try:

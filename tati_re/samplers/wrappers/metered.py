@@ -36,7 +36,7 @@ _OFTEN, _RARELY = 4, 100
 _MOST_CHANGE, _RANGE = 3.0, 1e10
 _ABSURD = 100.0
 _OF_BATCHES = 10.0
-_TOO_MUCH, _CLEAR = 100.0, 0.01
+_TOO_MUCH, _RARE, _CLEAR = 100.0, 25.0, 0.01
 _IN_A_ROW = 20
 _LEAST_CAUTION = 0.2
 _HOT = 10.0
@@ -86,7 +86,9 @@ class Metered(Wrapper):
     mean EEVPD. At the end of a window
         h <- h clip((4β³/(1+β)² / EEVPD)^(1/6), 1/3, 3)        (h without momenta: the power 1/3)
     Windows end at 5, 10, 20 and 40 steps, and then at 1, 1.25, 1.5 and 2 times 40, 80, 160, ...; at the ends of the
-    longer ones h stays where EEVPD is within a factor 2, so that what is frozen was measured at itself. The first h
+    longer ones h stays where EEVPD is within a factor 2, so that what is frozen was measured at itself. From the 40th
+    step to the end of the burn-in ΔE² counts as 25 times its wanted mean at most: of a Gaussian ΔE that takes 10⁻⁵, of
+    one direction alone, whose ΔE is a product of two Gaussians, 2.5 %, and rare large errors do not decide. The first h
     is a quarter of the limit of stability (without momenta a tenth) at the largest curvature of the start.
     In the burn-in a step to a place where position, gradient or potential is not finite, or whose energy is absurd, is
     undone, with the momenta turned around; the walker's step is halved at once, recovers in two steps, and what is
@@ -154,7 +156,9 @@ class Metered(Wrapper):
         values = values / (float(state.position.shape[1]) * self._hotness(inside) ** 2)
         clear = (careful >= _LEAST_CAUTION) | (values > _CLEAR * self.wanted)
         measured = is_finite(error) & ~bad & clear
-        values = minimum(values / careful ** (1.0 / self.power), zeros + _TOO_MUCH)
+        # One step in a thousand with an error of its own kind, as at the kinks of ReLU, would settle a mean.
+        most = where(adapting & (evaluate.clock.step > ENDS[0]), zeros + _RARE * self.wanted, zeros + _TOO_MUCH)
+        values = minimum(values / careful ** (1.0 / self.power), most)
         square, count = square + where(measured, values, zeros), count + as_float64(measured)
         same = same_rung(state.rung)
         eased = where(bad, 0.5 * caution, minimum(2.0**0.5 * caution, zeros + 1.0))

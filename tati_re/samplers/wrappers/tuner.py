@@ -31,6 +31,9 @@ _LONGEST = 1000.0
 """Steps of the longest memory."""
 _PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE, _HOT = 0.4, 0.25, 1.1, 0.1, 2.0
 _MASS_CHANGE, _LENGTH_CHANGE = 0.25, math.log(1.6)
+_TIMES, _FEWEST, _ENOUGH, _UNSEEN = 10.0, 80.0, 2_500.0, 0.2
+"""A window that settles a length has this many τ, at least the next number of steps, at most the third; of what drifts
+through it τ seems a quarter of it."""
 
 
 class Tuner(Wrapper):
@@ -39,13 +42,16 @@ class Tuner(Wrapper):
     Targets what the sampler inside does.
 
     Rule: after 60, 120, 240, ... steps of the burn-in, from rows of the last third: U and 64 random projections of the
-    positions (sums of the parameters with random signs, each parameter in one of them; below 64 parameters these).
+    positions (sums of the parameters with random signs, each parameter in one of them; below 64 parameters these), and
+    the squares of these about their means.
     With τ the integrated autocorrelation time of the slowest of them, in steps, each walker about its own mean, the
     length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a trajectory's: 0.25 τ L); the
-    friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the projections where it is high.
+    friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the projections where it is high. To
+    momenta of fixed length a long memory costs little: where τ is above a fifth of the window, their L is 0.4 windows
+    at least. 1,000 steps are the most.
     The burn-in is over when the step size has settled (EEVPD of the window within a factor 2 of the wanted one, the
     acceptance within 0.1), the median mass has changed by less than a quarter since the last time, L by less than a
-    factor 1.6, the split R-hat of U over the walkers of each rung is below 1.1,
+    factor 1.6 in a window of 10 τ or 2,500 steps, the split R-hat of U over the walkers of each rung is below 1.1,
     and their kinetic temperature below twice T.
     Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
 
@@ -111,15 +117,17 @@ class Tuner(Wrapper):
         weights = own[-1, 3]
         own, sums = _by_rung(own, sums)
         series = np.concatenate([own[:, :, :, :1], sums], axis=-1)
-        tau = stride * float(np.median([slowest(rung) for rung in series]))
+        # The squares too: where trajectories are half a period long, they are the slowest.
+        series = np.concatenate([series, (sums - sums.mean(2, keepdims=True)) ** 2], axis=-1)
+        tau, window = stride * float(np.median([slowest(rung) for rung in series])), stride * count
         masses = _masses(state)
         change = np.median(np.abs(masses - np.asarray(state.tuner_masses)))
-        changed, ratio = self._lengths(state, tau, float(np.median(own[..., 4])))
+        changed, ratio = self._lengths(state, tau, float(np.median(own[..., 4])), window)
         rhat, heat = max(split_rhat(rung[:, :, 0]) for rung in own), float(own[..., 5].mean((1, 2)).max())
         settled = (
             self._step_settled(state, own, weights),
             change < _MASS_CHANGE,
-            abs(ratio) < _LENGTH_CHANGE,
+            abs(ratio) < _LENGTH_CHANGE and (not changed or window >= min(max(_TIMES * tau, _FEWEST), _ENOUGH)),
             rhat < _MOST_RHAT,
             heat < _HOT,
         )
@@ -149,14 +157,16 @@ class Tuner(Wrapper):
             return bool((np.abs(own[..., 1].mean((1, 2)) - self.target_acceptance) < _ACCEPTANCE).all())
         return True
 
-    @staticmethod
-    def _lengths(state, tau: float, h: float) -> tuple[dict[str, Any], float]:
+    def _lengths(self, state, tau: float, h: float, window: float) -> tuple[dict[str, Any], float]:
         """The fields `friction` or `trajectory_length` as they are to be, and the change of the length's logarithm."""
         for name, before in fields_of(state, [name for name in LENGTHS if name in state._fields]).items():
             before = np.asarray(before)
             length = float(np.mean(1.0 / before if name == "friction" else before))
             time = _PART * h if name == "friction" else _PART_OF_PATH * length
             wanted = math.sqrt(length * tau * time)
+            if self.isokinetic and name == "friction" and tau > _UNSEEN * window:
+                # U moves freely: a memory that is too long costs little, one that is too short much.
+                wanted = max(wanted, window * time)
             wanted = min(max(wanted, h), _LONGEST * h)
             return {name: 0.0 * before + (1.0 / wanted if name == "friction" else wanted)}, math.log(wanted / length)
         return {}, 0.0
