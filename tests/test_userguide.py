@@ -34,7 +34,7 @@ LONG = {
         f"userguide/{name}.md"
         for name in ("ensemble", "evidence", "exploration", "landscape", "optimizers", "replicas")
     ),
-    *(f"userguide/{name}.md" for name in ("resgld", "samplers", "tempering")),
+    *(f"userguide/{name}.md" for name in ("resgld", "samplers", "sklearn", "tempering")),
 }
 """Pages that sample for long; what they call is sampled in the tests of its own."""
 WITH_CODE = [page for page in PAGES if blocks(page)]
