@@ -203,9 +203,9 @@ def test_leave_one_out_of_two_runs(regression, capsys):
 
 
 REGRESSION = {"data": "harmonic", "verbose": 0, "seed": 1}
-CLASSES = {"data": "two_clusters", "hidden": [2], "verbose": 0, "seed": 1}
+CLASSES = {"data": "two_clusters", "hidden": [2], "loss": "binary_crossentropy", "verbose": 0, "seed": 1}
 TABLE = {"data": (np.linspace(-1, 1, 40).reshape(20, 2), np.linspace(0, 1, 20)), "hidden": [2], "verbose": 0}
-BAOAB = {"sampler": "BAOAB", "step_size": 0.05}
+BAOAB = {"sampler": "BAOAB", "step_size": 0.005}
 
 
 def bowl(q):
@@ -219,9 +219,9 @@ RUNS = {
     "several walkers": (CLASSES | {"num_walkers": 3}, BAOAB),
     "mini-batches": (CLASSES, BAOAB | {"batch_size": 10}),
     "HDF5": (CLASSES | {"num_walkers": 2}, BAOAB | {"trajectory_format": "h5"}),
-    "HMC": (CLASSES | {"num_walkers": 2}, {"sampler": "HMC", "step_size": 0.02, "record_every": 1}),
+    "HMC": (CLASSES | {"num_walkers": 2}, {"sampler": "HMC", "step_size": 0.005, "record_every": 1}),
     "MCLMC": (CLASSES, {"sampler": "MCLMC", "step_size": 0.1}),
-    "without momenta": (CLASSES, {"sampler": "SGLD", "step_size": 0.001}),
+    "without momenta": (CLASSES, {"sampler": "SGLD", "step_size": 5e-5}),
     "a ladder": (CLASSES, BAOAB | {"num_replicas": 3, "max_temperature": 4.0}),
     "all rungs stored": (CLASSES, BAOAB | {"num_replicas": 2, "max_temperature": 2.0, "trajectory_rungs": "all"}),
     "sampled noise": (TABLE | {"num_walkers": 2}, BAOAB),

@@ -12,6 +12,7 @@ from tati_re.analysis.convergence import array_stats, effective_sample_size, row
 from tati_re.core.errors import InputError
 from tati_re.prediction.pointwise import likelihood_blocks, likelihood_of
 from tati_re.runs import files
+from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.positions import Positions
 from tati_re.runs.selection import as_run
@@ -126,12 +127,12 @@ def leave_one_out(
 
 def stored_leave_one_out(run: RunFiles) -> LeaveOneOut | None:
     """What an earlier call found, None where there was none since the run stored positions."""
-    import pandas as pd
-
     path, positions = run.folder / files.LOO, files.trajectory_in(run.folder)
     if not path.exists() or positions is None or path.stat().st_mtime_ns < positions.stat().st_mtime_ns:
         return None
-    table = pd.read_csv(path)
+    table = read_table(path)
+    if missing := set(_COLUMNS) - set(table):
+        raise InputError(f"{path} is no table of run.loo().", f"no column {min(missing)}", ", ".join(_COLUMNS))
     example, elpd, k = (table[name].to_numpy() for name in _COLUMNS)
     return LeaveOneOut(example, elpd, k, int(run.manifest["dataset"]["num_examples"]))
 
