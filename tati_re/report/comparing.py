@@ -27,9 +27,10 @@ def differences(runs: Sequence[RunFiles], names: Sequence[str], rows: Sequence[p
     import pandas as pd
 
     parts = []
-    if rows[0] is not None and rows[1] is not None:
-        shown = [name for name in _COMPARED if all(name in each and each[name].notna().all() for each in rows)]
-        tables = [averages_of_rows(each, shown).set_index("observable") for each in rows]
+    kept = [each for each in rows if each is not None]
+    if len(kept) == 2:
+        shown = [name for name in _COMPARED if all(name in each and each[name].notna().all() for each in kept)]
+        tables: list[Any] = [averages_of_rows(each, shown).set_index("observable") for each in kept]
         lines = []
         for name in shown:
             one, other = (table.loc[name] for table in tables)

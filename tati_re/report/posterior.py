@@ -32,7 +32,8 @@ def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     chosen = np.unique(np.linspace(0, len(stored.names) - 1, _PARAMETERS).astype(int))
     kept = [(block.step, block.walker, block.values[:, chosen]) for block in stored.blocks()]
     section = html.Section("Parameters", "parameters")
-    steps, walkers, values = (np.concatenate(part) for part in zip(*kept, strict=True)) if kept else ([], [], [])
+    parts: Any = [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((3, 0))
+    steps, walkers, values = parts
     if not len(steps) or (order := rows_by_walker(steps, walkers)).shape[1] < 2 * MINIMUM_DRAWS:
         section.parts.append(html.paragraph("Too few positions are stored to say anything of the parameters."))
         return section

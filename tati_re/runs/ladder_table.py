@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas
 
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class LadderTable(pandas.DataFrame):
+_Frame: Any = pandas.DataFrame
+"""Any: the attribute `plot` of a DataFrame is another one."""
+
+
+class LadderTable(_Frame):
     """The rows of `ladder.csv`, one a rung; parts of it are plain DataFrames."""
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
