@@ -220,7 +220,7 @@ def test_autocorrelation_function_and_its_figure(tmp_path):
     words = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert len(words) == 1 and words[0].startswith("x: 1") and words[0].endswith(" steps")
     short = plot_autocorrelation({"x": series[:, :200]}).axes[0].get_legend().get_texts()[0].get_text()
-    assert short.endswith("or more: the run is too short to tell")
+    assert short.endswith("or more: too short to tell")
 
 
 def test_the_command(run, tmp_path, capsys):
