@@ -228,7 +228,14 @@ def test_the_command(run, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "ess_bulk" in shown and "flat, slow" not in shown and "written to" in shown
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"averages.csv", "autocorrelation.png", "traces.png", "covariance.csv", "covariance.npz", "spectrum.png"}
+    assert names == {
+        "averages.csv",
+        "autocorrelation.png",
+        "traces.png",
+        "covariance.csv",
+        "covariance.npz",
+        "spectrum.png",
+    }
     table = pd.read_csv(tmp_path / "out" / "averages.csv")
     np.testing.assert_allclose(table["mean"], averages(run)["mean"])
     arguments = [str(run.folder), "--what", "parameters", "--by", "walker", "--quiet", "--no-figures", "--thin", "2"]
