@@ -27,9 +27,6 @@ BATCH_SIZE = 128
 FEW_PARAMETERS = 10
 TARGET_BIAS = 0.05
 """Of MCLMC, an energy error of 4.5e-4 per parameter and step: the bound is wide, and 0.02 costs 1.6 times the steps."""
-TARGET_ACCEPTANCE = 0.95
-"""Of HMC, which is for few parameters: at 0.8 the step is too long for what is bent, and chains stay out of its tails
-for a hundred trajectories, which neither R-hat nor the effective size shows."""
 UNTIL = "rhat<1.01, ess>400"
 FIT_BATCH_SIZE = 100
 _OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
@@ -117,8 +114,6 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
         values["mass"] = "fisher"
     if sampler == "MCLMC":
         values["target_bias"] = TARGET_BIAS
-    if sampler == "HMC":
-        values["target_acceptance"] = TARGET_ACCEPTANCE
     unused = {"HMC": "friction"}.get(sampler, "num_leapfrog_steps")
     taken = {name: value for name, value in values.items() if name not in {unused, *options.explicit, *objects}}
     options = make_options(options, sampler=sampler, **taken)
