@@ -269,7 +269,7 @@ def test_bad_npz(tmp_path):
         (([[1.0], [2.0]], [1.0]), "Received: 2 inputs and 1 targets."),
         (([[1.0], [np.nan]], [1.0, 2.0]), "not finite. Received: inputs[1, 0] = nan."),
         (([[1.0], [2.0]], [1.0, np.inf]), "Received: targets[1] = inf."),
-        (([["a"], ["b"]], [1.0, 2.0]), "inputs are not numbers"),
+        (([["a"], ["b"]], [1.0, 2.0]), "column '0' holds text"),
         (([[1.0], [2.0, 3.0]], [1.0, 2.0]), "rows of unequal lengths"),
         ((np.zeros((0, 2)), np.zeros(0)), "no examples"),
         ((1.0, 2.0), "too few dimensions"),

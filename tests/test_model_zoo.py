@@ -25,11 +25,14 @@ def simulation(name: str, **options) -> Simulation:
 
 
 def test_the_zoo_has_no_doubles():
-    assert len(ZOO) == 13
+    assert len(ZOO) == 15
     assert all(10 <= simulation(name).num_parameters() <= 100 for name in ("Dense", "two inputs", "subclassed"))
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "GRU" else ()) for name in ZOO])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("GRU", "vision transformer") else ()) for name in ZOO],
+)
 def test_gradients_are_slopes_and_walkers_agree(name):
     """Central differences of fourth order in float64, and the same gradients whatever way walkers are computed."""
     one = simulation(name)

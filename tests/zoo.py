@@ -73,6 +73,37 @@ def _two_inputs() -> Any:
     return keras.Model([tokens, rows], layers.Dense(3)(layers.Concatenate()([embedded, rows])))
 
 
+@keras.saving.register_keras_serializable("tati_re_zoo")
+class Places(layers.Layer):
+    """Adds a vector to each place of a sequence, as transformers do."""
+
+    def build(self, shape: Any) -> None:
+        self.vectors = self.add_weight(shape=tuple(shape[1:]), initializer="zeros", name="vectors")
+
+    def call(self, x: Any) -> Any:
+        return x + self.vectors
+
+
+def _block(x: Any) -> Any:
+    """A block of a transformer: attention and two dense layers, with what went in added, each after a normalization."""
+    inside = layers.LayerNormalization()(x)
+    x = layers.Add()([x, layers.MultiHeadAttention(num_heads=2, key_dim=1)(inside, inside)])
+    return layers.Add()([x, layers.Dense(2)(layers.Dense(2, "gelu")(layers.LayerNormalization()(x)))])
+
+
+def _vision_transformer() -> Any:
+    x = keras.Input((4, 4, 1))
+    patches = layers.Reshape((4, 2))(layers.Conv2D(2, 2, strides=2)(x))
+    return keras.Model(x, layers.Dense(3)(layers.GlobalAveragePooling1D()(_block(Places()(patches)))))
+
+
+def _text() -> Any:
+    """Tokens, of which 0 fills up short texts and is masked out."""
+    tokens = keras.Input((3,), dtype="int32")
+    words = layers.Embedding(4, 2, mask_zero=True)(tokens)
+    return keras.Model(tokens, layers.Dense(3)(layers.GlobalAveragePooling1D()(_block(words))))
+
+
 def _subclassed() -> Any:
     model = Subclassed()
     model(np.zeros((1, 3), "float32"))
@@ -95,6 +126,8 @@ ZOO = {
     "BatchNormalization, frozen": Animal(_normalised, ROWS, {"batch_norm": "frozen"}),
     "BatchNormalization, batch": Animal(_normalised, ROWS, {"batch_norm": "batch"}, True),
     "attention": Animal(_attention, SERIES, {}),
+    "vision transformer": Animal(_vision_transformer, IMAGES, {}),
+    "text": Animal(_text, TOKENS, {}),
     "shared layers": Animal(_shared, ROWS, {}),
     "two inputs": Animal(_two_inputs, {"rows": ROWS, "tokens": TOKENS}, {}, True),
     "subclassed": Animal(_subclassed, ROWS, {}, True),

@@ -66,9 +66,10 @@ def doubts(targets: np.ndarray, test_targets: np.ndarray | None, num_classes: in
         )
     elif num_classes is None and 2 * len(values) <= len(labels):
         shown = ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+        high = f"num_classes = {values[-1] + 1:g} makes classes of them, and " if values[0] >= 0 else ""
         yield (
-            f"Labels {shown} are taken for the values of a regression: integers from 0 are classes, and num_classes = "
-            "0 says that a regression is meant."
+            f"Labels {shown} are taken for the values of a regression: integers from 0 to {MAX_CLASSES - 1} are "
+            f"classes, {high}num_classes = 0 says that a regression is meant."
         )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.given import as_array
+from tati_re.data.frames import numbers_of
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 """Name (empty where it has none) and shape of one example of each input, in their order."""
@@ -36,7 +37,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
     if not values:
         raise InputError("data has no inputs.", "an empty mapping", "arrays by the names of the model's inputs")
-    arrays = [as_array(value, f"data: input {name}".rstrip()) for name, value in zip(names, values, strict=True)]
+    arrays = [numbers_of(value, f"data: input {name}".rstrip()) for name, value in zip(names, values, strict=True)]
     for name, array in zip(names, arrays, strict=True):
         called = f" {name}" if name else ""
         if array.dtype.kind not in "buif" or not array.ndim:
@@ -57,7 +58,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
 def as_packed(inputs: Any, layout: Layout) -> np.ndarray:
     """Inputs in the form of a data set's: several are packed in the order of its layout."""
     if not layout or not is_several(inputs) or len(inputs) != len(layout):
-        return as_array(inputs, "inputs", numbers=True)
+        return as_array(numbers_of(inputs, "inputs"), "inputs", numbers=True)
     if isinstance(inputs, Mapping):
         for name, _ in layout:
             if name not in inputs:

@@ -9,6 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.unpacking import check_size
 from tati_re.data.contents import Contents
+from tati_re.data.frames import DATES, MISSING, TEXT
 from tati_re.data.tables import Choice
 
 
@@ -60,7 +61,7 @@ def _column(path: Path, name: str, column) -> np.ndarray:
     place = f"{path.name}, column '{name}'"
     if column.null_count:
         row = next(i for i, value in enumerate(column) if not value.is_valid)
-        raise InputError(f"{place} has an empty cell.", f"row {row}, counted from 0", "numbers")
+        raise InputError(f"{place} has an empty cell.", f"row {row}, counted from 0", MISSING)
     return column.to_numpy()
 
 
@@ -68,4 +69,5 @@ def _check_kind(path: Path, name: str, kind: Any) -> None:
     import pyarrow.types as types
 
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        raise InputError(f"{path.name}, column '{name}' does not hold numbers.", kind, "integers or floats")
+        dates = types.is_date(kind) or types.is_timestamp(kind)
+        raise InputError(f"{path.name}, column '{name}' does not hold numbers.", kind, DATES if dates else TEXT)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.given import as_array
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
+from tati_re.data.frames import numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, packed
 from tati_re.data.parquet import read_parquet, read_parquet_names
@@ -212,4 +212,4 @@ def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:
 
 
 def _array(values: object) -> np.ndarray:
-    return as_array(values, "data")
+    return numbers_of(values, "data")

@@ -46,7 +46,7 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
     Raises:
         InputError: The run has no such point.
     """
-    run = load(folder)
+    run, folder = load(folder), os.fspath(folder)
     if which == "auto":
         which = "last" if run.manifest.get("kind") == "fit" else "mean"
     if which == "mean":

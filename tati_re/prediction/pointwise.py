@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.prediction.network import Network
-from tati_re.prediction.of_run import dataset_of, names_its_data
+from tati_re.prediction.of_run import dataset_of
 from tati_re.runs import manifest
 from tati_re.runs.positions import Block, stores_projections
 
@@ -24,9 +24,6 @@ def likelihood_of(run: RunFiles, data: Any = None, model: Any = None) -> tuple[A
     said = run.manifest
     if stores_projections(run) or said.get("kind") == "fit" or "task" not in said.get("dataset", {}):
         raise InputError("The run has no draws of its parameters, or does not say what its data are.")
-    data = run.data if data is None else data
-    if data is None and not names_its_data(run):
-        raise InputError("The run's data were given in Python.", expected="data=sim.dataset")
     data, network = data or dataset_of(run), Network(run, model)
     manifest.check_data(said, data, run.folder)
     if not network.predictive.likelihood or said["options"].get("potential", "posterior") != "posterior":

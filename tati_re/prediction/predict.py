@@ -123,7 +123,7 @@ def source_of(
 
 
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
-    dataset = dataset_of(run) if run.data is None or names_its_data(run) else run.data
+    dataset = dataset_of(run)
     if dataset.test_inputs is None:
         raise InputError(
             "The run's data have no test part.",

@@ -140,8 +140,11 @@ class Positions:
         if empty and self.walker is not None and self.walker not in walkers:
             raise InputError("The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         if empty:
+            every = self.run.manifest["options"].get("trajectory_every", 0)
             raise InputError(
-                f"No positions are left after the burn-in of {self.burnin:,} steps.", f"last step {last:,}"
+                f"No positions are left after the burn-in of {self.burnin:,} steps.",
+                received=f"last stored step {last:,}, trajectory_every {every:,}",
+                expected="a smaller trajectory_every, more steps (num_steps), or a smaller burnin",
             )
 
     def all_blocks(self) -> Iterator[Block]:

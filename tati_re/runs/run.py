@@ -70,9 +70,17 @@ class RunFiles:
         self._read: dict[str, tuple[tuple[int, int], Any]] = {}
         self.data: Any = None
         """The data set of a run that was made here; None of a folder that was opened."""
+        self.objects: dict[str, Any] = {}
+        """What a run that was made here was given as objects, and its model; of a folder that was opened, what `load`
+        was given."""
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
+        if isinstance(path, cls):
+            return path
         run = cls(path)
         if not run.folder.exists():
             above = run.folder.parent

@@ -34,6 +34,9 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     )
     yield f"{run.meaning}."
     yield from request.system.notes
+    compiled, used = request.system.compiled, potential.loss.name
+    if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
+        yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
     if potential.loss.name == "gaussian" and "noise_std" in options.explicit and options.noise_std != "sampled":
         spread = float(np.std(request.system.examples.targets, axis=0).min())
         if 0 < spread < options.noise_std:

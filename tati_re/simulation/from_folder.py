@@ -39,9 +39,9 @@ def from_folder(
     objects = objects_of(run, objects, who, trust, [name for name in _OF_SYSTEM if name not in changed])
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}
     values = {**values, **built, **changed}
-    sim = kind.from_options(options_of_folder(values, folder, who, trust, {*objects, *changed}), objects)
+    sim = kind.from_options(options_of_folder(values, who, who, trust, {*objects, *changed}), objects)
     if not _OF_DATA & {*objects, *changed}:
-        manifest.check_data(run.manifest, sim.system.dataset, folder)
+        manifest.check_data(run.manifest, sim.system.dataset, who)
     # It repeats the run, or goes on where a run arrived.
     call = run.manifest.get("call", 1) - ("parameters" not in changed)
     sim.calls.count(run.manifest["kind"], run.manifest["seed"], call)
@@ -53,13 +53,15 @@ def objects_of(
 ) -> dict[str, Any]:
     """The objects of a run: those given again, and the model of its folder. Where that cannot be loaded, and the folder
     is one to `trust`, it is left to the code that the folder names."""
+    kept = {*run.manifest["objects"]} & {*needed} - {"model"}
+    given = {**{name: value for name, value in run.objects.items() if name in kept}, **given}
     missing = (set(run.manifest["objects"]) & set(needed)) - {*given, "directions"}
     for name in sorted(missing):
-        if name != "model" or not run.has(files.MODEL):
+        if name != "model" or not (run.has(files.MODEL) or "model" in run.objects):
             raise InputError(
                 f"{who}: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
             )
-    if "model" in given or "model" not in needed or not run.has(files.MODEL):
+    if "model" in given or "model" not in needed or not (run.has(files.MODEL) or "model" in run.objects):
         return given
     try:
         return {**given, "model": model_of(run)}

@@ -253,7 +253,9 @@ class Launch:
         if driver.signal not in (0, signal.SIGINT):
             stop(driver.signal, BARE if temporary is not None and not options.verbose else "")
         run = Run(self.folder, temporary, driver.exit_status(outcome))
-        run.data = self.request.system.dataset
+        system = self.request.system
+        run.data = system.dataset
+        run.objects = {**self.request.objects, **({"model": system.model} if system.has_data else {})}
         return run
 
     def _arrive(self, carry) -> None:

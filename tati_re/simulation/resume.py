@@ -1,6 +1,7 @@
 """Going on with a run from its folder."""
 
 import json
+import os
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,6 +25,7 @@ from tati_re.simulation.starts import starting_walkers
 from tati_re.simulation.system import OBJECTS, is_named
 from tati_re.simulation.target import system_of
 
+_OF_CALL = ("observables", "callbacks")
 AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps")
 """Options that go on as the run had them, whatever their default is now."""
 BESIDE = ("max_time", "requeue_signal", "verbose")
@@ -31,7 +33,7 @@ BESIDE = ("max_time", "requeue_signal", "verbose")
 
 
 def resume_run(
-    folder: str, num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
+    folder: str | os.PathLike[str], num_steps: int | None, trust: bool, objects: dict[str, Any], limits: Limits = LIMITS
 ) -> Run:
     """Does the work of `Simulation.resume`."""
     with ExitStack() as stack:
@@ -41,7 +43,7 @@ def resume_run(
 
 
 def _resumed(
-    folder: str,
+    folder: str | os.PathLike[str],
     num_steps: int | None,
     trust: bool,
     objects: dict[str, Any],
@@ -49,14 +51,15 @@ def _resumed(
     writer: Writer,
     stack: ExitStack,
 ) -> Run:
-    run_files = RunFiles(folder)
-    said = run_files.manifest
+    run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
+    folder, said = os.fspath(folder), run_files.manifest
+    objects = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects} | objects
     again = {name: objects[name] for name in (*CODE, *WRITTEN) if name in objects and is_named(objects[name])}
     objects = {name: value for name, value in objects.items() if name not in again}
     objects = {name: value for name, value in objects.items() if value is not None}
     overrides = {name: objects.pop(name) for name in BESIDE if name in objects}
     for name in objects:
-        if name not in (*OBJECTS, "observables", "callbacks"):
+        if name not in (*OBJECTS, *_OF_CALL):
             what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
             allowed = f"num_steps, {', '.join(BESIDE)}, and what was an object"
             raise InputError(f"resume: {name} {what}.", expected=allowed)
@@ -125,7 +128,7 @@ def _resumed(
     return run.finish(carry)
 
 
-def _as_it_was(folder: str) -> str:
+def _as_it_was(folder: str | os.PathLike[str]) -> str:
     """What a stop before the first further step leaves."""
     try:
         step = f"its checkpoint is of step {checkpoint.load(folder)[1]['step']:,}"

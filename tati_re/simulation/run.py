@@ -20,21 +20,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def load(path: str | os.PathLike[str]) -> Run:
+def load(path: str | os.PathLike[str], **objects: Any) -> Run:
     """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas DataFrames.
 
     Args:
         path: The folder, of a run that ended, goes on, or was killed.
+        **objects: What the run was given as objects in Python (`data`, `test_data`, `model`, ...), for what comes
+            after it: predictions, `save_model`, `Simulation.from_folder(run)`. Default: none.
 
     Raises:
-        InputError: There is no such folder, or it is not the folder of a run.
+        InputError: There is no such folder, or it is not the folder of a run, or one that was given no such object.
 
     Examples:
         >>> run = tati_re.load("runs/a")
         >>> run.run_info.columns[:3].tolist()
         ['step', 'walker', 'temperature']
     """
-    return Run.open(path)
+    run = Run.open(path)
+    given = {*run.manifest.get("objects", ()), "model"}
+    if unknown := sorted(set(objects) - given):
+        what = f"{run.folder}: the run was given no {unknown[0]} in Python."
+        raise InputError(what, expected=", ".join(sorted(given)))
+    run.objects |= objects
+    return run
 
 
 class Run(RunFiles):
@@ -88,18 +96,24 @@ class Run(RunFiles):
             raise InputError("The path of a saved model must end in .keras.", received=path)
         vector = self.parameters(which, None if which == "mean" else walker)
         from tati_re.prediction.of_run import flat_model_of
-        from tati_re.simulation.saved_model import in_units
+        from tati_re.simulation.saved_model import in_units, values_kept
 
         flat = flat_model_of(self)
-        flat.set(vector)
         # Moving statistics are each walker's own; those of a mean over walkers are walker 0's.
         statistics, _, _ = checkpoint.load(self.folder)
         row = 0 if which == "mean" else walker
-        flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
         said = self.manifest.get("dataset", {}).get("preparation")
         preparation = None if said is None else Preparation.from_config(said)
-        with storing(path):
-            in_units(flat.model, preparation, self.manifest.get("loss", {}).get("loss") == HETEROSCEDASTIC).save(path)
+        with storing(path), values_kept(flat.model):
+            flat.set(vector)
+            flat.set_auxiliary([statistics[f"auxiliary/{k}"][row] for k in range(len(flat.auxiliary))])
+            whole = in_units(flat.model, preparation, self.manifest.get("loss", {}).get("loss") == HETEROSCEDASTIC)
+            try:
+                whole.save(path)
+            except (NotImplementedError, TypeError, ValueError) as error:
+                path.unlink(missing_ok=True)
+                kind, cure = type(flat.model).__name__, f"a model with get_config, or run.parameters({which!r})"
+                raise InputError("The model cannot be written to a file.", kind, cure) from error
 
     def predict(self, inputs: Any = None, labels: Any = None, **options: Any) -> Any:
         """Predicts with the average over the posterior draws that the run stored.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,20 +56,28 @@ def save_model(
     a preparation it takes and gives numbers in the units of the data."""
     if flat.model is None:
         return False
-    before = [variable.numpy() for variable in flat.model.variables]
     try:
-        flat.set(walkers.position[0])
-        flat.set_auxiliary([value[0] for value in walkers.auxiliary])
-        # A kill while the model is written must not cost the one that was there before.
-        with replacing(path, ".keras") as file:
-            in_units(flat.model, preparation, predicts_noise).save(file.name)
+        with values_kept(flat.model):
+            flat.set(walkers.position[0])
+            flat.set_auxiliary([value[0] for value in walkers.auxiliary])
+            # A kill while the model is written must not cost the one that was there before.
+            with replacing(path, ".keras") as file:
+                in_units(flat.model, preparation, predicts_noise).save(file.name)
     except (NotImplementedError, TypeError, ValueError):
         path.unlink(missing_ok=True)
         return False
-    finally:
-        for variable, value in zip(flat.model.variables, before, strict=True):
-            variable.assign(value)
     return True
+
+
+@contextmanager
+def values_kept(model: Any) -> Iterator[None]:
+    """Gives a model's variables back the values that they have now."""
+    before = [variable.numpy() for variable in model.variables]
+    try:
+        yield
+    finally:
+        for variable, value in zip(model.variables, before, strict=True):
+            variable.assign(value)
 
 
 def read_directions(source, num_parameters: int) -> np.ndarray | None:

@@ -41,9 +41,8 @@ class Simulation(Evaluations):
     potential.
 
     Args:
-        model: A Keras 3 model, the path of a `.keras` file, a function that builds one or
-            is in a file (`my_net.py:build`), or `None` for a
-            network of dense layers built from `hidden`.
+        model: A Keras 3 model, the path of a `.keras` file, a function that builds one or is in a file
+            (`my_net.py:build`), or `None` for a network of dense layers built from `hidden`.
         data: `(inputs, labels)`, `((inputs, labels), (test inputs, test labels))`, a built-in name, or a `.csv` or
             `.npz` file.
         loss: A name or a Keras loss. Default: cross-entropy for integer labels, `gaussian` for regression.
@@ -94,7 +93,7 @@ class Simulation(Evaluations):
         """The simulation that a run was made with: its model, data, loss, prior and options.
 
         Args:
-            folder: The run folder.
+            folder: The run folder, or the run, which keeps its objects in the process that made it.
             trust: Whether code that the folder names may run, and files that it names elsewhere be written. Default:
                 no; what is among `objects` is the caller's own.
             **objects: What the run was given as objects in Python (`data`, `model`, `loss`, `prior`), and options in
@@ -110,11 +109,13 @@ class Simulation(Evaluations):
         return from_folder(cls, folder, trust, objects)
 
     @classmethod
-    def resume(cls, folder: str, num_steps: int | None = None, trust: bool = False, **objects: Any) -> Run:
+    def resume(
+        cls, folder: str | os.PathLike[str], num_steps: int | None = None, trust: bool = False, **objects: Any
+    ) -> Run:
         """Goes on with a run from its last checkpoint, as if it had never stopped.
 
         Args:
-            folder: The run folder.
+            folder: The run folder, or the run, which keeps its objects in the process that made it.
             num_steps: The last step, if the run is to be longer than planned. Default: as planned.
             trust: Whether code that the folder names (`sampler="own.py:Own"`) may run, and files that it names
                 elsewhere (`run_file`) be written. Default: no, but for those that are named again.

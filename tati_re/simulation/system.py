@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -14,12 +15,10 @@ from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
-from tati_re.data.packing import order_of
 from tati_re.models.build import build_network, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.imported import imported_model
-from tati_re.models.inputs import fit_inputs, layout_of
-from tati_re.models.inspect import input_shape_of, output_activation_of, output_shape_of
+from tati_re.models.inspect import output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
@@ -27,11 +26,12 @@ from tati_re.options.unknown import unknown
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_targets, is_signs
 from tati_re.posterior.examples import device_bytes
-from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, make_loss
+from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, loss_name, make_loss
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_scale, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.posterior.priors import Prior, check_prior, make_prior
+from tati_re.prediction.of_run import fitted_shape
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.scales import as_trained, without_test_part
 
@@ -79,7 +79,8 @@ class System:
     """A model, in the precision asked for, and its data. `dataset` are the data as they were read, inputs in the shape
     that the model takes unless columns are derived or standardized; `flat` is the model as a function of a flat vector.
     `memory_limit` are the bytes of inputs that are kept in memory; those of a larger set are streamed. `notes` are
-    sentences for the start of a run."""
+    sentences for the start of a run; `num_classes` what the outputs of the model say of the labels, None where the data
+    say it; `compiled` the name of the loss that the model was compiled with."""
 
     dataset: Dataset
     model: Any
@@ -87,6 +88,8 @@ class System:
     ready: Dataset | None = None
     memory_limit: float | None = None
     notes: tuple[str, ...] = ()
+    num_classes: int | None = None
+    compiled: str | None = None
     has_data: ClassVar[bool] = True
 
     @property
@@ -109,7 +112,8 @@ class System:
             prepared = self.dataset.preparation
             how = "none" if prepared is None or prepared.input_standard is None else "inputs"
             how = "none" if prepared is None else "all" if prepared.target_standard is not None else how
-        return options.settled(standardize=how, noise_std=noise)
+        classes = {} if self.num_classes is None else {"num_classes": self.num_classes}
+        return options.settled(standardize=how, noise_std=noise, **classes)
 
     def noise_std(self, options: Options) -> float | str:
         """The noise under these options: as given, else as it was when the parameters were counted."""
@@ -156,9 +160,10 @@ class System:
         check_memory(options, self.flat.num_parameters, copies)
         dataset, signs = self.examples, is_signs(self.examples)
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
-        given = objects.get("loss", options.loss)
+        given, outputs = objects.get("loss", options.loss), output_shape_of(self.model)[1:]
+        one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,) and not signs
         loss = make_loss(
-            "binary_crossentropy" if given is None and dataset.multi_label else given,
+            "binary_crossentropy" if given is None and (dataset.multi_label or one_of_two) else given,
             dataset.num_classes,
             one_hot,
             signs,
@@ -166,7 +171,6 @@ class System:
             options.from_logits,
             output_activation_of(self.model),
         )
-        outputs = output_shape_of(self.model)[1:]
         targets = tuple(dataset.targets.shape[1:])
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
@@ -258,6 +262,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             received=type(model).__name__,
             expected="a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build",
         )
+    compiled = model.loss if isinstance(model, keras.Model) and model.compiled else None
     code = builder is not None or (model is None and is_code(options.model))
     outputs = num_outputs(dataset, options.loss)
     if code:
@@ -284,11 +289,44 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
             )
         model = in_precision(model, options.dtype)
     ready = fitted_shape(dataset, model)
+    if options.num_classes is None and objects.get("loss", options.loss) is None:
+        classes, why = _classes_by_outputs(read, model)
+        if classes is not None:
+            system = assemble(options.settled(num_classes=classes), objects)
+            return replace(system, num_classes=classes, notes=(*system.notes, why))
     check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
     flat = FlatModel(model, options.fix_parameters)
     flat = with_noise(flat, noise_std, lambda: noise_scale(options, ready.targets))
     check_memory(options, flat.num_parameters, options.num_walkers)
-    return System(ready if dataset is read else read, model, flat, ready, 1e6 * options.memory_limit, notes)
+    if isinstance(compiled, str):
+        with suppress(ValueError):
+            compiled = keras.losses.get(compiled)  # "mae", by its whole name
+    named = None if compiled is None or isinstance(compiled, (list, tuple, dict)) else loss_name(compiled)
+    data, limit = ready if dataset is read else read, 1e6 * options.memory_limit
+    return System(data, model, flat, ready, limit, notes, compiled=named)
+
+
+def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
+    """The number of classes, 0 for a regression, where the outputs of the model say other than the values of labels in
+    one column do, and a sentence on it; else None."""
+    parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
+    labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
+    if labels.ndim != 1 or len(shape) != 1 or is_signs(read) or (labels != np.floor(labels)).any():
+        return None, ""
+    low, high, count = labels.min(), labels.max(), shape[0] or 0
+    if count == 1 and read.num_classes is not None:
+        two = read.num_classes == 2
+        if two and output_activation_of(model) == "sigmoid":
+            return None, ""
+        otherwise = ", or loss='binary_crossentropy' for a logit" * two
+        return 0, (
+            f"The labels, whole numbers from {low:g} to {high:g}, are the values of a regression, for the model has "
+            f"one output: classes need one output each{otherwise}."
+        )
+    if count > 1 and read.num_classes is None and low >= 0 and high < count:
+        found = len(np.unique(labels))
+        return count, f"The labels are {count} classes, one for each output of the model; {found} of them occur."
+    return None, ""
 
 
 def check_memory(options: Options, num_parameters: int, copies: int) -> None:
@@ -318,24 +356,3 @@ def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
     ):
         return 1
     return dataset.num_classes
-
-
-def fitted_shape(dataset: Dataset, model) -> Dataset:
-    """The data set with inputs in the shape that the model takes: images get a channel axis where it has one."""
-    wanted, layout = input_shape_of(model)[1:], layout_of(model)
-    if dataset.layout and not layout:
-        raise InputError("data: the model has one input.", f"{len(dataset.layout)} inputs", "one array of inputs")
-    if (order := order_of(dataset.layout, layout)) is not None:
-        dataset = replace(
-            dataset,
-            inputs=dataset.inputs[:, order],
-            test_inputs=None if dataset.test_inputs is None else dataset.test_inputs[:, order],
-        )
-    if layout:
-        names = [name for name, _ in dataset.layout] or [""]
-        dataset = replace(dataset, layout=layout if any(names) else tuple(("", shape) for _, shape in layout))
-    return replace(
-        dataset,
-        inputs=fit_inputs(dataset.inputs, wanted),
-        test_inputs=None if dataset.test_inputs is None else fit_inputs(dataset.test_inputs, wanted),
-    )

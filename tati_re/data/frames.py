@@ -1,0 +1,59 @@
+"""Arrays of numbers from data frames and other tables in Python, and what to do with columns that hold none."""
+
+import sys
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.core.given import as_array
+
+TEXT = (
+    "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text, and "
+    "pandas.factorize numbers of class labels"
+)
+DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
+MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
+
+
+def numbers_of(values: Any, name: str) -> np.ndarray:
+    """An array of what was given as `name`; of data frames and series of pandas, and of arrays of objects, one of
+    integers or floats. A column with text, dates or missing values is refused by its name or place."""
+    loaded, array = sys.modules.get("pandas"), as_array(values, name)
+    framed = loaded is not None and isinstance(values, (loaded.DataFrame, loaded.Series))
+    if array.dtype == object and array.ndim == 0:
+        expected = "an array, such as toarray() of a sparse matrix"
+        raise InputError(f"{name} cannot be made an array of numbers.", type(values).__name__, expected)
+    if not framed and (array.dtype.kind not in "OMmUST" or array.ndim > 2):
+        return array
+    import pandas
+
+    frame = pandas.DataFrame(values if framed else array).infer_objects()
+    for place, column in enumerate(frame.columns):
+        _check(frame.iloc[:, place], f"{name}: column '{column}'")
+    return array if array.dtype.kind in "buif" else frame.to_numpy(np.float64).reshape(array.shape)
+
+
+def _check(column: Any, where: str) -> None:
+    from pandas.api import types
+
+    missing = np.flatnonzero(column.isna())
+    if len(missing):
+        raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
+    if not types.is_numeric_dtype(column.dtype):
+        dates = types.is_datetime64_any_dtype(column.dtype) or isinstance(column.iloc[0], date)
+        raise InputError(
+            f"{where} holds {'dates' if dates else 'text'}.", repr(column.iloc[0]), DATES if dates else TEXT
+        )
+
+
+def advice(cell: str) -> str:
+    """What a cell of a table that is no number should have been."""
+    if cell.strip().lower() in ("", "na", "n/a", "nan", "nat", "null", "none", "?"):
+        return MISSING
+    try:
+        datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return f"{TEXT}; input_columns leaves columns out"
+    return DATES

@@ -1,0 +1,246 @@
+"""Data and models of users: what comes after a run, in its process and from the disk, labels, losses, data frames."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+import tati_re
+from tati_re import Simulation
+from tati_re.core.errors import InputError
+from tati_re.data import load_data
+from tati_re.data.frames import numbers_of
+from tests.systems import tables
+
+pytestmark = pytest.mark.filterwarnings("ignore:Predictions average")
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(40, 2)).astype("float32")
+Y = X @ [1.0, -2.0]
+SHORT = {"sampler": "BAOAB", "step_size": 0.01, "num_steps": 12, "num_burnin_steps": 2, "trajectory_every": 2}
+SHORT |= {"record_every": 2, "execution": "eager", "verbose": 0}
+
+
+class Own(keras.Model):
+    """A model that cannot be written to a file: its class has no config."""
+
+    def __init__(self, units: int) -> None:
+        super().__init__()
+        self.inside, self.outside = keras.layers.Dense(units, "tanh"), keras.layers.Dense(1)
+
+    def call(self, x):
+        return self.outside(self.inside(x))
+
+
+def own(seed: int = 1) -> Own:
+    keras.utils.set_random_seed(seed)
+    model = Own(2)
+    model(X[:1])
+    return model
+
+
+def net(units: int, activation: str | None = None, compiled=None):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units, activation)])
+    if compiled is not None:
+        model.compile("sgd", compiled)
+    return model
+
+
+# What comes after a run
+
+
+def test_a_run_keeps_its_data_and_model_in_its_process_and_is_given_them_from_the_disk(tmp_path):
+    model, folder = own(), str(tmp_path / "run")
+    before = model.get_weights()
+    weights = np.linspace(0.5, 1.5, 40)
+    sim = Simulation(model, (X, Y, weights), test_fraction=0.25, **SHORT)
+    run = sim.sample(output=folder)
+    found = run.predict()
+    assert found.targets.shape == (10, 1) and np.isfinite(found.scores()["negative_log_likelihood"])
+    assert run.predict(X).mean.shape == (40, 1)
+    assert tati_re.landscape.input_space(run).inputs.shape[1] == 2
+    assert tati_re.predict([run, run]).num_draws == 2 * found.num_draws
+    again = Simulation.from_folder(run)
+    again.parameters = run.parameters(12)
+    sim.parameters = run.parameters(12)
+    assert again.potential() == sim.potential(), "the same data, weights and model"
+    with pytest.raises(
+        InputError, match=r"cannot be written to a file\. Received: Own\. Expected: a model with get_con"
+    ):
+        run.save_model("mean", tmp_path / "own.keras")
+    assert not (tmp_path / "own.keras").exists()
+    # From the disk.
+    alone = tati_re.load(folder)
+    with pytest.raises(
+        InputError, match=r"data were given in Python\. Expected: run\.predict\(inputs, labels\), or tati"
+    ):
+        alone.predict()
+    with pytest.raises(InputError, match=r"holds no model\. Expected: .*tati_re\.load\('.*run', model=model\)"):
+        alone.predict(X)
+    with pytest.raises(InputError, match="was given no prior in Python"):
+        tati_re.load(folder, prior=1)
+    with pytest.raises(InputError, match="the data differ from the run's"):
+        tati_re.load(folder, data=(X, 2 * Y, weights), model=model).predict()
+    loaded = tati_re.load(folder, data=(X, Y, weights), model=own(seed=2))
+    assert loaded.predict().mean.tolist() == found.mean.tolist()
+    # The end of a longer run is that of one that never stopped.
+    longer = Simulation.resume(run, 20)
+    whole = Simulation(own(), (X, Y, weights), test_fraction=0.25, **SHORT | {"num_steps": 20})
+    assert tables(longer.folder) == tables(whole.sample(output=str(tmp_path / "whole")).folder)
+    assert longer.predict().num_draws > found.num_draws
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_images_without_a_channel_are_predicted_from_the_disk(tmp_path):
+    np.savez(tmp_path / "images.npz", x=RANDOM.normal(size=(20, 3, 3)), y=np.arange(20) % 3)
+    layers = [keras.Input((3, 3, 1)), keras.layers.Flatten(), keras.layers.Dense(3)]
+    sim = Simulation(keras.Sequential(layers), data=str(tmp_path / "images.npz"), **SHORT)
+    run = sim.sample(output=str(tmp_path / "run"))
+    assert tati_re.load(tmp_path / "run").predict().scores() == run.predict().scores()
+
+
+# Labels and losses
+
+
+@pytest.mark.parametrize(
+    ("model", "labels", "loss", "task", "sentence"),
+    [
+        (lambda: net(1, "sigmoid"), Y > 0, "binary_crossentropy", "classification", None),
+        (lambda: net(1, "sigmoid"), (Y > 0).astype(float)[:, None], "binary_crossentropy", "classification", None),
+        (lambda: net(1), Y > 0, "gaussian", "regression", "from 0 to 1, are the values of a regression, for the model"),
+        (lambda: net(1), np.arange(40) % 9, "gaussian", "regression", "from 0 to 8, are the values of a regression"),
+        (lambda: net(1, "sigmoid"), np.arange(40) % 9, "gaussian", "regression", "classes need one output each."),
+        (lambda: net(2), (Y > 0).astype(int), "sparse_categorical_crossentropy", "classification", None),
+        (
+            *(lambda: net(300, "softmax"), np.arange(40) * 7),
+            *(
+                "sparse_categorical_crossentropy",
+                "classification",
+                "are 300 classes, one for each output of the model; 40",
+            ),
+        ),
+        (lambda: net(1, "sigmoid"), np.sign(Y).astype(int), "mean_squared_error", "signs", None),
+    ],
+)
+def test_labels_mean_what_the_outputs_of_a_model_can_say(model, labels, loss, task, sentence):
+    sim = Simulation(model(), (X, labels), **SHORT)
+    used = sim.system.potential(sim.options).loss
+    assert (used.name, sim.dataset.task) == (loss, task)
+    said = " ".join(sim.system.notes)
+    assert ("are the values" in said or "one for each output" in said) == (sentence is not None)
+    assert sentence is None or said.count(sentence) == 1
+    # The potential is N times the mean loss by hand, of logits or probabilities.
+    outputs = sim.predict(X)
+    if loss == "binary_crossentropy":
+        right = np.where(np.ravel(labels), outputs[:, 0], 1 - outputs[:, 0])
+        assert sim.loss() == pytest.approx(-np.log(right).mean(), rel=1e-5)
+
+
+def test_a_compiled_loss_that_is_not_used_is_named(capsys):
+    for model, sentence in (
+        (
+            net(1, None, "mae"),
+            "The model's compiled loss, mean_absolute_error, is not used, but gaussian: loss=model.loss",
+        ),
+        (net(1, None, keras.losses.Huber()), "compiled loss, huber, is not used"),
+        (net(1, None, "gaussian"), None),
+    ):
+        Simulation(model, (X, Y), **SHORT | {"num_steps": 4, "verbose": 1}).sample()
+        said = capsys.readouterr().out
+        assert said.count("is not used, but") == (sentence is not None) and (sentence or "") in said
+    assert Simulation(net(1, "sigmoid", "bce"), (X, Y > 0), **SHORT).system.compiled == "binary_crossentropy"
+
+
+def test_a_regression_on_whole_numbers_is_the_same_from_its_folder(tmp_path):
+    np.savez(tmp_path / "data.npz", x=X, y=np.arange(40) % 9)
+    sim = Simulation(net(1), data=str(tmp_path / "data.npz"), **SHORT)
+    run = sim.sample(output=str(tmp_path / "run"))
+    assert run.manifest["options"]["num_classes"] == 0 and "num_classes" not in run.manifest["given"]
+    assert tati_re.load(tmp_path / "run").predict().scores() == run.predict().scores()
+    assert Simulation.from_folder(tmp_path / "run").dataset.task == "regression"
+    assert Simulation.resume(str(tmp_path / "run"), 14).predict().num_draws == 6
+    with pytest.raises(InputError, match=r"needs one output a class\. Received: a model with 1 outputs"):
+        Simulation(net(1), (X, np.arange(40) % 9), num_classes=9, **SHORT).sample()
+    declared = Simulation(net(1), (X, (Y > 0).astype(int)), num_classes=2, **SHORT).sample()
+    assert declared.manifest["loss"] | {"noise_std": 1.0} == {
+        "loss": "binary_crossentropy",
+        "from_logits": True,
+        "noise_std": 1.0,
+    }
+
+
+def test_words_of_others_and_positions_that_are_not_there():
+    sim = Simulation(net(1), (X, Y), **SHORT)
+    with pytest.raises(
+        InputError, match=r"ensemble quasi-Newton is .* Received: 'EQN'\. Expected: covariance_blending"
+    ):
+        sim.sample(sampler="EQN")
+    with pytest.raises(InputError, match=r"Received: 'NUTS'\. Expected: HMC or MAMS"):
+        sim.sample(sampler="NUTS")
+    run = sim.sample(trajectory_every=20)
+    with pytest.raises(InputError, match=r"No positions are left .* trajectory_every 20\. Expected: a smaller traject"):
+        run.predict(X)
+
+
+# Data frames, without TensorFlow
+
+
+FRAME = pd.DataFrame({"age": [1.5, 2.5, 3.5], "city": ["Bonn", "Rome", "Bonn"]})
+DAYS = pd.date_range("2020-02-28", periods=3)
+
+
+@pytest.mark.parametrize(
+    ("frame", "sentence"),
+    [
+        (
+            FRAME,
+            r"data: column 'city' holds text\. Received: 'Bonn'\. Expected: numbers: pandas\.get_dummies, or OneHot",
+        ),
+        (FRAME.astype({"city": "category"}), "column 'city' holds text"),
+        (FRAME.to_numpy(), "column '1' holds text"),
+        (FRAME["city"], r"column 'city' holds text.*pandas\.factorize"),
+        (["Bonn", "Rome", "Oslo"], "column '0' holds text"),
+        (FRAME.assign(city=DAYS), r"column 'city' holds dates\. Received: .*2020-02-28.*Expected: .*days since"),
+        (FRAME.assign(city=DAYS.date), "column 'city' holds dates"),
+        (
+            FRAME.assign(city=[1.0, None, None]),
+            r"'city' has missing values\. Received: 2, the first in row 1\. .*dropna",
+        ),
+        (FRAME.assign(city=["Bonn", None, "Rome"]), "column 'city' has missing values"),
+        (FRAME.assign(city=pd.array([1, 2, None], dtype="Int64")), "column 'city' has missing values"),
+    ],
+)
+def test_columns_that_hold_no_numbers_are_named(frame, sentence):
+    with pytest.raises(InputError, match=sentence):
+        load_data((frame, [1.0, 2.5, 3.5]))
+    with pytest.raises(InputError, match=sentence):
+        load_data(([[1.0], [2.0], [3.0]], frame))
+
+
+def test_frames_of_numbers_of_several_types_are_numbers():
+    found = numbers_of(pd.get_dummies(FRAME).assign(count=pd.array([1, 2, 3], dtype="Int64")), "data")
+    assert found.tolist() == [[1.5, 1, 0, 1], [2.5, 0, 1, 2], [3.5, 1, 0, 3]] and found.dtype == np.float64
+    assert numbers_of(FRAME[["age"]].astype("float32"), "data").dtype == np.float32
+    assert numbers_of(pd.Series([1, 2]), "data").dtype == np.int64
+    assert numbers_of(np.array([1, 2.5], object), "data").tolist() == [1, 2.5]
+    sparse = pytest.importorskip("scipy.sparse").csr_matrix(X)
+    with pytest.raises(InputError, match=r"Received: csr_matrix\. Expected: an array, such as toarray\(\)"):
+        load_data((sparse, Y))
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"), [("Bonn", "get_dummies"), ("2020-02-28", "days since"), ("", "dropna"), ("NA", "SimpleImputer")]
+)
+def test_tables_say_what_to_do_with_other_cells(cell, words, tmp_path):
+    (tmp_path / "a.csv").write_text(f"x,y\n{cell},1\n")
+    with pytest.raises(InputError, match=rf"column 'x' is not a finite number\. Received: .* Expected: .*{words}"):
+        load_data(tmp_path / "a.csv")
+
+
+def test_a_pipeline_of_scikit_learn_makes_numbers_of_any_columns():
+    compose, preprocessing = pytest.importorskip("sklearn.compose"), pytest.importorskip("sklearn.preprocessing")
+    parts = [("city", preprocessing.OneHotEncoder(sparse_output=False), ["city"])]
+    data = load_data((compose.ColumnTransformer(parts, remainder="passthrough").fit_transform(FRAME), [1.5, 2, 3]))
+    assert data.inputs.tolist() == [[1, 0, 1.5], [0, 1, 2.5], [1, 0, 3.5]]
