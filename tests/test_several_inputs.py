@@ -93,7 +93,7 @@ def test_a_list_of_rows_is_one_array():
         ),
         ({"tokens": TOKENS, "numbers": NUMBERS[:-1]}, "unequal lengths"),
         ({"tokens": 10**8 * TOKENS, "numbers": NUMBERS}, "input tokens has whole numbers that are too large"),
-        ({"tokens": np.array(["a"] * N), "numbers": NUMBERS}, "input tokens is no array of numbers"),
+        ({"tokens": np.array(["a"] * N), "numbers": NUMBERS}, "input tokens: column '0' holds text"),
         (NUMBERS, "the inputs do not fit the model"),
     ],
 )
