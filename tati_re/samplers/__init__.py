@@ -89,7 +89,9 @@ def tuned(sampler: Method, options) -> Method:
     target = options.target_acceptance
     if target is None:
         return sampler
-    if sampler.adapts:
+    config = sampler.get_config()
+    finds_length = "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
+    if sampler.adapts and not finds_length:
         raise InputError(
             "target_acceptance: the sampler tunes itself.", received=target, expected="one of the two: leave it out"
         )
