@@ -22,7 +22,7 @@ def numbers_of(values: Any, name: str) -> np.ndarray:
     integers or floats. A column with text, dates or missing values is refused by its name or place."""
     loaded, array = sys.modules.get("pandas"), as_array(values, name)
     framed = loaded is not None and isinstance(values, (loaded.DataFrame, loaded.Series))
-    if array.dtype == object and array.ndim == 0:
+    if array.dtype.kind in "OMmUST" and array.ndim == 0:
         expected = "an array, such as toarray() of a sparse matrix"
         raise InputError(f"{name} cannot be made an array of numbers.", type(values).__name__, expected)
     if not framed and (array.dtype.kind not in "OMmUST" or array.ndim > 2):
@@ -41,7 +41,7 @@ def _check(column: Any, where: str) -> None:
     missing = np.flatnonzero(column.isna())
     if len(missing):
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
-    if not types.is_numeric_dtype(column.dtype):
+    if len(column) and not types.is_numeric_dtype(column.dtype):
         dates = types.is_datetime64_any_dtype(column.dtype) or isinstance(column.iloc[0], date)
         raise InputError(
             f"{where} holds {'dates' if dates else 'text'}.", repr(column.iloc[0]), DATES if dates else TEXT
