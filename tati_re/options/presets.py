@@ -43,7 +43,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sampler": "MCLMC",
         "num_walkers": 8,
         "walker_start": "fit",
-        "friction": 1.0,
         "mass": "fisher",
         "target_bias": 0.36,
         "num_burnin_steps": 50_000,
