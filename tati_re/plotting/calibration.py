@@ -130,8 +130,6 @@ def draw_reliability(
     num_bins: int = 10,
 ) -> None:  # fmt: skip
     """Draws the calibration curves of predicted classes in their bands, and below how many examples a bin holds."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     first = 1.0
     for number, (values, right, name) in enumerate(zip(sets, labels, names, strict=True)):
@@ -150,12 +148,23 @@ def draw_reliability(
     axes.set_ylim(-0.03, 1.05)
     axes.tick_params(labelbottom=False)
     axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 0.99), borderaxespad=0.1)
-    counts.set_yscale("log")
-    counts.set_ylim(bottom=0.6)
-    counts.yaxis.set_minor_locator(NullLocator())
-    counts.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    _scale_counts(counts)
     counts.set_ylabel("examples")
     counts.set_xlabel("confidence (probability of the predicted class)")
+
+
+def _scale_counts(axes: Axes) -> None:
+    """A logarithmic axis of counts where some are large, which shows a count of one as well; else a plain one."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+    if axes.get_ylim()[1] < 30:
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.set_ylim(bottom=0.0)
+        return
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.6)
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, name: str) -> None:
@@ -167,8 +176,7 @@ def draw_entropy(axes: Axes, probabilities: np.ndarray, labels: np.ndarray, name
     for chosen, word, color, filled in ((right, "right", COLORS[0], True), (~right, "wrong", COLORS[1], False)):
         draw_stairs(axes, entropy[chosen], edges, word, color, filled, parts=False)
     # One wrong prediction is one, not all of those that are wrong.
-    axes.set_yscale("log")
-    axes.set_ylim(bottom=0.6)
+    _scale_counts(axes)
     axes.set_title(name, loc="left", color=DARK, fontsize=10)
     axes.set_ylabel("predictions")
     legend_above(axes)
