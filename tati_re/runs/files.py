@@ -69,10 +69,11 @@ _OF_COMMANDS = {
     ),
     ANALYSIS: (
         *(f"{name}.{ending}" for name in _MODULES for ending in ("csv", "parquet", "npz", "png")),
-        *("autocorrelation.png", "spectrum.png", "arviz.nc"),
+        *("traces.png", "autocorrelation.png", "spectrum.png", "arviz.nc"),
     ),
     LANDSCAPE: (
         *("landscape.toml", "landscape.csv", "trajectory.csv", "landscape.png", "surface.png", "landscape.html"),
+        *("landscape.vtk", "trajectory.vtk"),
         *("plane.npz", "hessian.csv", "hessian.npy", "density.csv", "density.png"),
     ),
     INPUTSPACE: ("inputspace.csv", "inputspace.png"),

@@ -45,7 +45,7 @@ def packed_model(model: Any) -> Any:
     if not isinstance(model, keras.Model):
         return model
     with tempfile.TemporaryDirectory() as folder:
-        model.save(path := Path(folder) / "model.keras")
+        model.save(path := Path(folder) / files.MODEL)
         return PackedModel(path.read_bytes())
 
 
@@ -56,5 +56,5 @@ def unpacked_model(given: Any) -> Any:
     from tati_re.models.build import load_model
 
     with tempfile.TemporaryDirectory() as folder:
-        (path := Path(folder) / "model.keras").write_bytes(given.content)
+        (path := Path(folder) / files.MODEL).write_bytes(given.content)
         return load_model(path)
