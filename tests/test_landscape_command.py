@@ -175,7 +175,7 @@ def test_bad_input_is_one_line(runs, capsys, tmp_path, argv, sentence):
 
 
 def test_a_file_for_paraview_beside_the_table(runs, capsys, tmp_path):
-    flags = ["--range=-1:1:5", "--to", "vtk", "--no-figures", "--output", str(tmp_path / "plane")]
+    flags = ["--range", "-1:1:5", "--to", "vtk", "--no-figures", "--output", str(tmp_path / "plane")]
     assert "landscape.vtk" in printed(capsys, str(runs / "sampled"), *flags)
     assert "DIMENSIONS 5 5 1" in (tmp_path / "plane" / "landscape.vtk").read_text()
     from tati_re.report.comparing import made_of

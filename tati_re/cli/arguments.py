@@ -139,11 +139,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def _is_number(text: str) -> bool:
+    """Whether a text is a number, or a range of several such as -1:1:41."""
     try:
-        float(text)
+        return bool([float(part) for part in text.split(":")])
     except ValueError:
         return False
-    return True
 
 
 def _negatives_joined(argv: Sequence[str]) -> list[str]:
