@@ -116,6 +116,8 @@ def test_a_walker_does_not_depend_on_how_many_there_are(sampling):
     few, _ = Batches(64, 20, 2, 11, sampling).indices(0, 50)
     many, _ = Batches(64, 20, 5, 11, sampling).indices(0, 50)
     np.testing.assert_array_equal(few, many[:, :2])
+    part, _ = Batches(64, 20, 2, 11, sampling).from_walker(3).indices(0, 50)
+    np.testing.assert_array_equal(part, many[:, 3:])
 
 
 def test_what_comes_back_is_the_callers():

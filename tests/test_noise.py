@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from tati_re import Simulation
 from tati_re.core.backend import tf
-from tati_re.engine import loop
+from tati_re.engine import noise
 from tati_re.engine.noise import (
     Draw,
     RecordingNoise,
@@ -51,6 +51,29 @@ def arrays(*arguments, first_walker=0) -> list[np.ndarray]:
 
 
 # ------------------------------------------------------------------------------------------------------------- the bits
+
+
+def philox(key: int, low: int, high: int) -> list[int]:
+    """Ten rounds of Philox 4x32 in plain integers (Salmon et al. 2011)."""
+    word = 2**32 - 1
+    a, b, c, d = low & word, low >> 32, high & word, high >> 32
+    for number in range(10):
+        first, second = ((key & word) + number * 0x9E3779B9) & word, ((key >> 32) + number * 0xBB67AE85) & word
+        left, right = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = (right >> 32) ^ b ^ first, right & word, (left >> 32) ^ d ^ second, left & word
+    return [a, b, c, d]
+
+
+@pytest.mark.parametrize("first_walker", [0, 3, 2**33 + 1])
+def test_the_high_word_of_a_counter_is_the_walker(first_walker):
+    """Against plain integers, which give the published answer for zeros."""
+    assert philox(0, 0, 0) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    draw, key = Draw("normal", (2, 5), tf.float32), philox_key(7, "step/0")
+    (bits,) = arrays([draw], 7, "step", 4, 2, first_walker=first_walker)
+    for step in range(2):
+        for walker in range(2):
+            words = [philox(key, (4 + step) * 2 + block, first_walker + walker) for block in range(2)]
+            np.testing.assert_array_equal(bits[step, walker].view(np.uint32), np.concatenate(words))
 
 
 @DTYPES
@@ -99,7 +122,7 @@ def test_the_numbers_of_a_walker_do_not_depend_on_the_others(dtype):
 def test_a_run_under_xla_takes_the_numbers_of_the_graph(monkeypatch):
     """8 walkers of 310 parameters in float64: enough bits a step for the loop to have XLA make them."""
     made = []
-    monkeypatch.setattr(loop, "draw_blocks", lambda *arguments: made.append(arguments) or draw_blocks(*arguments))
+    monkeypatch.setattr(noise, "draw_blocks", lambda *arguments: made.append(arguments) or draw_blocks(*arguments))
     generator = np.random.default_rng(0)
     data = generator.normal(size=(20, 30)), generator.integers(0, 10, 20)
     found = {}

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import contextmanager
 
 from tati_re.core.errors import InputError
@@ -57,11 +58,12 @@ if keras.backend.backend() != "tensorflow":
 
 
 def set_threads(number: int | None) -> None:
-    """Sets how many threads, at least 1, TensorFlow may use inside one operation; `None` leaves it (all cores).
-    Sums are split over the threads, so results agree bit for bit only at equal numbers of threads."""
-    if number is None or number == threads():
+    """Sets how many threads, at least 1, TensorFlow may use inside one operation and beside each other; `None` leaves
+    it (all cores). Sums are split over the threads, so results agree bit for bit only at equal numbers of threads."""
+    if number is None or number == threads() == threads(tf.config.threading.get_inter_op_parallelism_threads):
         return
     try:
+        tf.config.threading.set_inter_op_parallelism_threads(number)
         tf.config.threading.set_intra_op_parallelism_threads(number)
     except RuntimeError:
         raise InputError(
@@ -71,9 +73,10 @@ def set_threads(number: int | None) -> None:
         ) from None
 
 
-def threads() -> int:
-    """The number of threads inside one operation, all cores where none was set."""
-    return tf.config.threading.get_intra_op_parallelism_threads() or (
+def threads(asked: Callable[[], int] = tf.config.threading.get_intra_op_parallelism_threads) -> int:
+    """The number of threads inside one operation, or of those that another function tells; all cores where none was
+    set."""
+    return asked() or (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
 

@@ -1,5 +1,7 @@
 """Mini-batches as a pure function of the seed, the walker and the step."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from tati_re.core.errors import InputError
@@ -48,6 +50,7 @@ class Batches:
         shared: All walkers see the same batches, those of walker 0. Default False.
         stage: Number of the stage of a fit, a part of the key: stages share no random number. Default 0.
         shuffle: Draw the ordering of each epoch. Default True.
+        first_walker: The number of the first walker, for a part of the walkers of a run. Default 0.
 
     Attributes:
         full: Every batch is the whole data set in order, so that nothing needs to be gathered.
@@ -76,6 +79,7 @@ class Batches:
         shared: bool = False,
         stage: int = 0,
         shuffle: bool = True,
+        first_walker: int = 0,
     ) -> None:
         if num_examples < 1:
             raise InputError("The data set has no examples.", num_examples, "at least 1 example")
@@ -98,6 +102,7 @@ class Batches:
         self.sampling = sampling
         self.shared = bool(shared)
         self.shuffle = bool(shuffle)
+        self._stage, self._first = stage, 0 if shared else first_walker
         self.full = batch_size is None or (self.batch_size == self.num_examples and sampling != "replacement")
         self.steps_per_epoch = -(-self.num_examples // self.batch_size)
         self.mean_size = self.num_examples / self.steps_per_epoch if symmetric else None
@@ -142,6 +147,11 @@ class Batches:
                 sizes[piece] = self._block_sizes[start:stop]
             done = piece.stop
         return indices, sizes
+
+    def from_walker(self, first: int) -> Batches:
+        """Those of as many walkers of the run, from another one on."""
+        given = (self.num_examples, self.batch_size, self.num_walkers, self.seed, self.sampling, self.shared)
+        return Batches(*given, self._stage, self.shuffle, first)
 
     def _blocks(self, block: int) -> np.ndarray:
         """Returns `(walkers, steps, batch_size)`: one epoch, or one block of draws, of every walker."""
@@ -188,6 +198,6 @@ class Batches:
 
     def _at(self, block: int, walker: int) -> np.random.Generator:
         # Resetting one generator's counter takes 3 us, building a new one 16 us: it matters for short epochs.
-        self._state["state"]["counter"][2:] = (block, walker)
+        self._state["state"]["counter"][2:] = (block, walker if walker == _PARTITION else self._first + walker)
         self._philox.state = self._state
         return self._generator

@@ -14,7 +14,7 @@ from tati_re.core.errors import SamplingError
 from tati_re.core.exit_status import FINISHED, OUT_OF_TIME, of_signal
 from tati_re.core.interruption import interruptible
 from tati_re.core.potential import Recorder
-from tati_re.engine.divergence import sentence, total_energy
+from tati_re.engine.divergence import sentence
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.prediction_averages import PredictionAverages
@@ -288,9 +288,8 @@ class Driver:
         return Carry(state, values, moments, tf.constant(arrays["highest"]) if known else self.loop.highest(state))
 
     def _check_possible(self, carry: Carry, step: int) -> None:
-        potential, highest = np.asarray(carry.state.potential), float(carry.highest)
-        recorded = step % self.loop.timeline.record_every == 0
-        energy = np.asarray(total_energy(self.loop.method, carry.state)) if recorded else potential
+        highest, recorded = float(carry.highest), step % self.loop.timeline.record_every == 0
+        potential, energy = self.loop.energies(carry, recorded)
         possible = np.isfinite(potential) & (energy <= highest)
         if possible.all():
             return

@@ -17,15 +17,7 @@ from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Clock, Rung, with_energy
 from tati_re.engine.divergence import highest_energy, hottest, total_energy
 from tati_re.engine.limits import LIMITS, Limits
-from tati_re.engine.noise import (
-    RecordingNoise,
-    StepNoise,
-    bits_of_blocks,
-    draw_bits,
-    draw_blocks,
-    draw_numbers,
-    numbers_of,
-)
+from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_numbers
 from tati_re.engine.observables import Observables
 from tati_re.engine.recording import RowBuffers, RunningMoments
 from tati_re.engine.silent import SilentEvaluate
@@ -35,8 +27,6 @@ _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
-_BLOCKS_FROM_BYTES = 2**14
-"""Bytes of random bits in a step from which on it pays to have XLA compile their making."""
 
 
 class Carry(NamedTuple):
@@ -150,24 +140,27 @@ class Loop:
         self.draws: list = []
         self.chunk_steps = self._capacity = 0
         self._num_steps, self._limits = num_steps, limits
+        self._ahead: dict[int, tuple[int, list]] = {}
+        self._batches: dict[int, Any] = {}
+        self._init: Any = None
 
-    def start(self, position: np.ndarray, auxiliary: tuple) -> Carry:
-        """The state before the first step, from the method's `init` on batch 0."""
+    def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
+        """The state before the first step, from the method's `init` on batch 0; `first_walker` as in `run`."""
         position = tf.constant(position, self.potential.dtype)
         rung = self._rung_at(*(factor[0] for factor in self.timeline.factors(np.ones(1, np.int64))))
         silent, noise = SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
         self.method.init(position, silent, noise)
-        numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1)]
+        numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1, first_walker)]
         auxiliary = tuple(tf.constant(value) for value in auxiliary)
 
-        def init(position, auxiliary):
-            evaluate = self.potential.bind(rung, self._first_batch(), auxiliary)
+        def init(position, auxiliary, numbers, *examples):
+            evaluate = self.potential.bind(rung, self._batch(*examples, entry(tf.constant(0))), auxiliary)
             state = self.method.init(position, evaluate, StepNoise(noise.draws, numbers))
             return state, evaluate.auxiliary
 
-        state, auxiliary = (init if self.execution == "eager" else tf.function(init, autograph=False))(
-            position, auxiliary
-        )
+        if self._init is None:
+            self._init = init if self.execution == "eager" else tf.function(init, autograph=False)
+        state, auxiliary = self._init(position, auxiliary, numbers, *self._examples(0, 1, first_walker))
         zeros = tf.zeros((self.num_recorded, *position.shape[1:]), tf.float64)
         moments = RunningMoments(zeros[:, 0], zeros, zeros)
         carry = Carry(state, tuple(auxiliary), moments, self.highest(state))
@@ -180,7 +173,8 @@ class Loop:
         self.prepare(carry.state)
 
         def evaluated(state, auxiliary):
-            evaluate = self.potential.bind(self.rung, self._first_batch(), auxiliary)
+            batch = self._batch(*self._examples(0, 1), entry(tf.constant(0)))
+            evaluate = self.potential.bind(self.rung, batch, auxiliary)
             state = with_energy(state._replace(rung=self.rung), evaluate(state.position))
             return state, evaluate.auxiliary
 
@@ -195,6 +189,11 @@ class Loop:
         energy, potential = total_energy(self.method, state).numpy(), state.potential.numpy()
         number, scale = self.potential.num_parameters, self.potential.scale
         return tf.constant(highest_energy(energy, potential, temperature, number, scale), tf.float64)
+
+    def energies(self, carry: Carry, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+        """U of each walker, and, where the `whole` is asked for, U + p·p/2, else U again; `(walkers,)` each."""
+        potential = np.asarray(carry.state.potential)
+        return potential, np.asarray(total_energy(self.method, carry.state)) if whole else potential
 
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
@@ -241,50 +240,56 @@ class Loop:
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)
         eager = self.execution == "eager"
-        self._in_blocks = self.execution == "xla" and sum(draw.bytes() for draw in self.draws) >= _BLOCKS_FROM_BYTES
-        self._draw = self._draw_bits
-        if self._in_blocks:
-            self._draw = tf.function(self._draw_blocks, autograph=False, jit_compile=True)
-        chunk, draw = self._chunk_of(steps), self._draw
+        self._drawing = Drawing(self.draws, self.seed, self._capacity, self.execution)
+        chunk, draw = self._chunk_of(steps), self._drawing.drawn
         self._compiled = chunk if eager else tf.function(chunk, autograph=False)
         self._drawn = draw if eager else tf.function(draw, autograph=False)
-        self._ahead: tuple[int, list] = (-1, [])
 
-    def batches(self, first_move: int, num_moves: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def batches(self, first_move: int, num_moves: int, first_walker: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
         """The examples of each move, as the chunk takes them: those of the step that the moving walkers take."""
         steps, _ = self.timeline.steps(first_move, num_moves)
         first = int(steps.min())
-        indices, sizes = self._examples(first - self.first_step, int(steps.max()) - first + 1)
+        indices, sizes = self._examples(first - self.first_step, int(steps.max()) - first + 1, first_walker)
         if self.timeline.groups == 1:
             return indices, sizes
         return tf.gather(indices, steps - first), tf.gather(sizes, steps - first)
 
-    def _examples(self, first_batch: int, num_steps: int) -> tuple[tf.Tensor, tf.Tensor]:
+    def _examples(self, first_batch: int, num_steps: int, first_walker: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
         batches = self.potential.batches
         if batches.full:
             return tf.zeros((num_steps, 1, 0), tf.int32), tf.zeros((num_steps,), tf.int32)
+        if first_walker:
+            batches = self._batches.setdefault(first_walker, None) or batches.from_walker(first_walker)
+            self._batches[first_walker] = batches
         indices, sizes = batches.indices(first_batch, num_steps)
         return tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32)
 
-    def run(self, carry: Carry, first_move: int, count: int) -> Chunk:
+    def ends(self) -> set[int]:
+        """The moves at which a chunk ends, for what is done between two chunks."""
+        latest = self.timeline.num_burnin_steps + self.method.finds_end
+        ends = {end for end in self.method.renewals if end < latest}
+        return ends | ({self.timeline.num_burnin_steps} if self.at_burnin_end else set())
+
+    def run(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
         """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before.
 
         The first is number `first_move`, from 1; `count` is at most `chunk_steps` and what is left of `num_steps`.
+        Random numbers and mini-batches are those of the walkers from `first_walker` on.
         """
-        latest = self.timeline.num_burnin_steps + self.method.finds_end
-        ends = {end for end in self.method.renewals if end < latest}
-        ends |= {self.timeline.num_burnin_steps} if self.at_burnin_end else set()
+        ends = self.ends()
         count = min([count, *(end + 1 - first_move for end in ends if end >= first_move)])
-        indices, sizes = self.batches(first_move, self._capacity)
+        indices, sizes = self.batches(first_move, self._capacity, first_walker)
         due = Moves(*map(tf.constant, self.timeline.due(first_move, self._capacity, count)))
         following = first_move + count
-        ready, bits = self._ahead
+        walker = tf.constant(first_walker, tf.int64)
+        ready, bits = self._ahead.get(first_walker, (-1, []))
         if ready != first_move:
-            bits = self._drawn(tf.constant(first_move, tf.int64))
+            bits = self._drawn(tf.constant(first_move, tf.int64), walker)
+        number = tf.constant(count, tf.int32)
         chunk, ahead = self._compiled(
-            carry, tf.constant(following, tf.int64), due, tf.constant(count, tf.int32), bits, indices, sizes
+            carry, tf.constant(following, tf.int64), walker, due, number, bits, indices, sizes
         )
-        self._ahead = (following, ahead) if ahead else (-1, [])
+        self._ahead[first_walker] = (following, ahead) if ahead else (-1, [])
         if following - 1 in ends and int(chunk.taken) == count > 0:
             carry = chunk.carry._replace(state=self.method.renewed(chunk.carry.state))
             self.end_burnin(carry)
@@ -298,28 +303,14 @@ class Loop:
         if (end := self.method.burnin_end(carry.state)) is not None:
             self.timeline.num_burnin_steps = end
 
-    def _draw_bits(self, first_move) -> list:
-        return draw_bits(self.draws, self.seed, "step", first_move, self._capacity)
-
-    def _draw_blocks(self, first_move) -> list:
-        return draw_blocks(self.draws, self.seed, "step", first_move, self._capacity)
-
-    def _numbers(self, bits) -> list:
-        if self._in_blocks:
-            bits = [bits_of_blocks(*pair, self._capacity) for pair in zip(self.draws, bits, strict=True)]
-        return [numbers_of(*pair) for pair in zip(self.draws, bits, strict=True)]
-
     def _batch(self, indices, sizes, at) -> Batch | None:
         return None if self.potential.batches.full else Batch(at(indices), at(sizes))
 
-    def _first_batch(self) -> Batch | None:
-        return self._batch(*self._examples(0, 1), entry(tf.constant(0)))
-
     def _chunk_of(self, steps):
-        def chunk(carry, following, due, count, bits, indices, sizes):
+        def chunk(carry, following, first_walker, due, count, bits, indices, sizes):
             self.traces += self.execution != "eager"
             # The bits of the next chunk are drawn beside the steps of this one: XLA leaves a core idle at times.
-            ahead = [] if self.execution == "eager" else self._draw(following)
+            ahead = [] if self.execution == "eager" else self._drawing.drawn(following, first_walker)
             return steps(carry, due, count, bits, indices, sizes), ahead
 
         return chunk
@@ -347,7 +338,7 @@ class Loop:
 
     def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes) -> Chunk:
         # In bulk: inside of the steps XLA evaluates them once for each use.
-        numbers = self._numbers(bits)
+        numbers = self._drawing.numbers(bits)
 
         def one_step(i, fields, auxiliary, acceptance, alive):
             at = entry(i)

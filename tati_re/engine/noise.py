@@ -27,6 +27,8 @@ _VECTOR = 64
 _MOST_UNROLLED, _MOST_LOOPED = 16, 64
 """Walkers that have a node of the graph each for their bits, and that are drawn in a loop, which copies once more; for
 more walkers a program is compiled."""
+_BLOCKS_FROM_BYTES = 2**14
+"""Bytes of random bits in a step from which on it pays to have XLA compile their making."""
 
 
 class Draw(NamedTuple):
@@ -200,6 +202,29 @@ def draw_numbers(
     """The numbers of all draws for `num_steps` steps: as `draw_bits`, `(num_steps, *shape)` each."""
     bits = draw_bits(draws, seed, purpose, first_step, num_steps, first_walker)
     return [numbers_of(*pair) for pair in zip(draws, bits, strict=True)]
+
+
+class Drawing:
+    """The numbers of `num_steps` steps that a loop makes at once: drawn as bits, on the way, and turned into numbers
+    where they are used."""
+
+    def __init__(self, draws: Sequence[Draw], seed: int, num_steps: int, execution: str) -> None:
+        self._draws, self._num_steps = draws, num_steps
+        self._in_blocks = execution == "xla" and sum(draw.bytes() for draw in draws) >= _BLOCKS_FROM_BYTES
+
+        def blocks(first_step, first_walker) -> list:
+            return draw_blocks(draws, seed, "step", first_step, num_steps, first_walker)
+
+        def bits(first_step, first_walker) -> list:
+            return draw_bits(draws, seed, "step", first_step, num_steps, first_walker)
+
+        self.drawn = tf.function(blocks, autograph=False, jit_compile=True) if self._in_blocks else bits
+
+    def numbers(self, bits) -> list[tf.Tensor]:
+        """The numbers of each draw, `(num_steps, *shape)`."""
+        if self._in_blocks:
+            bits = [bits_of_blocks(*pair, self._num_steps) for pair in zip(self._draws, bits, strict=True)]
+        return [numbers_of(*pair) for pair in zip(self._draws, bits, strict=True)]
 
 
 class StepNoise:

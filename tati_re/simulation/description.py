@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re._version import __version__
-from tati_re.core.backend import threads
+from tati_re.core.backend import tf, threads
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
@@ -116,6 +116,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "seed": options.seed,
         "call": options.call or 1,
         "threads": threads(),
+        "threads_between_operations": threads(tf.config.threading.get_inter_op_parallelism_threads),
         "execution": run.execution,
         "walker_evaluation": ", ".join(dict.fromkeys(each.potential.walker_evaluation for each in run.loops)),
         "chunk_steps": run.loops[0].chunk_steps,
