@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from tati_re.core.errors import InputError
 from tati_re.data import Dataset
 from tati_re.data.generators import GENERATORS
 from tati_re.data.writing import write_dataset
+from tati_re.options.make import OPTIONS
+from tati_re.options.tati_names import ALIASES, MARK
 from tati_re.simulation.simulation import Simulation as _Simulation
 
 __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_into_files"]
@@ -24,13 +27,27 @@ __all__ = ["ClassificationDatasets", "Simulation", "data_numpy_to_csv", "split_i
 
 class SimulationOfTati(_Simulation):
     """A Simulation whose mini-batch moves on by itself, as in TATi: all answers refer to one until one is asked a
-    second time or the parameters change. Data stay as they are and noise is 1, unless options say otherwise."""
+    second time or the parameters change. Unless `potential` says otherwise, U is the mean loss without a prior, data
+    stay as they are, noise is 1, and mini-batches above the data set are all of it."""
 
     follows_tati = True
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        own = {} if options.get("potential") is not None else {"standardize": "none", "noise_std": 1.0}
-        super().__init__(*args, **own | options)
+        if options.get("potential") is None:
+            options = MARK | {"standardize": "none", "noise_std": 1.0} | options | {"potential": "mean_loss"}
+        super().__init__(*args, **options)
+
+    def get_options(self, name: str | None = None) -> Any:
+        """The value of an option, or all of them as attributes, by their names here and in TATi."""
+        if name is None:
+            return SimpleNamespace(**{each: self.get_options(each) for each in (*OPTIONS, *ALIASES)})
+        alone = name in ALIASES and not ALIASES[name].new
+        return self.options.tati.get(name) if alone else super().get_options(name)
+
+    def init_momenta(self, *unnamed: Any, **named: Any) -> None:
+        """Draws all momenta anew; the inverse temperature needs no name, as in TATi."""
+        given = {"inverse_temperature": unnamed[0]} if unnamed else {}
+        super().init_momenta(*unnamed[1:], **given | named)
 
 
 Simulation = SimulationOfTati

@@ -50,7 +50,8 @@ def batches_of(sim, number):
 
 @pytest.mark.parametrize("how", ["unrolled", "looped"])
 def test_the_potential_of_a_batch_has_its_statistics_also_of_a_short_one(how):
-    sim = coming_from_tati.Simulation(network(), (X, Y), batch_size=4, num_walkers=2, walker_evaluation=how, **OPTIONS)
+    options = OPTIONS | {"batch_size": 4, "num_walkers": 2, "walker_evaluation": how, "potential": "posterior"}
+    sim = coming_from_tati.Simulation(network(), (X, Y), **options)
     sim.parameters = GENERATOR.normal(size=(2, 7))
     for number in range(2):
         found, slope = sim.potential(), sim.gradients()

@@ -102,7 +102,7 @@ BAD = {
         "fewer points than files",
     ),
     "a ratio": (dataset, ["--dimension", "2", "--train_test_ratio", "2"], "--train_test_ratio is out of range"),
-    "a type": (dataset, ["--data_type", "two"], "--data_type has the wrong type. Received: two. Expected: an integer."),
+    "a type": (dataset, ["--data_type", "two"], "--data_type: invalid int value: 'two'; see"),
     "another module": (analyse, ["average_energies", "average_energie"], "Did you mean 'average_energies'?"),
     "a module done otherwise": (
         analyse,
@@ -121,7 +121,7 @@ BAD = {
         "--drop_burnin leaves no rows of t.csv. Received: 9. Expected: below 2.",
     ),
     "nowhere to go": (analyse, ["covariance", "--trajectory_file", "t.csv"], "covariance has nowhere to go"),
-    "no number": (analyse, ["covariance", "--steps", "x"], "--steps has the wrong type. Received: x."),
+    "no number": (analyse, ["covariance", "--steps", "x"], "--steps: invalid int value: 'x'; see"),
     "none": (analyse, ["covariance", "--every_nth", "0"], "--every_nth is out of range. Received: 0."),
 }
 

@@ -183,7 +183,7 @@ def test_all_quantities_belong_to_one_batch_until_the_next():
 
 
 def test_in_tati_all_quantities_belong_to_one_batch_until_one_is_asked_again():
-    sim = linear(coming_from_tati.Simulation, batch_size=4, seed=2)
+    sim = linear(coming_from_tati.Simulation, batch_size=4, seed=2, potential="posterior")
     theta = sim.parameters.copy()
     indices, sizes = Batches(N, 4, 1, 2).indices(0, 6)
     batches = [indices[step, 0, : sizes[step]] for step in range(6)]
@@ -204,7 +204,7 @@ def test_in_tati_all_quantities_belong_to_one_batch_until_one_is_asked_again():
 
 
 def test_the_mean_over_an_epoch_of_equal_batches_is_the_full_gradient():
-    sim = linear(coming_from_tati.Simulation, batch_size=2)
+    sim = linear(coming_from_tati.Simulation, batch_size=2, potential="posterior")
     parts = [sim.gradients() for _ in range(3)]
     np.testing.assert_allclose(np.mean(parts, axis=0), gradient(sim.parameters), rtol=1e-12)
 

@@ -308,7 +308,13 @@ def test_the_command_says_which_step_sizes_are_stable(capsys):
 
 def test_score_and_hessians_follow_the_same_batch():
     labels = (X[:, 0] > 0.1).astype(int)
-    options = {"loss": "sigmoid_cross_entropy", "batch_size": 5, "prior": "none", "verbose": 0}
+    options = {
+        "loss": "sigmoid_cross_entropy",
+        "batch_size": 5,
+        "prior": "none",
+        "verbose": 0,
+        "potential": "posterior",
+    }
     sim = coming_from_tati.Simulation(data=(X, labels), dtype="float64", execution="graph", **options)
 
     def expected(x, y):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.cli.analyse_of_tati import analyse_as_tati, is_of_tati
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
+from tati_re.cli.of_tati import analyse_as_tati, analyses
 from tati_re.core.errors import InputError, nearest
 from tati_re.options.flags import flag
 
@@ -149,7 +149,7 @@ def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> No
 
 
 def _body(argv: list[str]) -> None:
-    if is_of_tati(argv):
+    if analyses(argv):
         return analyse_as_tati(argv)
     typed = parser_of_command().parse(argv)
     if not typed.get("runs"):

@@ -123,10 +123,10 @@ class Parser(argparse.ArgumentParser):
         for name in names:
             add_field(section, name, OPTIONS[name])
 
-    def add_names_of_tati(self, groups: Iterable[str]) -> None:
-        """Adds TATi's hidden flags of these groups (`tati_re.options.tati_names`): `--step_width`, also with dashes."""
+    def add_names_of_tati(self, groups: Collection[str]) -> None:
+        """Adds hidden flags of TATi (`tati_re.options.tati_names`) by name or group: `--step_width`, or with dashes."""
         for name, alias in ALIASES.items():
-            if alias.group not in groups:
+            if alias.group not in groups and name not in groups:
                 continue
             flags = [text for text in (f"--{name}", flag(name)) if text not in self._option_string_actions]
             same = self._option_string_actions.get(flag(name))
@@ -151,7 +151,7 @@ def _negatives_joined(argv: Sequence[str]) -> list[str]:
     joined: list[str] = []
     for text in argv:
         follows_flag = bool(joined) and joined[-1].startswith("--") and len(joined[-1]) > 2 and "=" not in joined[-1]
-        if text.startswith("-") and follows_flag and _is_number(text):
+        if text.startswith("-") and follows_flag and _is_number(text) and not joined[-1].startswith("--interval_"):
             joined[-1] += f"={text}"
         else:
             joined.append(text)

@@ -1,12 +1,13 @@
 """`tati-dataset`: make a data set from a seed or read a file; describe, write and draw it."""
 
+import argparse
 import inspect
 import sys
 from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, number_typed
-from tati_re.cli.dataset_of_tati import is_of_tati, write_as_tati
+from tati_re.cli.of_tati import print_rows, write_dataset_as_tati, writes
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.memory import check_free
 from tati_re.data import Dataset, dataset_from_options
@@ -53,6 +54,8 @@ def parser_of_command() -> Parser:
         metavar="FILE",
         help="files to read instead, or mnist, cifar10, ...",
     )
+    parser.add_argument("--batch_size", dest="batch_size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--output", metavar="FILE", help="write the data, .csv or .npz; the test part of a .csv apart")
     parser.add_argument("--overwrite", action="store_true", help="replace the files that are there")
     parser.add_argument("--plot", metavar="FILE", help="draw points of a plane, .png")
@@ -121,8 +124,8 @@ def _read(typed: dict[str, Any]) -> Dataset:
 
 
 def _body(argv: list[str]) -> None:
-    if is_of_tati(argv):
-        return write_as_tati(argv)
+    if writes(argv):
+        return write_dataset_as_tati(argv)
     typed = parser_of_command().parse(argv)
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
@@ -135,6 +138,8 @@ def _body(argv: list[str]) -> None:
     if taken and not typed.get("overwrite"):
         raise InputError("--output is there already.", taken[0], "a new file, or --overwrite")
     print(describe_dataset(dataset))
+    if any(text.startswith("--batch_data_files") for text in argv):
+        print_rows(dataset, typed.get("batch_size", 0))
     if typed.get("plot"):
         from tati_re.plotting.points import plot_points
 

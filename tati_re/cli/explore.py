@@ -1,5 +1,6 @@
 """`tati-explore`: find minima and valleys from a starting point, and the barriers between them."""
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -15,10 +16,12 @@ from tati_re.cli.arguments import (
     output_folder,
     requeue_signal_of,
 )
+from tati_re.cli.of_tati import explorer, write_exploration
 from tati_re.core.errors import InputError
 from tati_re.core.exit_status import FINISHED, OUT_OF_TIME
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
+from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, MARK, NOT_OF_EXPLORER
 
 GROUPS = ("data", "model", "posterior", "sampler")
 MORE = ("seed", "threads", "execution", "requeue_signal")
@@ -63,6 +66,11 @@ def parser_of_command() -> Parser:
         title = f"{group}, in place of the run's; --dtype is float64 unless it is said"
         parser.add_options(title, [name for name in options_of([group]) if name not in OWN])
     parser.add_options("more", MORE)
+    parser.add_names_of_tati(("data", "prior", "model", "sampler", "train", *EXPLORER, "restore_model"))
+    hidden = {*EXPLORER, *NOT_OF_EXPLORER, *EXPLORER_FILES, "max_legs", "diffusion_map_method"}
+    parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
+    for name in sorted(hidden - {action.dest for action in parser._actions}):
+        parser.add_argument(f"--{name}", dest=name, help=argparse.SUPPRESS)
     return parser
 
 
@@ -82,7 +90,7 @@ def _choices(typed: dict[str, Any]) -> dict[str, Any]:
 
 def _explore(typed: dict[str, Any], folder: Path) -> int:
     quiet, choices = "quiet" in typed, _choices(typed)
-    flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}
+    flags = {n: v for n, v in typed.items() if (n in OPTIONS or n in ALIASES) and n not in (*OWN, *EXPLORER_FILES)}
     options = options_from_flags(flags)
 
     import numpy as np
@@ -94,7 +102,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     from tati_re.plotting.exploration import plot_exploration
     from tati_re.simulation.run import load
 
-    source = {"dtype": "float64", **options.values_of(flags)}
+    source = {"dtype": "float64", **options.values_of(options.explicit)} | (MARK if options.tati else {})
     source |= {"run": os.path.abspath(typed["run"])} if "run" in typed else {"verbose": 0}
     system = system_of(source)
     sim, path = system.trajectories.sim, None
@@ -119,6 +127,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         source if parallel else system, start, path=path, seed=int(typed.get("seed", 0)), output=folder,
         say=None if quiet else lambda text: print(text, flush=True), **choices,
     )  # fmt: skip
+    write_exploration(found, typed, sim.parameter_names())
     written = ["minima.csv", "minima.npz", *(["barriers.csv", "paths.csv"] if found.paths else [])]
     if "no_figures" not in typed:
         plot_exploration(found, folder / "exploration.png")
@@ -148,8 +157,8 @@ def described(system: Any) -> str:
 
 
 def _body(argv: list[str]) -> int:
-    typed = parser_of_command().parse(argv)
-    if not {"run", "data", "potential"} & {*typed}:
+    typed = explorer(parser_of_command().parse(argv))
+    if not {"run", "data", "batch_data_files", "potential"} & {*typed}:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
     loading(not typed.get("quiet"))
     with (

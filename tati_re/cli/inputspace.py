@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, loading, output_folder
+from tati_re.cli.of_tati import sample_inputs_as_tati, scans
 from tati_re.core.errors import InputError
 
 TABLE, FIGURE, SPECIFICATION = "inputspace.csv", "inputspace.png", "inputspace.toml"
@@ -94,6 +95,8 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
 
 
 def _body(argv: list[str]) -> None:
+    if scans(argv):
+        return sample_inputs_as_tati(argv)
     typed = parser_of_command().parse(argv)
     if "run" not in typed:
         raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")

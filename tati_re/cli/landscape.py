@@ -14,6 +14,7 @@ from tati_re.cli.arguments import (
     output_folder,
     requeue_signal_of,
 )
+from tati_re.cli.of_tati import sample_as_tati, scans
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.interruption import stopping
 from tati_re.options.flags import flag
@@ -203,6 +204,8 @@ def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
 
 
 def _body(argv: list[str]) -> None:
+    if scans(argv):
+        return sample_as_tati(argv)
     typed = parser_of_command().parse(argv)
     _check(typed)
     flags = {name: value for name, value in typed.items() if name in OPTIONS and name not in OWN}

@@ -45,6 +45,9 @@ _PRIOR_UNDER_MEAN_LOSS = "none"
 _ONE_BYTE = 1e-6
 _YES, _NO = ("yes", "true", "t", "y", "1"), ("no", "false", "f", "n", "0")
 
+MARK = {"do_hessians": True}
+"""An option of TATi that changes nothing: what comes with it goes by TATi's rules."""
+
 Translation = Callable[[str, Any], dict[str, Any]]
 
 
@@ -250,6 +253,24 @@ ALIASES = _table()
 """All options of TATi by name."""
 
 
+EXPLORER = {
+    "max_steps": "leg_steps",
+    "number_of_parallel_trajectories": "num_legs",
+    "max_exploration_steps": "max_rounds",
+    "number_processes": "num_processes",
+    "parse_parameters_file": "parameters",
+}
+"""Flags of TATi's explorer, and those of `tati-explore`."""
+
+NOT_OF_EXPLORER = {
+    **dict.fromkeys(("learning_rate", "optimizer"), "nothing: a descent finds its own steps"),
+    **dict.fromkeys(("run_file", "averages_file"), "--trajectory_file, or --output"),
+    **dict.fromkeys(("number_pruning", "use_reweighting", "number_of_eigenvalues"), "0, or --directions WORD"),
+}
+
+EXPLORER_FILES = ("minima_file", "cornerpoints_file", "trajectory_file")
+
+
 def names_here(name: str, known: Collection[str]) -> tuple[str, ...]:
     return ALIASES[name].new if name in ALIASES and name not in known else (name,)
 
@@ -311,8 +332,9 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
     more: dict[str, Any] = {}
     if values.get("potential") is None and any(name in tati for name in MEAN_LOSS_NAMES):
         more["potential"] = "mean_loss"
-        if values.get("prior") is None and not values.keys() & _OF_A_PRIOR:
-            more["prior"] = _PRIOR_UNDER_MEAN_LOSS
+    unnamed = values.get("prior") is None and not values.keys() & _OF_A_PRIOR
+    if unnamed and {**values, **more}.get("potential") == "mean_loss":
+        more["prior"] = _PRIOR_UNDER_MEAN_LOSS
     if "batch_data_files" in tati and not any(values.get(name) is not None for name in ("test_data", "test_fraction")):
         more["test_fraction"] = 0.0
     if "hamiltonian_dynamics_time" in tati and "num_leapfrog_steps" not in values:
@@ -323,18 +345,22 @@ def completed(values: Mapping[str, Any], tati: Mapping[str, Any], step_size: flo
     return more
 
 
-def sentences(options: Any) -> list[str]:
-    """Sentences at the start of a run about TATi's names."""
+def sentences(options: Any, own_prior: bool = False) -> list[str]:
+    """Sentences at the start of a run about TATi's names and rules. `own_prior`: the prior is an object."""
     tati, derived = options.tati, options.derived
     said = []
+    if tati.get("batch_size") and options.batch_size is None:
+        said.append(f"batch_size {tati['batch_size']} is larger than the data set: all examples, as in TATi.")
+    if "prior" in derived and "potential" not in derived and not own_prior:
+        said.append("potential mean_loss has no prior where none is named, as in TATi.")
     if "potential" in derived:
         name = next(name for name in MEAN_LOSS_NAMES if name in tati)
-        prior = " and no prior" if "prior" in derived else ""
+        prior = " and no prior" if "prior" in derived and not own_prior else ""
         said.append(
             f"{name} is TATi's name, so that potential is mean_loss{prior}: exp(-beta * mean loss) is sampled, as in "
             "TATi; potential posterior samples the Bayesian posterior, with the sum of the losses and a prior."
         )
-    other = [name for name in tati if name != "inverse_temperature"]
+    other = [name for name in tati if name not in ("inverse_temperature", *MARK)]
     given = options.inverse_temperature is not None and "potential" in options.explicit
     if other and given and options.potential == "posterior":
         said.append(
@@ -347,6 +373,15 @@ def sentences(options: Any) -> list[str]:
             f"{options.num_leapfrog_steps} at step_size {options.first_step_size:g}."
         )
     return said
+
+
+def capped(options: Any, num_examples: int) -> Any:
+    """The options with all examples in place of a batch_size above them, as in TATi, where they go by its names."""
+    if not options.tati or options.batch_size is None or not 0 < num_examples < options.batch_size:
+        return options
+    fitting = options.settled(batch_size=None)
+    fitting._tati = {**options.tati, "batch_size": options.batch_size}
+    return fitting
 
 
 def check_dimensions(tati: Mapping[str, Any], num_inputs: int, num_outputs: int) -> None:

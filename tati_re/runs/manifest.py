@@ -80,6 +80,7 @@ def given_options(content: Mapping[str, Any]) -> dict[str, Any]:
     options = content["options"]
     had = {name for name, field in OPTIONS.items() if name in options and options[name] != field.default}
     had -= {*_SETTLED, *(_OF_DATA if content["dataset"].get("potential") else ())}
+    had |= {"prior"} & {*options} if options.get("potential") == "mean_loss" else set()  # none by default, but not once
     had -= set() if content.get("loss", {}).get("loss") == "gaussian" else {"noise_std"}
     return {name: value for name, value in options.items() if name in had or name in content.get("given", options)}
 

@@ -11,9 +11,9 @@ import numpy as np
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import described_names, parameter_names
-from tati_re.runs import checkpoint, files, manifest
+from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.expected import KINDS, ExpectedParameters
-from tati_re.runs.trajectory_rows import read_rows
+from tati_re.runs.trajectory_rows import columns_of, read_rows
 
 
 class FileParameters(NamedTuple):
@@ -59,6 +59,19 @@ def read_parameters(
     except (OSError, ValueError, EOFError, csv.Error, *DAMAGED) as error:
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"parameters: {path} cannot be read: {reason}.", expected=KINDS) from None
+
+
+def read_trajectory(path: str, names: Sequence[str], steps: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Steps and parameters `(rows, parameters)` of a trajectory's rows, ours or TATi's, or of those at some steps."""
+    if Path(path).suffix != ".csv" or not os.path.exists(path):
+        raise InputError("parameters: no trajectory of rows.", path, "a .csv file")
+    table, wanted = reading.read_csv(path), ExpectedParameters(list(names))
+    chosen, step, _ = columns_of(Path(path), list(table.columns), wanted)
+    found = np.arange(len(table)) if step is None else table.iloc[:, step].to_numpy()
+    if missing := sorted(set(steps) - set(found.tolist())):
+        raise InputError(f"parameters_step: there is no such step in {path}.", missing[0])
+    kept = np.isin(found, steps) if steps else slice(None)
+    return found[kept], wanted.checked(Path(path), table.iloc[:, chosen].to_numpy())[kept]
 
 
 def _folder(folder: Path, step: int | None, wanted: ExpectedParameters) -> FileParameters:

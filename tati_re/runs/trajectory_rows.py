@@ -26,7 +26,7 @@ def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.n
     with path.open(encoding="utf-8", newline="") as file:
         texts = (line for line in file if line.strip() and not line.startswith("#"))
         columns = [from_cell(name.strip()) for name in next(csv.reader(texts), [])]
-        chosen, step_column, walker_column = _columns(path, columns, wanted)
+        chosen, step_column, walker_column = columns_of(path, columns, wanted)
         rung = columns.index("rung") if "rung" in columns else None
         growing = (path.parent / files.MANIFEST).exists()
         for line in texts:
@@ -60,7 +60,7 @@ def _numbers(path: Path, line: str, chosen: list[int]) -> list[float]:
 def _h5(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.ndarray, int]:
     with reading.open_h5(path) as file:
         index_columns, columns = reading.h5_columns(file)
-        chosen, _, _ = _columns(path, [*index_columns, *columns], wanted)
+        chosen, _, _ = columns_of(path, [*index_columns, *columns], wanted)
         index = file["index"][: reading.h5_length(file)]
         kept = np.arange(len(index))
         if "rung" in index_columns:
@@ -70,7 +70,7 @@ def _h5(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.nd
         return np.array([file["rows"][int(kept[row])][places] for row in rows]), found
 
 
-def _columns(path: Path, columns: list[str], wanted: ExpectedParameters) -> tuple[list[int], int | None, int | None]:
+def columns_of(path: Path, columns: list[str], wanted: ExpectedParameters) -> tuple[list[int], int | None, int | None]:
     """Places of the parameters in their order, of the step and of the walker."""
     places = {name: k for k, name in enumerate(columns)}
     step = places.get("step")

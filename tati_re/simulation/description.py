@@ -47,7 +47,7 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes)
     if options.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."
-    yield from tati_sentences(options)
+    yield from tati_sentences(options, "prior" in request.objects)
     if start is not None:
         yield start
     if request.record_every > options.num_steps:

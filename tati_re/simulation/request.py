@@ -14,6 +14,7 @@ from tati_re.optimizers import make_optimizer
 from tati_re.options.families import DEFAULT
 from tati_re.options.make import Options, make_options
 from tati_re.options.stages import planned
+from tati_re.options.tati_names import capped
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior
 from tati_re.samplers import make_sampler, tuned
@@ -109,6 +110,7 @@ def make_request(
     kind: str, options: Options, objects: Mapping[str, Any], system: System, limits: Limits = LIMITS
 ) -> Request:
     """The request with the method that options and objects name, and the order of mini-batches that it takes."""
+    options = capped(options, system.dataset.num_examples)
     if options.sampler == "auto":
         options = options.settled(sampler=DEFAULT)
     if kind == "sample":

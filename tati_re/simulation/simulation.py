@@ -131,9 +131,9 @@ class Simulation(Evaluations):
     def _start(self, options: Options, objects: dict[str, Any], start: Any = None) -> None:
         set_threads(options.threads)
         self.options = options = with_defaults(options, objects)
-        self.objects = objects
-        self.calls = Calls()
+        self.objects, self.calls = objects, Calls()
         self._system = system_of(options, objects)
+        self.options = aliases.capped(options, self.system.dataset.num_examples)
         self.walkers = starting_walkers(options, self.system.flat, start)
         self._outputs: Outputs | None = None
         self._forget()
@@ -245,7 +245,7 @@ class Simulation(Evaluations):
         found = _pop_objects(data)
         options = make_options(self.options, data=data.get("data"), test_data=None)
         self._system = self.system.with_data(options, found.get("data"))
-        self.options, self.objects = options, objects | found
+        self.options, self.objects = aliases.capped(options, self.system.dataset.num_examples), objects | found
         self._outputs = None
         self._forget()
         self._first_batch = 0
@@ -341,7 +341,7 @@ class Simulation(Evaluations):
         options = _own_names(options)
         refuse_fixed(options)
         objects = {name: options.pop(name) for name in OBJECTS if name in options and not is_named(options[name])}
-        self.options = make_options(self.options, **options)
+        self.options = aliases.capped(make_options(self.options, **options), self.system.dataset.num_examples)
         if "call" in options:
             self.calls = Calls()
         self.objects = {name: value for name, value in self.objects.items() if name not in options} | objects
