@@ -1,4 +1,4 @@
-"""How memory, files and time of a run grow with walkers, parameters and data: `python -m benchmarks.sizes [--quick]`.
+"""How memory, files and time of a run grow with walkers, parameters and data: `python -m benchmarks.sizes [--quick | --growth]`.
 
 Every case is a run of its own in a process of its own: random images, dense networks, BAOAB, a row and a
 position of each walker every 100th step. Figures are reported, never asserted.
@@ -33,6 +33,13 @@ CASES: dict[str, dict[str, Any]] = {
     "batch of 1,000": {"batch_size": 1_000},
 }
 """What differs from a perceptron with 1 walker, 5,000 examples as float32 and mini-batches of 100."""
+GROWTH = [
+    *((hidden, walkers, 1_000) for hidden in (10, 100, 1_000) for walkers in (1, 8, 64, 256, 1_024)),
+    *((10, walkers, examples) for examples in (10_000, 100_000, 1_000_000) for walkers in (1, 64)),
+]
+"""Hidden units, walkers and examples of `--growth`."""
+_MOST_NUMBERS = 2.1e8
+"""Parameters times walkers of the largest case of `--growth`: about 9 GB."""
 
 
 def measure(case: dict[str, Any], num_steps: int) -> dict[str, float]:
@@ -81,6 +88,66 @@ def measure(case: dict[str, Any], num_steps: int) -> dict[str, float]:
     return found
 
 
+def grown(hidden: int, walkers: int, examples: int) -> dict[str, float]:
+    """Memory before and at most, MB, and milliseconds of processor time a walker and step, compilation apart: 784-hidden-10, images as
+    bytes, own mini-batches of 100; the difference of two runs of which one is longer by about 5 seconds."""
+    import tati_re
+    from tati_re.data import Dataset
+
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (examples, 784), dtype=np.uint8)
+    data = Dataset.from_arrays(images, generator.integers(0, 10, examples).astype(np.int32), input_scale=1 / 255)
+    sim = tati_re.Simulation(
+        data=data, hidden=[hidden], num_walkers=walkers, batch_size=100, seed=0, verbose=0, standardize="none"
+    )
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    def seconds(num_steps: int) -> float:
+        start = time.process_time()
+        with tempfile.TemporaryDirectory() as folder:
+            every = {"record_every": 100, "trajectory_every": num_steps, "checkpoint_seconds": 1e6}
+            common = {
+                "sampler": "BAOAB",
+                "step_size": 1e-5,
+                "friction": 10.0,
+                "execution": "xla",
+                "num_burnin_steps": 0,
+            }
+            sim.sample(num_steps=num_steps, output=f"{folder}/run", **common, **every)
+        return time.process_time() - start
+
+    few = max(4, int(400 / walkers / max(hidden / 10, 1)))
+    seconds(few)
+    short = min(seconds(few) for _ in range(2))
+    many = few
+    while (more := seconds(many := 4 * many)) < short + 3:
+        pass
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    each = 1e3 * (more - short) / (many - few) / walkers
+    return {"parameters": float(sim.num_parameters()), "before": before, "largest": largest, "each": each}
+
+
+def growth() -> int:
+    lines = []
+    for hidden, walkers, examples in GROWTH:
+        if hidden * 794 * walkers > _MOST_NUMBERS:
+            lines.append([str(hidden), f"{walkers:,}", f"{examples:,}", "too large for this table", "", "", ""])
+            continue
+        name = f"{hidden},{walkers},{examples}"
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "benchmarks.sizes", "--case", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+        found = json.loads(done.stdout.splitlines()[-1])
+        one = (found["largest"] - found["before"]) / walkers
+        size = f"{found['parameters']:,.0f}"
+        times = [f"{found['largest']:,.0f}", f"{one:,.1f}", f"{found['each']:.3f}"]
+        lines.append([str(hidden), f"{walkers:,}", f"{examples:,}", size, *times])
+        print(lines[-1], file=sys.stderr, flush=True)
+    head = ("hidden", "walkers", "examples", "P", "MB at most", "MB a walker", "ms of processor a walker and step")
+    show("784-hidden-10, mini-batches of 100 of bytes, XLA", head, lines)
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark.
 
@@ -89,9 +156,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sizes", description="Memory, files, time of runs.")
     parser.add_argument("--quick", action="store_true", help="2,000 steps in place of 10,000")
+    parser.add_argument("--growth", action="store_true", help="how time and memory grow with walkers, width and data")
     parser.add_argument("--case", help="one case alone, its figures as JSON")
     arguments = parser.parse_args(argv)
     num_steps = 2_000 if arguments.quick else 10_000
+    if arguments.growth:
+        return growth()
+    if arguments.case is not None and "," in arguments.case:
+        print(json.dumps(grown(*map(int, arguments.case.split(",")))))
+        return 0
     if arguments.case is not None:
         print(json.dumps(measure(CASES[arguments.case], num_steps)))
         return 0

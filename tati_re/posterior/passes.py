@@ -20,6 +20,7 @@ from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, on
 from tati_re.posterior.weighted import WeightedLoss
 
 _MOVES_DATA = 16
+_LARGE_BATCH = 65_536
 
 
 class ModelPasses:
@@ -108,8 +109,9 @@ class ModelPasses:
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
         moves_data = self.under_xla and batch_numbers > _MOVES_DATA * self.num_parameters
         asked = self._asked_evaluation, self.flat.vectorizable, self.num_walkers
-        self.walker_evaluation = choose(*asked, self.shared, self.training, moves_data)
-        self._own_evaluation = choose(*asked, False, False, moves_data)
+        sizes = moves_data, self.under_xla and batch_numbers > _LARGE_BATCH
+        self.walker_evaluation = choose(*asked, self.shared, self.training, *sizes)
+        self._own_evaluation = choose(*asked, False, False, *sizes)
         self._may_be_short = not batches.full and self.num_examples % batches.batch_size != 0
 
     def gather(self, batch: Batch | None):

@@ -11,17 +11,25 @@ MANY_WALKERS = 16
 
 
 def choose(
-    requested: str, vectorizable: bool, num_walkers: int, shared: bool, training: bool, moves_data: bool = False
+    requested: str,
+    vectorizable: bool,
+    num_walkers: int,
+    shared: bool,
+    training: bool,
+    moves_data: bool = False,
+    large_batch: bool = False,
 ) -> str:
     """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
 
     Auto is vectorized where the walkers share their inputs and the model's layers allow it (one large product for all
-    walkers), or where there are more than 16; else unrolled up to 16 walkers and looped beyond, or where moving each
-    walker's own batch is most of the work. `training`, a forward pass that updates auxiliary variables, is never
+    walkers), or where there are more than 16 with small batches; else unrolled up to 16 walkers and looped beyond, or
+    where moving each walker's own batch is most of the work. `training`, a forward pass that updates auxiliary variables, is never
     vectorized, as that form does not carry them. `moves_data`: A walker's batch is much larger than its parameters, and
     the steps run under XLA. One walker after the other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a
     step, unrolled 4.8), and the loop keeps XLA from converting the images inside of the product (1 walker: 0.6 ms,
-    unrolled 0.7).
+    unrolled 0.7). `large_batch`: A walker's batch does not stay in the cache together with those of others (64 walkers,
+    batch 550 of 784 inputs: looped .78 ms of processor time a walker and step, vectorized 1.17, and 3.06 and 3.97 with
+    100 hidden units; batch 20: .10 and .10).
     """
     if training:
         return "unrolled" if requested in ("auto", "vectorized") else requested
@@ -29,7 +37,7 @@ def choose(
         return requested
     if num_walkers == 1:
         return "looped" if vectorizable and moves_data else "unrolled"
-    if vectorizable and (shared or num_walkers > MANY_WALKERS):
+    if vectorizable and (shared or num_walkers > MANY_WALKERS and not large_batch):
         return "vectorized"
     return "unrolled" if num_walkers <= MANY_WALKERS and not (vectorizable and moves_data) else "looped"
 
