@@ -35,7 +35,7 @@ class Result(NamedTuple):
         auto: BAOAB with these.
         bare: The bare gradient by execution and walker evaluation.
         others: BAOAB with all other executions and walker evaluations.
-        jax: The scan by how the images are stored; empty without JAX.
+        jax: The scan by its form; empty without JAX.
     """
 
     row: Row
@@ -64,8 +64,8 @@ def measure(row: Row, repetitions: int, seconds: float, with_jax: bool) -> Resul
         measures[f"bare {execution} {how}"] = bare_gradient(row, execution, how)
         if f"{execution} {how}" != chosen:
             measures[f"other {execution} {how}"] = Steps(row, execution, how).measure
-    peers = {stored: jax_scan.JaxScan(row, stored) for stored in jax_scan.STORED} if with_jax and row.dense else {}
-    measures |= {f"jax {stored}": peer.measure for stored, peer in peers.items()}
+    peers = {form: jax_scan.JaxScan(row, form) for form in jax_scan.forms(row)} if with_jax and row.dense else {}
+    measures |= {f"jax {form}": peer.measure for form, peer in peers.items()}
     found = interleaved(measures, repetitions, seconds, always=[f"auto {chosen}"])
     for peer in peers.values():
         peer.close()
@@ -78,7 +78,10 @@ def measure(row: Row, repetitions: int, seconds: float, with_jax: bool) -> Resul
 
 def cells(result: Result) -> list[str]:
     """The row's cells of the main table."""
-    bare, jax = _fastest(result.bare), _fastest(result.jax)
+    bare, jax = (
+        _fastest(result.bare),
+        _fastest({form: v for form, v in result.jax.items() if not form.endswith("bare")}),
+    )
     beside = [f"{jax[1]:.3f}", jax[0], f"{jax[1] / result.auto:.2f}"] if jax else ["", "", ""]
     ratio = f"{bare[1] / result.auto:.2f}"
     limit = [f"{bare[1]:.3f}", bare[0], f"{result.auto:.3f}", ratio]
@@ -98,11 +101,12 @@ def _fastest(values: dict[str, float]) -> tuple[str, float] | None:
 
 
 def show(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Prints a table with its columns aligned."""
-    widths = [max(len(row[column]) for row in (heads, *lines)) for column in range(len(heads))]
-    print(f"\n{title}")
-    for row in (heads, *lines):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    """Prints a table in Markdown, its columns aligned."""
+    widths = [max(3, *(len(row[column]) for row in (heads, *lines))) for column in range(len(heads))]
+    print(f"\n{title}\n")
+    for row in (heads, ["-" * width for width in widths], *lines):
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+    print()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,6 +155,10 @@ def _show(results: Sequence[Result], repetitions: int, seconds: float) -> None:
     print("bare: gradient of the mean loss, mini-batch gathered as bytes, fastest way. jax: lax.scan by hand, images "
           "stored as bytes\nor as float32, the faster. Ratios are rates: bare/BAOAB 1 is the limit, jax/BAOAB above 1 "
           "is faster than JAX.")  # fmt: skip
+    if any(result.jax for result in results):
+        forms = list(dict.fromkeys(form for result in results for form in result.jax))
+        lines = [[r.row.name, *(f"{r.jax[form]:.3f}" if form in r.jax else "" for form in forms)] for r in results]
+        show("JAX by form, ms; bare is its gradient alone", ("row", *forms), lines)
     heads = ("row", "auto", "fastest other", "rate of every other way beside that of auto")
     show("Other executions and walker evaluations", heads, [other_cells(result) for result in results])
 

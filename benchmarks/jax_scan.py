@@ -1,9 +1,11 @@
 """The peer: the same job in JAX as one would write it by hand, a `lax.scan` over BAOAB steps.
 
 Each walker has its own threefry keys; the mini-batches are gathered inside the scan, the walkers are a `vmap`, the
-state is donated to the compiled function. The batches are drawn by the same code as those of a run, and one row of
-observables comes back every 100th step. JAX works in a process of its own (`python -m benchmarks.jax_scan ROW STORED`),
-so that neither library's threads meet the other's.
+state is donated to the compiled function, and one row of observables comes back every 100th step. The batches are drawn
+by the same code as those of a run; "drawn inside" draws them in the scan, with replacement, as is quickest to write.
+"plain" is one walker without a `vmap`, which XLA compiles to another product than that of a batch of one. "bare" is
+the gradient alone, for batches drawn beforehand. JAX works in a process of its own, so that neither library's threads
+meet the other's: `python -m benchmarks.jax_scan ROW FORM`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,12 @@ STORED = ("bytes", "float32")
 """How the images lie in memory: as bytes that are scaled after gathering, or as float32."""
 
 
+def forms(row: Row) -> tuple[str, ...]:
+    """What is measured in a row: how the images lie, and other forms of the faster program, with bytes."""
+    plain = ("bytes plain",) if row.walkers == 1 else ()
+    return (*STORED, "bytes drawn inside", *plain, "bytes bare")
+
+
 def available() -> bool:
     """Whether JAX is installed."""
     return importlib.util.find_spec("jax") is not None
@@ -34,11 +42,11 @@ class JaxScan:
 
     Args:
         row: Network of dense layers, walkers, batches.
-        stored: "bytes" or "float32".
+        form: One of `forms`.
     """
 
-    def __init__(self, row: Row, stored: str) -> None:
-        command = [sys.executable, "-m", "benchmarks.jax_scan", row.name, stored]
+    def __init__(self, row: Row, form: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.jax_scan", row.name, form]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
 
@@ -61,15 +69,15 @@ class JaxScan:
         return float(line)
 
 
-def _serve(row: Row, stored: str) -> None:
-    call = _steps(row, stored)
+def _serve(row: Row, form: str) -> None:
+    call = _steps(row, *form.split(" ", 1))
     call()
     print(0.0, flush=True)
     for line in sys.stdin:
         print(milliseconds_per_step(call, float(line)), flush=True)
 
 
-def _steps(row: Row, stored: str):
+def _steps(row: Row, stored: str, how: str = ""):
     """A function that takes 100 steps with all walkers and returns that number."""
     import jax
     import jax.numpy as jnp
@@ -100,12 +108,25 @@ def _steps(row: Row, stored: str):
         value, slope = jax.value_and_grad(loss)(theta, inputs, y[indices])
         return value, slope + theta
 
-    walkers_gradient = jax.vmap(gradient, in_axes=(0, 0 if row.batches == "own" else None))
+    own = row.batches == "own"
+    walkers_gradient = jax.vmap(gradient, in_axes=(0, 0 if own else None))
+    if how == "plain":
+
+        def walkers_gradient(theta, indices):
+            value, slope = gradient(theta[0], indices.reshape(-1))
+            return value[None], slope[None]
+
     draw = jax.vmap(lambda key: jax.random.normal(key, (cuts[-1],)))
 
     def step(state, indices):
         theta, momentum, slope, _, keys = state
         split = jax.vmap(jax.random.split)(keys)
+        if how == "drawn inside":
+            shape = (row.walkers, count) if own else (count,)
+            indices = jax.random.randint(jax.random.fold_in(split[0, 1], 1), shape, 0, NUM_EXAMPLES)
+        if how == "bare":
+            value, slope = walkers_gradient(theta, indices)
+            return (theta - 1e-9 * slope, momentum, slope, value, keys), None
         momentum = momentum - 0.5 * h * slope
         theta = theta + 0.5 * h * momentum
         momentum = c * momentum + spread * draw(split[:, 1])
@@ -128,7 +149,7 @@ def _steps(row: Row, stored: str):
 
     def call() -> int:
         indices = batches.indices(first[0], STEPS)[0]
-        state[0], values = compiled(state[0], jnp.asarray(indices if row.batches == "own" else indices[:, 0]))
+        state[0], values = compiled(state[0], jnp.asarray(indices if own else indices[:, 0]))
         first[0] += STEPS
         if not np.isfinite(values).all():
             raise RuntimeError("The measured run is not stable.")

@@ -1,4 +1,4 @@
-"""How memory, files and time of a run grow with walkers, parameters and data: `python -m benchmarks.sizes [--quick | --growth]`.
+"""How memory, files and time grow with walkers, parameters and data: `python -m benchmarks.sizes [--quick | --growth]`.
 
 Every case is a run of its own in a process of its own: random images, dense networks, BAOAB, a row and a
 position of each walker every 100th step. Figures are reported, never asserted.
@@ -89,8 +89,10 @@ def measure(case: dict[str, Any], num_steps: int) -> dict[str, float]:
 
 
 def grown(hidden: int, walkers: int, examples: int) -> dict[str, float]:
-    """Memory before and at most, MB, and milliseconds of processor time a walker and step, compilation apart: 784-hidden-10, images as
-    bytes, own mini-batches of 100; the difference of two runs of which one is longer by about 5 seconds."""
+    """Memory before and at most, MB, and milliseconds of processor time a walker and step, compilation apart.
+
+    784-hidden-10, images as bytes, own mini-batches of 100; the difference of two runs, one longer by some seconds.
+    """
     import tati_re
     from tati_re.data import Dataset
 

@@ -20,7 +20,7 @@ from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, on
 from tati_re.posterior.weighted import WeightedLoss
 
 _MOVES_DATA = 16
-_LARGE_BATCH = 65_536
+_LARGE_BATCH = 131_072
 
 
 class ModelPasses:
