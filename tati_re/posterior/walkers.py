@@ -23,8 +23,8 @@ def choose(
 
     Auto is vectorized where the walkers share their inputs and the model's layers allow it (one large product for all
     walkers), or where there are more than 16 with small batches; else unrolled up to 16 walkers and looped beyond, or
-    where moving each walker's own batch is most of the work. `training`, a forward pass that updates auxiliary variables, is never
-    vectorized, as that form does not carry them. `moves_data`: A walker's batch is much larger than its parameters, and
+    where moving each walker's own batch is most of the work. `training`, a forward pass that updates auxiliary
+    variables, is never vectorized, as that form does not carry them. `moves_data`: A walker's batch is much larger than its parameters, and
     the steps run under XLA. One walker after the other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a
     step, unrolled 4.8), and the loop keeps XLA from converting the images inside of the product (1 walker: 0.6 ms,
     unrolled 0.7). `large_batch`: A walker's batch does not stay in the cache together with those of others (64 walkers,
@@ -37,7 +37,7 @@ def choose(
         return requested
     if num_walkers == 1:
         return "looped" if vectorizable and moves_data else "unrolled"
-    if vectorizable and (shared or num_walkers > MANY_WALKERS and not large_batch):
+    if vectorizable and (shared or (num_walkers > MANY_WALKERS and not large_batch)):
         return "vectorized"
     return "unrolled" if num_walkers <= MANY_WALKERS and not (vectorizable and moves_data) else "looped"
 
