@@ -24,12 +24,12 @@ def choose(
     Auto is vectorized where the walkers share their inputs and the model's layers allow it (one large product for all
     walkers), or where there are more than 16 with small batches; else unrolled up to 16 walkers and looped beyond, or
     where moving each walker's own batch is most of the work. `training`, a forward pass that updates auxiliary
-    variables, is never vectorized, as that form does not carry them. `moves_data`: A walker's batch is much larger than its parameters, and
-    the steps run under XLA. One walker after the other keeps it in the cache (784-10, batch 550, 8 walkers: 3.8 ms a
-    step, unrolled 4.8), and the loop keeps XLA from converting the images inside of the product (1 walker: 0.6 ms,
-    unrolled 0.7). `large_batch`: A walker's batch does not stay in the cache together with those of others (64 walkers,
-    batch 550 of 784 inputs: looped .78 ms of processor time a walker and step, vectorized 1.17, and 3.06 and 3.97 with
-    100 hidden units; batch 20: .10 and .10).
+    variables, is never vectorized, as that form does not carry them. `moves_data`: A walker's batch is much larger than
+    its parameters, and the steps run under XLA. One walker after the other keeps it in the cache (784-10, batch 550, 8
+    walkers: 3.8 ms a step, unrolled 4.8), and the loop keeps XLA from converting the images inside of the product (1
+    walker: 0.6 ms, unrolled 0.7). `large_batch`: A walker's batch does not stay in the cache together with those of
+    others (64 walkers, batch 550 of 784 inputs: looped .78 ms of processor time a walker and step, vectorized 1.17, and
+    3.06 and 3.97 with 100 hidden units; batch 20: .10 and .10).
     """
     if training:
         return "unrolled" if requested in ("auto", "vectorized") else requested
