@@ -8,12 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tati_re.cli.arguments import Parser, loading
 from tati_re.core.errors import InputError, nearest
 from tati_re.core.memory import check_free
-from tati_re.landscape.grid import Axis, Grid
 from tati_re.options.make import options_from_flags
 from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, NOT_OF_EXPLORER
 
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tati_re.data import Dataset
+    from tati_re.landscape.grid import Axis
 
 READ = ("parse_run_file", "parse_trajectory_file")
 INSTEAD = {
@@ -121,6 +119,7 @@ def _rows(typed: dict[str, Any], name: str) -> pd.DataFrame:
 
 def _average_energies(typed: dict[str, Any]) -> None:
     """Means and variances of kinetic energy, loss and their sum over the first rows, at `steps` ends."""
+    import numpy as np
     import pandas as pd
 
     target, table = _file(typed, "average_run_file"), _rows(typed, "run_file")
@@ -151,6 +150,7 @@ def _average_trajectory(typed: dict[str, Any]) -> None:
 
 def _covariance(typed: dict[str, Any]) -> None:
     """The covariance of the parameters, its largest eigenvalues and their eigenvectors, one a row."""
+    import numpy as np
     import pandas as pd
 
     positions = _parameters(typed).to_numpy()
@@ -216,6 +216,8 @@ def write_dataset_as_tati(argv: list[str]) -> None:
 
 def print_rows(dataset: Dataset, batch_size: int) -> None:
     """Prints inputs and labels of all rows, batch after batch, as TATi's parser does."""
+    import numpy as np
+
     parts = (dataset.inputs * dataset.input_scale, dataset.targets)
     rows = np.column_stack([np.reshape(part, (len(part), -1)) for part in parts])
     for number, start in enumerate(range(0, len(rows), batch_size or len(rows))):
@@ -257,6 +259,8 @@ def _numbers(typed: dict[str, Any], name: str, count: int, kind: Callable = floa
 
 def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> Axis:
     """`--interval_KIND A B`, moved by an offset, in `--samples_KIND` intervals."""
+    from tati_re.landscape.grid import Axis
+
     low, high = _numbers(typed, f"interval_{kind}", 2)
     if not low < high or typed[f"samples_{kind}"] < 1:
         what = f"--interval_{kind} and --samples_{kind} are no grid."
@@ -268,6 +272,10 @@ def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> Axis:
 
 def sample_as_tati(argv: list[str]) -> None:
     """Writes the loss, and the accuracy of a classifier, on a grid of parameters or at the rows of a trajectory."""
+    import numpy as np
+
+    from tati_re.landscape.grid import Grid
+
     mode = next(text for text in argv if text in MODES)
     typed = _of_network(
         "tati-landscape",
@@ -312,6 +320,10 @@ def sample_as_tati(argv: list[str]) -> None:
 
 def sample_inputs_as_tati(argv: list[str]) -> None:
     """Writes what a network with given parameters says over a grid of inputs."""
+    import numpy as np
+
+    from tati_re.landscape.grid import Grid
+
     typed = _of_network("tati-inputspace", argv, ("interval_input", "samples_input"))
     inputs, outputs = int(typed.get("input_dimension", 2)), int(typed.get("output_dimension", 1))
     if {"parse_parameters_file", "restore_model"}.isdisjoint(typed):
@@ -347,6 +359,8 @@ def explorer(typed: dict[str, Any]) -> dict[str, Any]:
 
 def write_exploration(found: Any, typed: dict[str, Any], names: list[str]) -> None:
     """Files of TATi's explorer: bottoms, where legs started, and legs, one row a position."""
+    import numpy as np
+
     lengths = [len(leg) for leg in found.legs]
     legs = {"id": np.repeat(np.arange(len(lengths)), lengths), "step": np.concatenate([np.arange(n) for n in lengths])}
     starts = {"id": np.arange(len(lengths)), "step": np.zeros(len(lengths), int)}
