@@ -28,6 +28,7 @@ from tati_re.exchange.swap_rules import (
     SwapRule,
     make_swap_rule,
 )
+from tati_re.exchange.well_tempered import Bias, log_ratio, noise_factors
 
 LEVELS = np.arange(8.0)
 DEGENERACY = 0.9 * np.log(2) * LEVELS
@@ -111,6 +112,49 @@ def test_exact_rules_leave_the_law_of_the_cold_replica(name, reduced):
 )
 def test_wrong_rules_change_the_law(acceptance, published):
     assert cold_error(acceptance) == pytest.approx(published, rel=0.01)
+
+
+SLOPES = np.array([-0.45, -0.3])
+BIAS = Bias(SLOPES[:, None] * np.arange(80) / 2, np.full(2, -12.0), np.full(2, 0.5), *np.zeros((4, 2)))
+"""A_r(U) = slope times U + const., far beyond the levels: the noise of D is as Gaussian as that of the energies."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "spread"), [(Penalty(), 1.0), (Penalty(), 4.0), (BarkerCompensated(1.0), 1.0)], ids=["1", "4", "Barker"]
+)
+def test_rules_under_a_bias_take_the_noise_by_its_factors(rule, spread):
+    """V = f² Var(ε) + g² Var(δ) - 2fg Cov(ε, δ); that of the plain ladder is 6 times as large, and so is the error."""
+    beta, rungs = np.array([1.0, 0.5]), np.zeros((8, 8), np.int32)
+    cold, hot = (np.broadcast_to(levels, (8, 8)) for levels in (LEVELS[:, None], LEVELS))
+    first, second = noise_factors(BIAS, beta, cold, hot, rungs, rungs + 1)
+    np.testing.assert_allclose([first, second], 0.2, rtol=1e-12)
+    reduced = beta[:, None] * (LEVELS + np.outer(SLOPES, LEVELS))
+    np.testing.assert_allclose(
+        log_ratio(BIAS, beta, cold, hot, rungs, rungs + 1),
+        reduced[0][:, None] + reduced[1] - reduced[0] - reduced[1][:, None],
+        atol=1e-12,
+    )
+    correlation = 0.6
+    energy_variance = spread / (0.04 * 2 * (1 - correlation))
+    told = (first**2 + second**2 - 2 * first * second * correlation)[0, 0] * energy_variance
+    plain = 0.25 * 2 * (1 - correlation) * energy_variance
+    assert cold_error(noisy(rule, spread, variance=told), reduced) < 1e-5
+    if rule.name == "penalty":
+        # At 4 the larger correction leaves hardly a swap, and so no error.
+        assert spread > 1 or cold_error(noisy(rule, spread, variance=plain), reduced) > 0.01
+        assert cold_error(noisy(Naive(), spread), reduced) > 0.01
+
+
+def test_noise_factors_are_the_slopes_of_the_log_ratio():
+    """Of a curved bias, by differences, from both sides of a pair."""
+    random = np.random.default_rng(0)
+    bias = BIAS._replace(heights=np.cumsum(np.cumsum(random.normal(size=(2, 80)), 1), 1) / 30)
+    beta, low = np.array([1.0, 0.4]), np.zeros(50, np.int32)
+    energies = random.uniform(-5, 20, (2, 50))
+    first, second = noise_factors(bias, beta, *energies, low, low + 1)
+    for expected, step in ((first, [[1e-6], [0]]), (-second, [[0], [1e-6]])):
+        up, down = (log_ratio(bias, beta, *(energies + sign * np.array(step)), low, low + 1) for sign in (1, -1))
+        np.testing.assert_allclose((up - down) / 2e-6, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("noise_variance", [0.2, 1.0, 4.0])

@@ -64,6 +64,7 @@ class Method:
         ladder: β, λ and step size of the copies' rungs, the target first, in place of the options'. Default: none.
         reevaluates: After a swap, potential and loss belong to the position although `current` says no. Default: no.
         bias: The bias on the energies, where there is one. Default: none.
+        exact_energies: Energies are those of all data, beside gradients of mini-batches. Default: no.
         swap_bias: A sentence that names the bias of the swaps, where there is one. Default: none.
         against_noise: What it does about the noise of mini-batches, a clause, where that is no linear answer from which
             a heating follows. Default: none.
@@ -100,6 +101,7 @@ class Method:
     ladder: Any = None
     reevaluates: bool = False
     bias: Any = None
+    exact_energies: bool = False
     swap_bias: str | None = None
     against_noise: str | None = None
     renewals: Any = ()

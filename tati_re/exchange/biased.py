@@ -1,4 +1,4 @@
-"""The potential with the bias of the walkers' rungs, for the inner sampler of a replica exchange."""
+"""The potential with the bias of the walkers' rungs, and with exact energies beside the gradients of mini-batches."""
 
 import numpy as np
 
@@ -6,6 +6,25 @@ from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy, Rung
 from tati_re.core.ops import column
 from tati_re.exchange.well_tempered import Bias, bias_value, force_factor
+
+
+class ExactEnergies(Delegating):
+    """A mini-batch's gradient with the energies of all data, at the cost of a forward pass over them.
+
+    What a bias makes of such energies is exact, and its force (1 + A'(U)) ∇U_b right on average.
+    """
+
+    def __init__(self, evaluate) -> None:
+        super().__init__(evaluate)
+        self.exact = True
+
+    def __call__(self, position) -> Energy:
+        loss, log_prior = self.mean_loss(position), self.log_prior(position)
+        potential = self.rung.likelihood_weight * self.scale * loss - log_prior
+        return Energy(potential, self.evaluate(position).gradient, loss, log_prior)
+
+    def around(self, evaluate):
+        return ExactEnergies(evaluate)
 
 
 class Biased(Delegating):

@@ -56,7 +56,8 @@ def with_replicas(sampler, options, exact: bool, prior):
             return sampler
         ladder = make_ladder(temperature=options.kT, step_size=options.first_step_size)
     if biased:
-        _check_bias(options, exact)
+        _check_bias(options)
+    exact_energies = biased and not exact and options.bias_energies == "full"
     if options.tempering == "likelihood":
         _check_likelihood(options, ladder, prior)
     if options.adapt_ladder:
@@ -66,7 +67,7 @@ def with_replicas(sampler, options, exact: bool, prior):
     infinite = options.exchange == "infinite"
     rule = _rule(options, exact or biased) if ladder.num_rungs > 1 else None
     batch_size = None
-    if rule is not None and not rule.exact and not exact:
+    if rule is not None and not rule.exact and not exact and not exact_energies:
         batch_size = options.exchange_batch_size or max(2, options.batch_size)
     every, bias = options.exchange_every or (1 if sampler.metropolis else _EVERY), None
     if biased:
@@ -83,6 +84,7 @@ def with_replicas(sampler, options, exact: bool, prior):
         options.adapt_ladder,
         infinite,
         bias,
+        exact_energies,
     )
 
 
@@ -114,22 +116,12 @@ def _rule(options, exact: bool):
     return make_swap_rule(name, options.swap_variance if given else None, options.correction_factor, correction)
 
 
-def _check_bias(options, exact: bool) -> None:
+def _check_bias(options) -> None:
     if options.tempering == "likelihood" or options.exchange == "tempering":
         raise InputError(
             "bias: well_tempered is a bias on U at fixed temperatures.",
             received="tempering likelihood" if options.tempering == "likelihood" else "exchange tempering",
             expected="tempering posterior, exchange pairs, infinite or none",
-        )
-    if not exact and options.bias_energies == "full":
-        raise InputError(
-            "bias: fitted to the energies of mini-batches it fits their noise, and biases the force.",
-            received=f"batch_size = {options.batch_size}",
-            expected="no batch_size, or bias_energies batch",
-        )
-    if options.swap_rule not in ("auto", "metropolis", "barker") and options.exchange == "pairs":
-        raise InputError(
-            "swap_rule: swaps under a bias need exact energies.", options.swap_rule, "metropolis or barker, or auto"
         )
     _check_burnin(options, "bias: it grows during the burn-in only.")
 

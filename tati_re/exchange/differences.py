@@ -16,6 +16,8 @@ from tati_re.core.backend import tf
 from tati_re.exchange.schedule import Pairs
 from tati_re.exchange.subsets import permuted
 from tati_re.exchange.variance import DifferenceMoments, estimate_variance, merged, moments, sample_size
+from tati_re.exchange.well_tempered import Bias, noise_factors
+from tati_re.exchange.well_tempered import log_ratio as biased_log_ratio
 
 KNOWN = 1e15
 """Stands for the number of examples behind a variance that is known."""
@@ -77,6 +79,7 @@ def estimated_difference(
     target_variance: float | None = None,
     centre=None,
     centre_loss=None,
+    bias: Bias | None = None,
 ) -> LogRatioEstimate:
     """D estimated on examples drawn without replacement, the same for both replicas of a pair, others for each pair.
 
@@ -88,48 +91,78 @@ def estimated_difference(
 
     `at_rung` is the walker at each rung, int32, `penalty` V of it; `(ladders, rungs)` each. As control variates serve
     the positions `centre`, `(walkers, parameters)`, and the mean loss over all data there, `centre_loss`, `(walkers,)`.
+
+    Under a `bias` both energies of a pair enter by themselves, D is no longer linear in them, and the paired differences
+    are f l_i - g l_j with the `noise_factors` at the first batch's energies: right to first order in their noise.
     """
     count = evaluate.num_examples
     on_loss, on_penalty = coefficients(table, pairs)
     factor = on_loss * evaluate.scale
 
     own = _pair_of_walker(pairs, at_rung)
+    slopes: list | None = None
 
-    def grown(number) -> DifferenceMoments:
+    def sides(values):
+        return [tf.gather(values, part, batch_dims=1) for part in (pairs.low, pairs.high)]
+
+    def drawn(number):
         places = number * batch_size + tf.range(batch_size)
-        drawn = permuted(tf.minimum(places, count - 1), keys, count)
-        indices = tf.gather(tf.reshape(drawn, (-1, batch_size)), own)
+        chosen = permuted(tf.minimum(places, count - 1), keys, count)
+        indices = tf.gather(tf.reshape(chosen, (-1, batch_size)), own)
         losses = evaluate.examples(position, indices)
         if centre is not None:
             losses = losses - evaluate.examples(centre, indices)
-        return moments(gap(pairs, tf.gather(losses, at_rung)), places < count)
+        return tf.gather(losses, at_rung), places < count
+
+    def grown(losses, inside) -> DifferenceMoments:
+        if slopes is None:
+            return moments(gap(pairs, losses), inside)
+        low, high = sides(losses)
+        return moments(tf.stack([slopes[0] * low - slopes[1] * high, low, high]), inside)
+
+    def paired(seen: DifferenceMoments) -> DifferenceMoments:
+        return seen if slopes is None else DifferenceMoments(*(values[0] for values in seen))
 
     def variance(seen: DifferenceMoments):
         # A pair that is none must not ask for more examples.
         return tf.where(pairs.valid, estimate_variance(seen, factor, count), 0.0)
 
-    seen = grown(tf.constant(0))
+    first = drawn(tf.constant(0))
+    if bias is not None:
+        known = penalty if centre_loss is None else penalty + evaluate.scale * tf.gather(centre_loss, at_rung)
+        known, factor = tf.stack(sides(known)), tf.fill(tf.shape(factor), tf.constant(evaluate.scale, tf.float64))
+        energies = known + evaluate.scale * moments(tf.stack(sides(first[0])), first[1]).mean
+        both = noise_factors(bias, table.inverse_temperature, *tf.unstack(energies), pairs.low, pairs.high)
+        slopes = [values[..., None] for values in both]
+    seen = grown(*first)
     if target_variance is not None and batch_size < count:
         # How many are needed is settled by the first batch: to stop at the first variance that looks small enough would
         # prefer those that are estimated too small.
-        spread = seen.squares / tf.maximum(seen.count - 1.0, 1.0)
+        begun = paired(seen)
+        spread = begun.squares / tf.maximum(begun.count - 1.0, 1.0)
         each = sample_size(target_variance, tf.where(pairs.valid, factor, 0.0), count, spread)
         needed = tf.cast(tf.reduce_max(each), tf.int32)
 
         def wanting(number, *values):
-            above = tf.reduce_any(variance(DifferenceMoments(*values)) > target_variance)
+            above = tf.reduce_any(variance(paired(DifferenceMoments(*values))) > target_variance)
             return tf.logical_and(tf.logical_or(above, number * batch_size < needed), number * batch_size < count)
 
         def more(number, *values):
-            return number + 1, *merged(DifferenceMoments(*values), grown(number))
+            return number + 1, *merged(DifferenceMoments(*values), grown(*drawn(number)))
 
         seen = DifferenceMoments(*tf.while_loop(wanting, more, (tf.constant(1), *seen))[1:])
+    total = paired(seen)
+    used = tf.reduce_max(total.count)
+    if bias is not None:
+        low, high = tf.unstack(known + evaluate.scale * seen.mean[1:])
+        ratio = biased_log_ratio(bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
+        return LogRatioEstimate(ratio, variance(total), total.count, used)
     mean = seen.mean
     if centre_loss is not None:
         mean = mean + gap(pairs, tf.gather(centre_loss, at_rung))
     log_ratio = factor * mean + on_penalty * gap(pairs, penalty)
     each = evaluate.scale**2 * seen.squares / tf.maximum(seen.count - 1.0, 1.0)
-    return LogRatioEstimate(log_ratio, variance(seen), seen.count, tf.reduce_max(seen.count), each)
+    return LogRatioEstimate(log_ratio, variance(seen), seen.count, used, each)
 
 
 def _pair_of_walker(pairs: Pairs, at_rung):

@@ -6,7 +6,7 @@ from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.core.method import Sampler, Wrapper
 from tati_re.core.protocol import Rung, fields_of, step_size_of
-from tati_re.exchange.biased import Biased, bias_table
+from tati_re.exchange.biased import Biased, ExactEnergies, bias_table
 from tati_re.exchange.bookkeeping import EVENT_COLUMNS, ladder_table, no_counts
 from tati_re.exchange.differences import RungTargets
 from tati_re.exchange.ladder import Ladder
@@ -49,7 +49,9 @@ class ReplicaExchange(Wrapper):
         exchange_every: Steps between two rounds. Default: 20.
         num_ladders: Independent ladders, walkers of each rung. Default: 1.
         batch_size: Examples of an energy estimate; `None`: all, that is, exact energies.
-        bias: A `WellTempered` that grows at each round of the burn-in; needs a rule for exact energies. Default: none.
+        bias: A `WellTempered` that grows at each round of the burn-in. Default: none.
+        exact_energies: Each step takes the energies of all data beside the gradient of its mini-batch, as a bias on U
+            needs them. Default: no.
         infinite: In place of pairs, all replicas are assigned to the rungs anew, by the exact probabilities of all
             assignments (Plattner et al. 2011; Chodera and Shirts 2011); needs exact energies, and 6 rungs at most.
         adapt: Move the inner temperatures during the burn-in so that all pairs reject alike. Default: no.
@@ -70,6 +72,7 @@ class ReplicaExchange(Wrapper):
         adapt: bool = False,
         infinite: bool = False,
         bias: WellTempered | None = None,
+        exact_energies: bool = False,
     ) -> None:
         super().__init__(inner)
         if self.groups > 1:
@@ -88,6 +91,7 @@ class ReplicaExchange(Wrapper):
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every
         self.adapt, self.infinite, self.bias = adapt, infinite, bias
+        self.exact_energies = exact_energies
         self.label_names = ("rung", "replica") if bias is None else ("rung", "replica", "weight")
         if infinite:
             all_assignments(ladder.num_rungs)
@@ -152,12 +156,13 @@ class ReplicaExchange(Wrapper):
         return tables
 
     def bound(self, state, evaluate):
-        return evaluate.at(self.rung_of(state.rungs, evaluate.rung))
+        return self._energetic(evaluate).at(self.rung_of(state.rungs, evaluate.rung))
 
     # The two functions of a sampler
 
     def init(self, position, evaluate, noise):
         """Replica r starts at rung r."""
+        evaluate = self._energetic(evaluate)
         index = tf.range(self.num_replicas) // self.num_ladders
         table = RungTargets(*(tf.constant(values) for values in self.target))
         pairs = tf.zeros((self.num_rungs - 1,), tf.float64)
@@ -185,7 +190,7 @@ class ReplicaExchange(Wrapper):
         return extend(state, rungs=rungs, temperature=rung.temperature, step_size=step_size_of(state, rung))
 
     def step(self, state, evaluate, noise):
-        rungs = state.rungs
+        rungs, evaluate = state.rungs, self._energetic(evaluate)
         rung = self.rung_of(rungs, evaluate.rung)
         random = {} if self.swaps is None else self.swaps.random_numbers(noise)
         bound = self._seen(evaluate.at(rung), rungs)
@@ -206,6 +211,9 @@ class ReplicaExchange(Wrapper):
         inner = inner._replace(rung=state.rung)
         own = {"rungs": rungs, "temperature": rung.temperature, "step_size": step_size_of(inner, rung)}
         return type(state)(**inner._asdict(), **own), info
+
+    def _energetic(self, evaluate):
+        return ExactEnergies(evaluate) if self.exact_energies and not evaluate.exact else evaluate
 
     def _seen(self, bound, rungs: Rungs):
         """The potential at the walkers' own rungs, with their bias."""
@@ -252,7 +260,13 @@ class ReplicaExchange(Wrapper):
         if self.knows_energies and known:
             return evaluate.scale * inner.loss, -inner.log_prior
         position = inner.position
-        loss = evaluate.mean_loss(position) if exact else evaluate(position).loss
+
+        of_all, of_batch = (lambda: evaluate.mean_loss(position)), (lambda: evaluate(position).loss)
+        if self.batch_size is not None and wanted and not known and not self.swap_rule.exact:
+            # A bias on the energies of mini-batches sees all data while it grows.
+            loss = tf.cond(evaluate.clock.adapting, of_all, of_batch)
+        else:
+            loss = of_all() if exact else of_batch()
         return evaluate.scale * loss, -evaluate.log_prior(position)
 
     def _deposited(self, rungs: Rungs, energy, clock) -> Rungs:
@@ -293,6 +307,8 @@ class ReplicaExchange(Wrapper):
         }
         if self.bias is not None:
             config |= {"bias": "well_tempered", **self.bias.get_config()}
+        if self.exact_energies:
+            config["bias_energies"] = "full"
         if self.swap_rule is None:
             return {**config, "exchange": "none"}
         if self.infinite:

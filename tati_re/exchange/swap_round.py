@@ -76,7 +76,8 @@ class SwapRound:
             if self.biased:
                 difference = self._with_bias(difference, rungs, table, pairs, loss_at + penalty_at)
         else:
-            difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, random["keys"])
+            bias = rungs.bias if self.biased else None
+            difference = self._estimate(inner, evaluate, table, pairs, at_rung, penalty_at, random["keys"], bias)
         correction = rungs.correction
         if self.schedule is None:
             reduced = self._reduced(table, loss_at, penalty_at, rungs)
@@ -119,7 +120,7 @@ class SwapRound:
         state, difference = self.correction.applied(state, pairs, difference, on_loss, evaluate.num_examples)
         return state, difference, difference.variance / self.correction.factor(state, evaluate.clock.step)
 
-    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys) -> LogRatioEstimate:
+    def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys, bias) -> LogRatioEstimate:
         controlled = "centre_loss" in inner._fields
         return estimated_difference(
             table,
@@ -133,6 +134,7 @@ class SwapRound:
             self.rule.target_variance,
             inner.centre if controlled else None,
             inner.centre_loss if controlled else None,
+            bias,
         )
 
     def _with_bias(

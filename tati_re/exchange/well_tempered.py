@@ -5,7 +5,8 @@ density of the energies without bias: those sampled then have the density π_r^(
 and the log ratio of a swap is (1/γ) (β_j - β_k) (U_j - U_k) (Bonomi and Parrinello 2010; Luo et al., appendix, with the
 bias in the swap and the sign of the weights put right). The bias belongs to the rung: it does not travel with replicas.
 
-U has to be the full potential: a mini-batch's makes A fit its noise, and its force biased.
+U should be that of all data. A force -(1 + A'(U_b)) ∇U_b of the mini-batch's energy U_b is on average that of the
+potential U + <A(U_b)>, the bias smoothed by the noise of the energies, which is A only where that noise is small.
 """
 
 import math
@@ -94,6 +95,19 @@ def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
     """(β_l - β_h)(U_l - U_h) and the `swap_term`; arguments as there."""
     plain = (take(inverse_temperature, low) - take(inverse_temperature, high)) * (energy_low - energy_high)
     return plain + swap_term(bias, inverse_temperature, energy_low, energy_high, low, high)
+
+
+def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
+    """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ, with β_l (1 + A_l') - β_h (1 + A_h') at each.
+
+    Without a bias both are β_l - β_h; arguments as of `swap_term`.
+    """
+
+    def factor(energy):
+        at_low = take(inverse_temperature, low) * force_factor(bias, energy, low)
+        return at_low - take(inverse_temperature, high) * force_factor(bias, energy, high)
+
+    return factor(energy_low), factor(energy_high)
 
 
 def log_weight(bias: Bias, inverse_temperature, energy, rung):

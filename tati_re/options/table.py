@@ -396,7 +396,9 @@ class Options(BaseModel):
     bias_rate: float = _replicas(0.5, "height of a deposit of the bias, in units of the rung's temperature", gt=0)
     bias_width: float = _replicas(0.25, "width of a deposit, in standard deviations of the rung's energies", gt=0)
     bias_energies: Literal["full", "batch"] = _replicas(
-        "full", "energies the bias acts on; batch: mini-batch energies, which biases the forces"
+        "full",
+        "energies the bias acts on; on mini-batches full costs a forward pass over all data at each step, and batch "
+        "smooths the bias by the noise of their energies",
     )
     trajectory_rungs: Literal["target", "all"] = _replicas("target", "rungs whose positions are stored and averaged")
 

@@ -76,7 +76,12 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         yield f"Not used by the prior as it is set up: {', '.join(other)}."
     if sentence := method.swap_bias:
         yield sentence
-    if method.bias is not None and not potential.batches.full:
+    if method.exact_energies:
+        yield (
+            f"bias_energies full: each step evaluates the loss of all {potential.num_examples:,} examples beside the "
+            "gradient of its mini-batch."
+        )
+    elif method.bias is not None and not potential.batches.full:
         yield (
             "bias_energies batch: forces and weights see the bias at the noisy energies of mini-batches, so that "
             "the run samples a law near the one asked for."
