@@ -92,8 +92,8 @@ def estimated_difference(
     `at_rung` is the walker at each rung, int32, `penalty` V of it; `(ladders, rungs)` each. As control variates serve
     the positions `centre`, `(walkers, parameters)`, and the mean loss over all data there, `centre_loss`, `(walkers,)`.
 
-    Under a `bias` both energies of a pair enter by themselves, D is no longer linear in them, and the paired differences
-    are f l_i - g l_j with the `noise_factors` at the first batch's energies: right to first order in their noise.
+    Under a `bias` D is no longer linear in the energies, and the paired differences are f l_i - g l_j with the
+    `noise_factors` at the first batch's energies: right to first order in their noise.
     """
     count = evaluate.num_examples
     on_loss, on_penalty = coefficients(table, pairs)

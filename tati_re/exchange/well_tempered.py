@@ -98,7 +98,7 @@ def log_ratio(bias: Bias, inverse_temperature, energy_low, energy_high, low, hig
 
 
 def noise_factors(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):
-    """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ, with β_l (1 + A_l') - β_h (1 + A_h') at each.
+    """f and g: noise ε and δ of U_l and U_h moves `log_ratio` by f ε - g δ: β_l (1 + A_l') - β_h (1 + A_h') there.
 
     Without a bias both are β_l - β_h; arguments as of `swap_term`.
     """
