@@ -47,6 +47,26 @@ def net(units: int, activation: str | None = None, compiled=None):
     return model
 
 
+def test_a_data_frame_with_its_labels():
+    frame = pd.DataFrame({"target": Y, "b": X[:, 1], "a": X[:, 0]})
+    sim = Simulation(data=frame, standardize="none", noise_std=1.0, **SHORT)
+    assert sim.dataset.name == "a data frame with labels target" and sim.dataset.feature_names == ("b", "a")
+    plain = Simulation(data=(X[:, ::-1], Y), standardize="none", noise_std=1.0, **SHORT)
+    assert sim.potential() == pytest.approx(plain.potential(), rel=1e-6)
+    assert (
+        load_data(frame).num_classes is None
+        and load_data(frame.rename(columns={"target": "y"})).feature_names[0] == "y"
+    )
+    classes = frame.assign(label=(Y > 0).astype(int), w=np.arange(40.0) + 1)
+    found = load_data(classes, sample_weights="w", test_data=classes[:5], input_columns=["a", "b^2"])
+    assert found.num_classes == 2 and found.weights[3] == 4 and found.test_inputs.shape[0] == 5
+    assert load_data(classes, label_columns=["a"]).feature_names == ("target", "b", "label", "w")
+    with pytest.raises(InputError, match="column 'b' has missing values"):
+        load_data(frame.mask(frame["b"] > 0, np.nan).assign(target=Y))
+    with pytest.raises(InputError, match="label_columns: the data frame has no column 'q'"):
+        load_data(frame, label_columns=["q"])
+
+
 # What comes after a run
 
 

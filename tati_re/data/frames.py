@@ -17,6 +17,11 @@ DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Ti
 MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
 
 
+def is_frame(values: Any) -> bool:
+    loaded = sys.modules.get("pandas")
+    return loaded is not None and isinstance(values, loaded.DataFrame)
+
+
 def numbers_of(values: Any, name: str) -> np.ndarray:
     """An array of what was given as `name`; of data frames and series of pandas, and of arrays of objects, one of
     integers or floats. A column with text, dates or missing values is refused by its name or place."""

@@ -8,6 +8,7 @@ from tati_re.core.errors import InputError
 from tati_re.data.archives import KERAS
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset
+from tati_re.data.frames import is_frame
 from tati_re.data.generators import GENERATORS, built_in
 from tati_re.data.labels import are_labels, kind_of
 from tati_re.data.preparation import prepare
@@ -40,7 +41,8 @@ def load_data(
 
     Args:
         source: A built-in name (`generators.GENERATORS`), an image set of Keras (`archives.KERAS`), a path or a list of
-            them, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a `tf.data.Dataset`, or a `Dataset`.
+            them, arrays `(x, y)` or, as tuples, `((x, y), (x_test, y_test))`, a `pandas.DataFrame`, a
+            `tf.data.Dataset`, or a `Dataset`.
         test_fraction: Part of the examples kept for testing where the data bring no test part, in [0, 1). Default
             (None): 0.2 for built-in names and files, 0 for what is given in Python.
         seed: Draws what is kept for testing, and the built-in data that are random. Default 0.
@@ -69,9 +71,11 @@ def load_data(
     named = sample_weights if isinstance(sample_weights, str) else None
     limit = None if memory_limit is None else 1e6 * memory_limit
     reading = ReadOptions(label_columns, input_columns, data_keys, named, limit)
-    if named is not None and (not by_name(source) or (isinstance(source, str) and source in (*GENERATORS, *KERAS))):
+    if named is not None and (
+        not (by_name(source) or is_frame(source)) or (isinstance(source, str) and source in (*GENERATORS, *KERAS))
+    ):
         raise InputError("sample_weights: only columns of files have names.", named, "numbers, one an example")
-    if label_columns is not None and not is_table(source):
+    if label_columns is not None and not (is_table(source) or is_frame(source)):
         received = shown(source)
         raise InputError("label_columns: columns can only be named for a table.", received, "a .csv or .parquet file")
     fraction = test_fraction

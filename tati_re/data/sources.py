@@ -12,7 +12,7 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
-from tati_re.data.frames import numbers_of
+from tati_re.data.frames import is_frame, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, packed
 from tati_re.data.parquet import read_parquet, read_parquet_names
@@ -51,11 +51,27 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
         contents = load_keras(source)
     elif by_name(source):
         return _from_files(source, reading)
+    elif is_frame(source):
+        return _from_frame(source, reading)
     elif is_tf_dataset(source):
         contents = read_tf_dataset(source, reading.limit)
     else:
         contents = _from_pair(source)
     return contents, derived(contents, reading)
+
+
+def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | None]:
+    """A data frame, whose labels are chosen as those of a table, or are the column `target`; its name says them."""
+    frame = source.set_axis([str(name) for name in source.columns], axis=1)
+    names = list(frame.columns)
+    labels = (
+        reading.label_columns or [n for n in names if n.lower().startswith("label")] or ["target"] * ("target" in names)
+    )
+    choice = choose_columns(names, labels or None, reading.input_columns, "the data frame", reading.weights)
+    inputs, targets = (numbers_of(frame[list(part)], "data") for part in (choice.inputs, choice.labels))
+    weights = None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
+    name = f"a data frame with labels {', '.join(choice.labels)}"
+    return Contents(inputs, targets, (), name, choice.inputs, by_value=True, weights=weights), choice.derived
 
 
 def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
@@ -116,6 +132,8 @@ def read_test_part(
             weights = reading.weights if is_table(source) else None
             given = ReadOptions(reading.label_columns, derived_from, keys, weights, reading.limit)
             test = _from_files(source, given)[0]
+        elif is_frame(source):
+            test = _from_frame(source, reading)[0]
         elif is_tf_dataset(source):
             test = read_tf_dataset(source, reading.limit)
         else:
