@@ -254,4 +254,4 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         sample.main(["--version"])
-    assert capsys.readouterr().out == "tati-sample 0.1.0\n"
+    assert capsys.readouterr().out == "tati-sample 0.2.0\n"
