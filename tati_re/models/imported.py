@@ -28,16 +28,12 @@ def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_ou
     name = name if isinstance(name, str) else "the function"
     takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
     if options.hidden and not takes_hidden:
-        raise InputError(
-            f"model: {name} takes no hidden.", received=f"hidden = {options.hidden}", expected="one of the two"
-        )
+        raise InputError(f"model: {name} takes no hidden.", f"hidden = {options.hidden}", "one of the two")
     if callable(made) and not isinstance(made, keras.Model):
         keras.utils.set_random_seed(options.seed % 2**32)
         made = called("model", made, options, {"input_shape": tuple(input_shape), "num_outputs": int(num_outputs)})
     if not isinstance(made, keras.Model):
         raise InputError(
-            f"model: {name} does not return a Keras model.",
-            received=type(made).__name__,
-            expected="a function that returns one",
+            f"model: {name} does not return a Keras model.", type(made).__name__, "a function that returns one"
         )
     return made

@@ -50,7 +50,5 @@ def fit_inputs(inputs: np.ndarray, wanted: tuple) -> np.ndarray:
         inputs = inputs[..., None]
         shape = inputs.shape[1:]
     if len(shape) != len(wanted) or any(want not in (None, have) for want, have in zip(wanted, shape, strict=True)):
-        raise InputError(
-            "data: the inputs do not fit the model.", received=f"inputs of shape {shape}", expected=f"shape {wanted}"
-        )
+        raise InputError("data: the inputs do not fit the model.", f"inputs of shape {shape}", f"shape {wanted}")
     return inputs

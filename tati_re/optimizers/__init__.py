@@ -47,9 +47,7 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
     short = own.get(name.lower().replace("_", "")) if isinstance(name, str) else None
     if isinstance(name, str) and short is None and name.lower() not in keras_optimizers():
         names = [*OPTIMIZERS, *keras_optimizers()]
-        raise InputError(
-            f"optimizer: unknown name.{nearest(name, names)}", received=repr(name), expected=", ".join(names)
-        )
+        raise InputError(f"optimizer: unknown name.{nearest(name, names)}", repr(name), ", ".join(names))
     if not isinstance(name, (str, keras.optimizers.Optimizer)):
         raise InputError("optimizer is not one.", type(name).__name__, "a name such as adam, or a Keras optimizer")
     if options.momentum:
@@ -61,11 +59,7 @@ def make_optimizer(name, options, shapes: list[tuple[int, ...]]):
 
 def _check_momentum(name, momentum: float) -> None:
     if not isinstance(name, str):
-        raise InputError(
-            "momentum: an optimizer object keeps its own.", received=momentum, expected="no momentum with the object"
-        )
+        raise InputError("momentum: an optimizer object keeps its own.", momentum, "no momentum with the object")
     takers = [*with_momentum(), *_TAKE_MOMENTUM]
     if name.lower() not in takers:
-        raise InputError(
-            f"momentum: {name.lower()} does not take it.", received=momentum, expected=f"optimizer {', '.join(takers)}"
-        )
+        raise InputError(f"momentum: {name.lower()} does not take it.", momentum, f"optimizer {', '.join(takers)}")

@@ -89,9 +89,7 @@ class Annealing(Optimizer):
         momentum: float = 0.0,
     ) -> None:
         if not start_temperature > 0:
-            raise InputError(
-                "annealing_start_temperature is out of range.", received=start_temperature, expected="above 0"
-            )
+            raise InputError("annealing_start_temperature is out of range.", start_temperature, "above 0")
         if not 0 < cooling < 1:
             raise InputError("annealing_cooling is out of range.", received=cooling, expected="above 0 and below 1")
         if stage_steps < 1:

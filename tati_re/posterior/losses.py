@@ -223,9 +223,7 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     last = output_shape[-1] if output_shape else 1
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:
-            raise InputError(
-                "loss: the labels are no classes.", received=loss.name, expected="gaussian or another regression loss"
-            )
+            raise InputError("loss: the labels are no classes.", loss.name, "gaussian or another regression loss")
         if last < num_classes:
             raise InputError(
                 f"loss: {loss.name} needs one output a class.",

@@ -160,9 +160,7 @@ def noise_scale(options, targets: np.ndarray) -> float:
         return options.noise_prior_scale
     scale = float(np.std(np.asarray(targets, np.float64), axis=0).max())
     if not (scale > 0 and math.isfinite(scale)):
-        raise InputError(
-            "noise_std: the targets do not vary.", received="sampled", expected="noise_prior_scale as well"
-        )
+        raise InputError("noise_std: the targets do not vary.", "sampled", "noise_prior_scale as well")
     return scale
 
 

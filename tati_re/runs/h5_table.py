@@ -102,9 +102,7 @@ class H5Table(Rows):
                 )
             if stored < position:
                 raise InputError(
-                    f"The file {table.path} does not fit the checkpoint.",
-                    received=f"{stored} rows",
-                    expected=f"at least {position} rows",
+                    f"The file {table.path} does not fit the checkpoint.", f"{stored} rows", f"at least {position} rows"
                 )
             table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(source, position)
             longer = max(len(source["rows"]), len(source["index"])) > position

@@ -92,9 +92,7 @@ def tuned(sampler: Method, options) -> Method:
     config = sampler.get_config()
     finds_length = "auto" in (config.get("friction"), config.get("num_leapfrog_steps"))
     if sampler.adapts and not finds_length:
-        raise InputError(
-            "target_acceptance: the sampler tunes itself.", received=target, expected="one of the two: leave it out"
-        )
+        raise InputError("target_acceptance: the sampler tunes itself.", target, "one of the two: leave it out")
     return StepSizeTuning(sampler, target, options.step_size_tuning)
 
 

@@ -56,9 +56,7 @@ class CCAdL(Method):
     ) -> None:
         if isinstance(friction, str) or not friction > 0:
             raise InputError(
-                "friction must be positive: CCAdL injects noise of strength friction × T.",
-                received=friction,
-                expected="a number above 0",
+                "friction must be positive: CCAdL injects noise of strength friction × T.", friction, "a number above 0"
             )
         if covariance_window is not None and not covariance_window >= 1:
             raise InputError("covariance_window: empty.", received=covariance_window, expected="1 or more, or none")

@@ -47,9 +47,7 @@ class GeneralizedHMC(Method):
 
     def __init__(self, friction: float = 1.0, num_leapfrog_steps: int = 10) -> None:
         if isinstance(friction, str) or not friction > 0:
-            raise InputError(
-                "friction: without it the momenta are never refreshed.", received=friction, expected="a number above 0"
-            )
+            raise InputError("friction: without it the momenta are never refreshed.", friction, "a number above 0")
         self.friction = float(friction)
         self.num_leapfrog_steps, _ = trajectory_lengths(num_leapfrog_steps, 0.0)
         self.gradients_per_step = float(self.num_leapfrog_steps)

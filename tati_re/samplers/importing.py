@@ -19,9 +19,7 @@ def made(factory: Any, options):
     """Calls a class of samplers, or a function that makes one, with those options that its signature names."""
     name = getattr(factory, "__name__", type(factory).__name__)
     if not callable(factory):
-        raise InputError(
-            f"sampler: {name} is not a class.", received=type(factory).__name__, expected="a class with init and step"
-        )
+        raise InputError(f"sampler: {name} is not a class.", type(factory).__name__, "a class with init and step")
     return checked(called("sampler", factory, options))
 
 

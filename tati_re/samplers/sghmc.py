@@ -52,9 +52,7 @@ class SGHMC(Method):
             raise InputError("friction: SGHMC needs a heat bath.", received=friction, expected="a number above 0")
         self.estimates = isinstance(gradient_noise, str)
         if gradient_noise != "estimate" if isinstance(gradient_noise, str) else not gradient_noise >= 0:
-            raise InputError(
-                "gradient_noise: no variance.", received=repr(gradient_noise), expected="0 or more, or 'estimate'"
-            )
+            raise InputError("gradient_noise: no variance.", repr(gradient_noise), "0 or more, or 'estimate'")
         self.friction = float(friction)
         self.gradient_noise: Any = gradient_noise if self.estimates else float(gradient_noise)
         self.subtracts_noise = self.gradient_noise != 0.0

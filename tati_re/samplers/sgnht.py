@@ -45,9 +45,7 @@ class SGNHT(Method):
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
         if isinstance(friction, str) or not friction > 0:
             raise InputError(
-                "friction must be positive: SGNHT injects noise of strength friction × T.",
-                received=friction,
-                expected="a number above 0",
+                "friction must be positive: SGNHT injects noise of strength friction × T.", friction, "a number above 0"
             )
         self.friction = float(friction)
         self.thermal_mass = checked_mass(thermal_mass)

@@ -99,9 +99,7 @@ def parse_word(word: str) -> str:
     for letter, why in lost.items():
         if letter not in letters and not ("U" in letters and letter in "AO"):
             raise InputError(
-                f"sampler: without {letter} {why}.",
-                received=repr(word),
-                expected="each of A, B, O at least once, or B and U",
+                f"sampler: without {letter} {why}.", repr(word), "each of A, B, O at least once, or B and U"
             )
     if "U" in letters and (second := set(letters) & set("AO")):
         raise InputError(
@@ -171,9 +169,7 @@ class Splitting(Method):
         self.word = parse_word(word)
         self.finds_friction = friction == "auto" and "D" not in self.word
         if not self.finds_friction and (isinstance(friction, str) or not friction > 0):
-            raise InputError(
-                "friction: a Langevin sampler needs a heat bath.", received=friction, expected="a number above 0"
-            )
+            raise InputError("friction: a Langevin sampler needs a heat bath.", friction, "a number above 0")
         self.adapts = self.finds_friction or self.adapts
         self.friction: Any = friction if isinstance(friction, str) else float(friction)
         self.thermostatted, self.damped = "D" in self.word, "C" in self.word
@@ -194,9 +190,7 @@ class Splitting(Method):
         elif self.thermostatted:
             self.against_noise = THERMOSTATS
         if thermal_mass is not None and not self.thermostatted:
-            raise InputError(
-                "thermal_mass: the word has no thermostat.", received=word, expected="a word with D, such as BADODAB"
-            )
+            raise InputError("thermal_mass: the word has no thermostat.", word, "a word with D, such as BADODAB")
         self.name = _ALIAS_OF.get(word.upper(), word.upper())
         self.fraction = {letter: 1.0 / times for letter, times in Counter(self.word).items()}
         # The gradient at the end of a step serves the next one where that one kicks before it drifts.

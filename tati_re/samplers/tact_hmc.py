@@ -102,9 +102,7 @@ class TactHMC(Method):
         if not friction > 0:
             raise InputError("friction: TACT-HMC needs a heat bath.", received=friction, expected="a number above 0")
         if not (max_temperature >= 1 and np.isfinite(max_temperature)):
-            raise InputError(
-                "max_temperature: it is in units of the temperature.", received=max_temperature, expected="1 or more"
-            )
+            raise InputError("max_temperature: it is in units of the temperature.", max_temperature, "1 or more")
         if not 0 < tempering_plateau < 1:
             raise InputError("tempering_plateau: out of range.", received=tempering_plateau, expected="between 0 and 1")
         if not tempering_steps > 0:

@@ -131,9 +131,7 @@ def check_walls(request: Request) -> None:
 def check_control_variate(request: Request) -> None:
     """A control variate without noise to reduce."""
     if request.samples and request.options.control_variate and request.full_batch:
-        raise InputError(
-            "control_variate: there is no noise to reduce.", received="the full batch", expected="a batch_size"
-        )
+        raise InputError("control_variate: there is no noise to reduce.", "the full batch", "a batch_size")
 
 
 def check_stream_predictions(request: Request) -> None:
@@ -174,9 +172,7 @@ def check_starts(request: Request) -> None:
     rungs, walkers = request.method.copies, options.num_walkers
     wanted = (rungs, walkers, request.system.flat.num_parameters)
     if starts.shape != wanted and (walkers > 1 or starts.shape != (rungs, wanted[2])):
-        raise InputError(
-            "starts: wrong shape.", received=starts.shape, expected=f"{wanted}: rungs, walkers, parameters"
-        )
+        raise InputError("starts: wrong shape.", starts.shape, f"{wanted}: rungs, walkers, parameters")
     if starts.dtype.kind not in "fiu" or not np.isfinite(starts).all():
         raise InputError("starts: not all are finite numbers.", expected="finite numbers")
 

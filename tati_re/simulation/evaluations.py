@@ -58,9 +58,7 @@ class Evaluations:
     def score(self, walker_index: int | None = None):
         """Accuracy on the current batch: a number, or `(walkers,)`."""
         if self._engine().potential.metric_name is None:
-            raise InputError(
-                "score is the accuracy of a classifier.", received="regression", expected="loss() or predict()"
-            )
+            raise InputError("score is the accuracy of a classifier.", "regression", "loss() or predict()")
         batch = self._batch_for("score")
         return self._of_walker(
             self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary), walker_index
@@ -157,7 +155,5 @@ class Evaluations:
 
     def _checked_walker(self, walker_index: int) -> int:
         if not isinstance(walker_index, int | np.integer) or not 0 <= walker_index < self.options.num_walkers:
-            raise InputError(
-                "walker_index: no such walker.", received=walker_index, expected=f"0 to {self.options.num_walkers - 1}"
-            )
+            raise InputError("walker_index: no such walker.", walker_index, f"0 to {self.options.num_walkers - 1}")
         return walker_index

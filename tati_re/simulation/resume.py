@@ -98,9 +98,7 @@ def _resumed(
     run = Launch(request, starting_walkers(start, system.flat), run_files.folder, said["execution"])
     if sorted(run.loops.observables.extra) != sorted(said["observables"]):
         raise InputError(
-            "resume: the observables differ from the run's.",
-            received=sorted(run.loops.observables.extra),
-            expected=said["observables"],
+            "resume: the observables differ from the run's.", sorted(run.loops.observables.extra), said["observables"]
         )
     for sentence in manifest.changes(run_files.folder, said):
         run.progress.message(f"{sentence} The run goes on with what it says.")

@@ -87,11 +87,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
     if isinstance(source, str):
         path = Path(source)
         if not os.path.exists(path):
-            raise InputError(
-                "directions: the file does not exist.",
-                received=source,
-                expected="a .npy, .npz or .csv file of row vectors",
-            )
+            raise InputError("directions: the file does not exist.", source, "a .npy, .npz or .csv file of row vectors")
         try:
             source = _read_rows(path)
         except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
@@ -102,9 +98,7 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
     rows = np.atleast_2d(as_array(source, "directions", np.float64))
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
         raise InputError(
-            "directions: not row vectors of the parameters.",
-            received=f"shape {rows.shape}",
-            expected=f"(k, {num_parameters}), finite",
+            "directions: not row vectors of the parameters.", f"shape {rows.shape}", f"(k, {num_parameters}), finite"
         )
     return rows
 

@@ -284,9 +284,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         )
     else:
         if options.hidden and not code:
-            raise InputError(
-                "model and hidden exclude each other.", received=f"hidden = {options.hidden}", expected="one of the two"
-            )
+            raise InputError("model and hidden exclude each other.", f"hidden = {options.hidden}", "one of the two")
         model = in_precision(model, options.dtype)
     ready = fitted_shape(dataset, model)
     if options.num_classes is None and objects.get("loss", options.loss) is None:

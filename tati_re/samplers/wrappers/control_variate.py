@@ -40,11 +40,7 @@ class ControlVariate(Wrapper):
     def __init__(self, inner=None, refresh_every: int = 0) -> None:
         super().__init__(inner or Splitting())
         if self.inner.full_batch:
-            raise InputError(
-                "control_variate: the sampler sees all data already.",
-                received=self.inner.name,
-                expected="such as BAOAB",
-            )
+            raise InputError("control_variate: the sampler sees all data already.", self.inner.name, "such as BAOAB")
         if refresh_every < 0:
             raise InputError("control_variate_every: negative.", received=refresh_every, expected="0 or more steps")
         self.refresh_every = int(refresh_every)

@@ -100,16 +100,12 @@ class StepSizeTuning(Wrapper):
         super().__init__(inner or HamiltonianMonteCarlo())
         if not self.inner.metropolis:
             raise InputError(
-                "target_acceptance: the sampler has no Metropolis test.",
-                received=self.inner.name,
-                expected="such as HMC, GHMC or MALA",
+                "target_acceptance: the sampler has no Metropolis test.", self.inner.name, "such as HMC, GHMC or MALA"
             )
         if not 0 < target_acceptance < 1:
             raise InputError("target_acceptance: out of range.", received=target_acceptance, expected="between 0 and 1")
         if step_size_tuning not in RULES:
-            raise InputError(
-                "step_size_tuning: not known.", received=repr(step_size_tuning), expected=" or ".join(RULES)
-            )
+            raise InputError("step_size_tuning: not known.", repr(step_size_tuning), " or ".join(RULES))
         self.target_acceptance = float(target_acceptance)
         self.step_size_tuning = step_size_tuning
         self.rule, self.from_curvature = RULES[step_size_tuning](), from_curvature
