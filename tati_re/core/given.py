@@ -22,11 +22,9 @@ def as_array(values: Any, name: str, dtype: Any = None, numbers: bool = False) -
     import numpy as np  # not with the help of a command
 
     if masked := _masked(values):
-        raise InputError(
-            f"{name}: a masked array has no numbers where it is masked.",
-            f"{masked} masked entries",
-            "an array without a mask, such as the rows where nothing is masked, or filled(...)",
-        )
+        what = f"{name}: a masked array has no numbers where it is masked."
+        expected = "an array without a mask, such as the rows where nothing is masked, or filled(...)"
+        raise InputError(what, f"{masked} masked entries", expected)
     try:
         array = np.asarray(values)
     except Exception as error:

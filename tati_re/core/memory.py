@@ -12,11 +12,8 @@ def check_free(option: str, received: object, needed: float, what: str) -> None:
     bytes, more than are free."""
     free = free_bytes()
     if free is not None and needed > free:
-        raise InputError(
-            f"{option}: {what} need about {_in_words(needed)} of memory.",
-            received,
-            f"what fits into {_in_words(free)}, the memory that is free",
-        )
+        expected = f"what fits into {_in_words(free)}, the memory that is free"
+        raise InputError(f"{option}: {what} need about {_in_words(needed)} of memory.", received, expected)
 
 
 def free_bytes() -> float | None:

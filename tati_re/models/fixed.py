@@ -52,11 +52,8 @@ def fixed_parts(
         hits = [i for i, name in enumerate(names) if matches(tensor, name)]
         if not hits:
             shown = f"{', '.join(names[:6])}{', ...' if len(names) > 6 else ''}"
-            raise InputError(
-                f"fix_parameters: no parameter of the model matches the pattern.{nearest(tensor, names)}",
-                received=repr(pattern),
-                expected=f"a pattern for {shown}",
-            )
+            what = f"fix_parameters: no parameter of the model matches the pattern.{nearest(tensor, names)}"
+            raise InputError(what, repr(pattern), f"a pattern for {shown}")
         for i in hits:
             old = found[i] or Fixed(np.zeros(values[i].shape, bool), np.array(values[i]))
             mask = _mask(pattern, entries, names[i], values[i].shape)

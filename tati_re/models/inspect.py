@@ -83,11 +83,9 @@ def _refuse_calls(model: Any) -> None:
     with users_code("model: its call", "one that gives the same outputs for the same inputs"):
         first, again = (np.asarray(run(x)) for _ in range(2))
     if foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True):
-        raise InputError(
-            "model: its call draws random numbers that no layer keeps the state of, so that U is no function.",
-            received=model.name,
-            expected="keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer",
-        )
+        what = "model: its call draws random numbers that no layer keeps the state of, so that U is no function."
+        expected = "keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer"
+        raise InputError(what, model.name, expected)
 
 
 def vectorizable(model: Any) -> bool:

@@ -56,11 +56,8 @@ class KerasOptimizer(Optimizer):
             self.scheduled = not isinstance(optimizer.get_config()["learning_rate"], float)
             own = math.nan if self.scheduled else float(optimizer.learning_rate)
         if getattr(optimizer, "global_clipnorm", None) and num_walkers > 1:
-            raise InputError(
-                "optimizer: global_clipnorm would take one norm over all walkers.",
-                received=f"{num_walkers} walkers",
-                expected="clipnorm, or one walker",
-            )
+            what = "optimizer: global_clipnorm would take one norm over all walkers."
+            raise InputError(what, f"{num_walkers} walkers", "clipnorm, or one walker")
         self.optimizer, self.learning_rate = optimizer, own
         self.name = type(optimizer).__name__.lower()
         self._shapes = [tuple(shape) for shape in shapes]

@@ -207,11 +207,9 @@ def make_loss(
         try:
             function = keras.losses.get(name)
         except ValueError:
-            raise InputError(
-                f"loss: unknown name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}",
-                received=repr(loss),
-                expected=f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss",
-            ) from None
+            what = f"loss: unknown name.{nearest(name, (*CLASSIFICATION, *REGRESSION))}"
+            expected = f"{', '.join((*CLASSIFICATION, *REGRESSION))}, or a Keras loss"
+            raise InputError(what, repr(loss), expected) from None
         function = getattr(function, "call", function)
     if from_logits == "auto":
         from_logits = activation != ("sigmoid" if name == "binary_crossentropy" else "softmax")
@@ -225,11 +223,8 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
         if num_classes is None:
             raise InputError("loss: the labels are no classes.", loss.name, "gaussian or another regression loss")
         if last < num_classes:
-            raise InputError(
-                f"loss: {loss.name} needs one output a class.",
-                received=f"a model with {last} outputs",
-                expected=f"at least {num_classes} outputs",
-            )
+            what = f"loss: {loss.name} needs one output a class."
+            raise InputError(what, f"a model with {last} outputs", f"at least {num_classes} outputs")
         target_shape = (*target_shape, last)
     if loss.predicts_noise:
         if num_classes is not None or tuple(output_shape) != (*target_shape[:-1], 2 * target_shape[-1]):
@@ -248,11 +243,9 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     if loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity") and tuple(output_shape) != tuple(
         target_shape
     ):
-        raise InputError(
-            f"loss: the model's outputs do not fit the labels under {loss.name}.",
-            received=f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}",
-            expected="equal shapes",
-        )
+        received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
+        expected = "equal shapes"
+        raise InputError(f"loss: the model's outputs do not fit the labels under {loss.name}.", received, expected)
 
 
 def loss_name(loss: Any) -> str:

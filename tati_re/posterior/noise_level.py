@@ -208,14 +208,8 @@ def check_noise(noise_std: float | str, loss, flat, given: bool) -> None:
     if given and loss.predicts_noise:
         raise InputError(f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std")
     if sampled != has:
-        raise InputError(
-            "noise_std: sampled is one more parameter and shapes the system.",
-            received=noise_std,
-            expected="noise_std where the Simulation is made",
-        )
+        what = "noise_std: sampled is one more parameter and shapes the system."
+        raise InputError(what, noise_std, "noise_std where the Simulation is made")
     if sampled and loss.name != "gaussian":
-        raise InputError(
-            "noise_std: sampled is a parameter of the Gaussian likelihood.",
-            received=f"loss {loss.name}",
-            expected="loss gaussian, or no noise_std; and the loss where the Simulation is made",
-        )
+        expected = "loss gaussian, or no noise_std; and the loss where the Simulation is made"
+        raise InputError("noise_std: sampled is a parameter of the Gaussian likelihood.", f"loss {loss.name}", expected)

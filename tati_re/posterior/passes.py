@@ -93,11 +93,8 @@ class ModelPasses:
     def test(self) -> StoredExamples:
         dataset = self.dataset
         if dataset.test_inputs is None:
-            raise InputError(
-                "data: there is no test part to validate on.",
-                received=dataset.name,
-                expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
-            )
+            expected = "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))"
+            raise InputError("data: there is no test part to validate on.", dataset.name, expected)
         labels = device_targets(dataset.test_targets, self.loss, self.dtype)
         with tf.init_scope():
             return self._stored(dataset.test_inputs, labels, dataset.test_weights)

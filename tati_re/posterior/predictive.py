@@ -58,11 +58,8 @@ class Predictive:
         self.kind = LABELS if task == "multi_label" and self.name == "binary_crossentropy" else self.kind
         known = ("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy")
         if self.kind == CLASSES and per_example is None and self.name not in (*known, *_ERRORS):
-            raise InputError(
-                "The run's loss was an object: what its outputs predict is not known.",
-                self.name,
-                "a cross-entropy, gaussian or another loss by its name",
-            )
+            what = "The run's loss was an object: what its outputs predict is not known."
+            raise InputError(what, self.name, "a cross-entropy, gaussian or another loss by its name")
         self.num_columns = int(num_classes or 2) if self.kind == CLASSES else self.num_outputs
         self.predicts_noise = self.kind == VALUES and self.name == HETEROSCEDASTIC
         self.num_columns = self.num_outputs // 2 if self.predicts_noise else self.num_columns

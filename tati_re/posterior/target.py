@@ -91,11 +91,9 @@ class Target:
         for walker, (value, slope) in enumerate(zip(*self.value_and_gradient(position), strict=True)):
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 what = f"U = {value:g}" if not np.isfinite(value) else "a gradient that is not finite"
-                raise InputError(
-                    f"potential: not finite where walker {walker} starts.",
-                    received=f"{what} at {_listed(position[walker])}",
-                    expected="parameters=..., a start where U and its gradient are finite",
-                )
+                received = f"{what} at {_listed(position[walker])}"
+                expected = "parameters=..., a start where U and its gradient are finite"
+                raise InputError(f"potential: not finite where walker {walker} starts.", received, expected)
         random = np.random.default_rng(_SEED)
         step, tolerance = (1e-5, 1e-3) if self.dtype == "float64" else (1e-2, 5e-2)
         for start in np.asarray(position[:3], np.float64):
@@ -197,11 +195,9 @@ class Target:
         if not np.array_equal(first, self.value_and_gradient(x)[0], equal_nan=True):
             raise InputError("potential: two calls give different values.", self.name, "a function of the position")
         if not np.allclose(first[0], among[0], rtol=1e-4, equal_nan=True):
-            raise InputError(
-                "potential: the value of a walker depends on where others are.",
-                received=f"{first[0]:.6g} and {among[0]:.6g}",
-                expected="sums over the last axis alone, as in tf.reduce_sum(x * x, axis=-1)",
-            )
+            what = "potential: the value of a walker depends on where others are."
+            expected = "sums over the last axis alone, as in tf.reduce_sum(x * x, axis=-1)"
+            raise InputError(what, f"{first[0]:.6g} and {among[0]:.6g}", expected)
 
 
 def _without_gradient(name: str) -> InputError:

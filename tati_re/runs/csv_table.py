@@ -85,18 +85,12 @@ class CsvTable(Rows):
             file.seek(max(position - 1, 0))
             last = file.read(1)
         if found not in headers:
-            raise InputError(
-                f"The file {path} has other columns than the run to resume.",
-                received=found.decode(errors="replace").rstrip(),
-                expected=headers[0].decode().rstrip(),
-            )
+            what = f"The file {path} has other columns than the run to resume."
+            raise InputError(what, found.decode(errors="replace").rstrip(), headers[0].decode().rstrip())
         size = path.stat().st_size
         if position < len(found) or size < position or last != b"\n":
-            raise InputError(
-                f"The file {path} does not fit the checkpoint; was it edited?",
-                received=f"{size} bytes",
-                expected=f"at least {position} bytes, and the end of a row there",
-            )
+            what = f"The file {path} does not fit the checkpoint; was it edited?"
+            raise InputError(what, f"{size} bytes", f"at least {position} bytes, and the end of a row there")
         known = csv_digest(path, Known(position, digest))
         return cls(path, columns, integer_columns, float32_columns, _position=position, _digest=known)
 

@@ -95,11 +95,8 @@ class H5Table(Rows):
             if index_columns != table._index_names or other_columns != table._row_names:
                 raise InputError(f"The file {table.path} has other columns than the run to resume.")
             if source["rows"].dtype != table.dtype:
-                raise InputError(
-                    f"The file {table.path} has other numbers than the run to resume.",
-                    received=source["rows"].dtype,
-                    expected=table.dtype,
-                )
+                what = f"The file {table.path} has other numbers than the run to resume."
+                raise InputError(what, source["rows"].dtype, table.dtype)
             if stored < position:
                 raise InputError(
                     f"The file {table.path} does not fit the checkpoint.", f"{stored} rows", f"at least {position} rows"

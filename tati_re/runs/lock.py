@@ -126,11 +126,9 @@ def _lock(file: BinaryIO, folder: Path) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         said = _said(file)
-        raise InputError(
-            f"Another process writes to the folder {folder}.",
-            received=f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}",
-            expected="to wait for its end, or another folder",
-        ) from None
+        what = f"Another process writes to the folder {folder}."
+        received = f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}"
+        raise InputError(what, received, "to wait for its end, or another folder") from None
     except (ImportError, OSError) as error:
         why = getattr(error, "strerror", None) or "no flock on this system"
         warnings.warn(

@@ -47,11 +47,8 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
         received = f"no schema_version beside {', '.join(list(content)[:3])}" if content else "an empty file"
         raise InputError(f"The file {path} is not the manifest of a run.", received, "the file as the run wrote it")
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-        raise InputError(
-            f"The file {path} was written by another version of the package.",
-            received=f"schema_version = {version}",
-            expected=f"schema_version = {SCHEMA_VERSION}",
-        )
+        what = f"The file {path} was written by another version of the package."
+        raise InputError(what, f"schema_version = {version}", f"schema_version = {SCHEMA_VERSION}")
     known = _known(folder)
     if lost := next((name for name in known if name not in lasting(content)), None):
         raise InputError(f"The file {path} is cut: {lost.removeprefix('options.')} is missing.", expected=known[lost])
@@ -89,11 +86,8 @@ def check_data(content: Mapping[str, Any], dataset: Any, who: str | os.PathLike[
     """Refuses data that are not those of the run with this manifest; `who` is the run, or what needs them."""
     if dataset.fingerprint() != content["dataset"]["fingerprint"]:
         potential = content["dataset"].get("potential")
-        raise InputError(
-            f"{os.fspath(who)}: {'the potential differs' if potential else 'the data differ'} from the run's.",
-            received=dataset.name,
-            expected=f"{content['dataset']['name']}, unchanged",
-        )
+        what = f"{os.fspath(who)}: {'the potential differs' if potential else 'the data differ'} from the run's."
+        raise InputError(what, dataset.name, f"{content['dataset']['name']}, unchanged")
 
 
 def _plain(value: Any, where: str) -> Any:

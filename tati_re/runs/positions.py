@@ -141,11 +141,9 @@ class Positions:
             raise InputError("The walker is not in the trajectory.", self.walker, f"0 to {len(walkers) - 1}")
         if empty:
             every = self.run.manifest["options"].get("trajectory_every", 0)
-            raise InputError(
-                f"No positions are left after the burn-in of {self.burnin:,} steps.",
-                received=f"last stored step {last:,}, trajectory_every {every:,}",
-                expected="a smaller trajectory_every, more steps (num_steps), or a smaller burnin",
-            )
+            what = f"No positions are left after the burn-in of {self.burnin:,} steps."
+            expected = "a smaller trajectory_every, more steps (num_steps), or a smaller burnin"
+            raise InputError(what, f"last stored step {last:,}, trajectory_every {every:,}", expected)
 
     def all_blocks(self) -> Iterator[Block]:
         """Yields every row of the file, selected or not."""

@@ -36,11 +36,9 @@ def check_free(path: str | os.PathLike[str]) -> None:
 
 def _refuse(folder: Path, found: list[str]) -> None:
     if found:
-        raise InputError(
-            f"The output folder {folder} is not empty.",
-            received=", ".join(found[:3]) + (", ..." if len(found) > 3 else ""),
-            expected=f"a new folder, overwrite (--overwrite), or resume (--resume {folder})",
-        )
+        what = f"The output folder {folder} is not empty."
+        expected = f"a new folder, overwrite (--overwrite), or resume (--resume {folder})"
+        raise InputError(what, ", ".join(found[:3]) + (", ..." if len(found) > 3 else ""), expected)
 
 
 def clear(folder: Path) -> None:

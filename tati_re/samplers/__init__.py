@@ -110,19 +110,13 @@ def _of_name(name: str, options) -> Method:
             expected="HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test",
         )
     if name.upper() == "EQN":
-        raise InputError(
-            "sampler: ensemble quasi-Newton is a preconditioner around any sampler.",
-            received=repr(name),
-            expected="covariance_blending above 0, such as 10, with sampler BAOAB and several walkers (num_walkers)",
-        )
+        expected = "covariance_blending above 0, such as 10, with sampler BAOAB and several walkers (num_walkers)"
+        raise InputError("sampler: ensemble quasi-Newton is a preconditioner around any sampler.", repr(name), expected)
     upper, names = name.upper(), [*families(), *WORDS]
     looks_like_word = len(set(upper) - set(LETTERS)) <= 1 and sum(letter in LETTERS for letter in upper) >= 2
     if upper not in map(str.upper, ALIASES) and (not looks_like_word or nearest(name, families())):
-        raise InputError(
-            f"sampler: unknown name.{nearest(name, names)}",
-            received=repr(name),
-            expected=f"{', '.join(names)}, another splitting word over A, B, O, U, C, D, or my_module:MySampler",
-        )
+        expected = f"{', '.join(names)}, another splitting word over A, B, O, U, C, D, or my_module:MySampler"
+        raise InputError(f"sampler: unknown name.{nearest(name, names)}", repr(name), expected)
     thermostatted, noise = "D" in expand(name), None
     if options.thermostat_bath == "noise":
         if not thermostatted:

@@ -59,30 +59,21 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
     """The sampler with the mass, the ensemble preconditioner and the control variate that the options ask for."""
     if mass is not None or options.mass != "unit":
         if options.covariance_blending:
-            raise InputError(
-                "mass and covariance_blending both set the speed of directions.",
-                received=f"covariance_blending = {options.covariance_blending:g}",
-                expected="one of the two",
-            )
+            what = "mass and covariance_blending both set the speed of directions."
+            raise InputError(what, f"covariance_blending = {options.covariance_blending:g}", "one of the two")
         sampler = Massive(sampler, _masses(options.mass, names, shapes) if mass is None else _checked(mass, shapes))
         given = "num_burnin_steps" in options.explicit
         if sampler.measured and options.burnin < (FEWEST_BURNIN_STEPS if given else 1):
-            raise InputError(
-                f"mass: {sampler.mass} is measured during the burn-in.",
-                received=f"num_burnin_steps = {options.num_burnin_steps}",
-                expected=f"{FEWEST_BURNIN_STEPS} or more",
-            )
+            what = f"mass: {sampler.mass} is measured during the burn-in."
+            raise InputError(what, f"num_burnin_steps = {options.num_burnin_steps}", f"{FEWEST_BURNIN_STEPS} or more")
     if options.covariance_blending:
         sampler = EnsembleQuasiNewton(
             sampler, options.covariance_blending, options.covariance_after_steps, options.ensemble_scheme
         )
         sampler.check_walkers(options.num_walkers)
         if sampler.groups > 1 and options.num_steps % sampler.group_steps:
-            raise InputError(
-                "num_steps: each half of the walkers moves covariance_after_steps at a time.",
-                received=options.num_steps,
-                expected=f"a multiple of {sampler.group_steps}",
-            )
+            what = "num_steps: each half of the walkers moves covariance_after_steps at a time."
+            raise InputError(what, options.num_steps, f"a multiple of {sampler.group_steps}")
     return ControlVariate(sampler, options.control_variate_every) if options.control_variate else sampler
 
 

@@ -95,17 +95,11 @@ def temperature_factor(options, given=None) -> Factor | None:
     """The factor of the temperature, or `None` if it is constant."""
     explores = options.exploration_fraction > 0
     if explores and options.step_schedule != "cyclical":
-        raise InputError(
-            "exploration_fraction is a part of each cycle.",
-            received=f"step_schedule = {options.step_schedule}",
-            expected="step_schedule cyclical",
-        )
+        what = "exploration_fraction is a part of each cycle."
+        raise InputError(what, f"step_schedule = {options.step_schedule}", "step_schedule cyclical")
     if explores and (given is not None or options.temperature_schedule != "constant"):
-        raise InputError(
-            "exploration_fraction and temperature_schedule exclude each other.",
-            received=f"temperature_schedule = {options.temperature_schedule}",
-            expected="one of the two",
-        )
+        what = "exploration_fraction and temperature_schedule exclude each other."
+        raise InputError(what, f"temperature_schedule = {options.temperature_schedule}", "one of the two")
     if explores:
         return exploring(options.cycle_steps, options.exploration_fraction)
     if given is None and options.temperature_schedule == "annealing":
@@ -125,11 +119,8 @@ def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> 
         if said == "constant":
             return None
         if not os.path.exists(said):
-            raise InputError(
-                f"{name}: unknown name.",
-                received=repr(said),
-                expected=f"{', '.join(known)}, or a CSV file with the columns step and value",
-            )
+            what = f"{name}: unknown name."
+            raise InputError(what, repr(said), f"{', '.join(known)}, or a CSV file with the columns step and value")
         given = read_table(said, name)
     if callable(given):
         return keras_schedule(given, unit, name)

@@ -63,18 +63,13 @@ class SGHMC(Method):
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Refuses a gradient noise above what friction takes out, h² V̂ > 2 α T, and an estimate without a burn-in."""
         if self.estimates and not num_burnin_steps:
-            raise InputError(
-                "gradient_noise: it is estimated during the burn-in.",
-                received="num_burnin_steps = 0",
-                expected="num_burnin_steps above 0, or a number",
-            )
+            what = "gradient_noise: it is estimated during the burn-in."
+            raise InputError(what, "num_burnin_steps = 0", "num_burnin_steps above 0, or a number")
         most = 2.0 * self.friction * temperature / step_size
         if not self.estimates and self.gradient_noise > most:
-            raise InputError(
-                "gradient_noise is larger than the friction can dissipate.",
-                received=f"{self.gradient_noise:g} at friction {self.friction:g} and step_size {step_size:g}",
-                expected=f"at most 2 friction T / step_size = {most:.4g}",
-            )
+            received = f"{self.gradient_noise:g} at friction {self.friction:g} and step_size {step_size:g}"
+            expected = f"at most 2 friction T / step_size = {most:.4g}"
+            raise InputError("gradient_noise is larger than the friction can dissipate.", received, expected)
 
     def init(self, position, evaluate, noise):
         """Momenta from N(0, T), the gradient at the given positions."""

@@ -102,17 +102,11 @@ def parse_word(word: str) -> str:
                 f"sampler: without {letter} {why}.", repr(word), "each of A, B, O at least once, or B and U"
             )
     if "U" in letters and (second := set(letters) & set("AO")):
-        raise InputError(
-            f"sampler: U is drift and bath together; {' and '.join(sorted(second))} would do it a second time.",
-            received=repr(word),
-            expected="U, or A and O, such as UBU or BAOAB",
-        )
+        what = f"sampler: U is drift and bath together; {' and '.join(sorted(second))} would do it a second time."
+        raise InputError(what, repr(word), "U, or A and O, such as UBU or BAOAB")
     if twice := re.search(r"(.)\1", letters):
-        raise InputError(
-            f"sampler: {twice[0]} is one {twice[1]} written twice, which spends its time step for nothing.",
-            received=repr(word),
-            expected=re.sub(r"(.)\1+", r"\1", letters),
-        )
+        what = f"sampler: {twice[0]} is one {twice[1]} written twice, which spends its time step for nothing."
+        raise InputError(what, repr(word), re.sub(r"(.)\1+", r"\1", letters))
     return letters
 
 
@@ -177,11 +171,8 @@ class Splitting(Method):
         self.thermal_mass = checked_mass(thermal_mass)
         self.bath_noise = None if bath_noise is None else float(bath_noise)
         if bath_noise is not None and not (self.thermostatted and bath_noise > 0):
-            raise InputError(
-                "bath_noise: the noise of a bath beside a thermostat.",
-                received=f"{bath_noise} in {word}",
-                expected="a number above 0 in a word with D, such as BADODAB",
-            )
+            what = "bath_noise: the noise of a bath beside a thermostat."
+            raise InputError(what, f"{bath_noise} in {word}", "a number above 0 in a word with D, such as BADODAB")
         self.shown = self.of_rung = (
             ("thermostat",) if self.thermostatted else ("friction",) if self.finds_friction else ()
         )

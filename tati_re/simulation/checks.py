@@ -70,11 +70,8 @@ def check_isokinetic(request: Request) -> None:
     if request.method.isokinetic:
         check_dimension(request.system.flat.num_parameters)
         if request.options.exploration_fraction:
-            raise InputError(
-                f"exploration_fraction: {request.method.name} does not move at temperature 0.",
-                request.options.exploration_fraction,
-                "0, or a sampler such as BAOAB or SGLD",
-            )
+            what = f"exploration_fraction: {request.method.name} does not move at temperature 0."
+            raise InputError(what, request.options.exploration_fraction, "0, or a sampler such as BAOAB or SGLD")
 
 
 def check_batch_sampling(request: Request) -> None:
@@ -102,17 +99,11 @@ def check_burnin(request: Request) -> None:
     if not request.samples:
         return
     if options.burnin >= options.num_steps:
-        raise InputError(
-            "num_burnin_steps leaves no steps to average over.",
-            received=options.num_burnin_steps,
-            expected=f"less than num_steps = {options.num_steps}",
-        )
+        what = "num_burnin_steps leaves no steps to average over."
+        raise InputError(what, options.num_burnin_steps, f"less than num_steps = {options.num_steps}")
     if request.method.adapts and not options.burnin and "num_burnin_steps" in options.explicit:
-        raise InputError(
-            f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in.",
-            received=0,
-            expected="some hundred, and fewer than num_steps",
-        )
+        what = f"num_burnin_steps: {request.method.name} adapts, and does so only during the burn-in."
+        raise InputError(what, 0, "some hundred, and fewer than num_steps")
 
 
 def check_walls(request: Request) -> None:
@@ -141,11 +132,8 @@ def check_stream_predictions(request: Request) -> None:
         return
     dataset, record_every = request.system.dataset, request.record_every
     if dataset.test_inputs is None:
-        raise InputError(
-            "stream_predictions: the data have no test part.",
-            dataset.name,
-            "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))",
-        )
+        expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
+        raise InputError("stream_predictions: the data have no test part.", dataset.name, expected)
     if "weight" in request.method.label_names and every % record_every:
         raise InputError(
             f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is "
@@ -163,11 +151,8 @@ def check_starts(request: Request) -> None:
     if not request.samples:
         raise InputError("starts belongs to sample.", expected="Simulation.parameters to say where fit starts")
     if options.replica_start != "same":
-        raise InputError(
-            "starts and replica_start both say where replicas start.",
-            received=f"replica_start {options.replica_start}",
-            expected="one of the two",
-        )
+        what = "starts and replica_start both say where replicas start."
+        raise InputError(what, f"replica_start {options.replica_start}", "one of the two")
     starts = as_array(starts, "starts")
     rungs, walkers = request.method.copies, options.num_walkers
     wanted = (rungs, walkers, request.system.flat.num_parameters)
@@ -185,11 +170,8 @@ def check_batch_norm(request: Request) -> None:
         return
     check_model(flat)
     if method.full_batch:
-        raise InputError(
-            f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed.",
-            received="batch",
-            expected="batch_norm = frozen, or a method for mini-batches such as BAOAB",
-        )
+        what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
+        raise InputError(what, "batch", "batch_norm = frozen, or a method for mini-batches such as BAOAB")
     if request.options.control_variate:
         raise InputError(
             "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which "
@@ -212,11 +194,9 @@ def check_stages(request: Request) -> None:
     if not isinstance(method, Optimizer) or not options.stages:
         return
     if method.full_batch:
-        raise InputError(
-            f"stages: {method.name} finds its own rate, on all examples.",
-            received=f"{len(options.stages)} stages",
-            expected="num_steps instead, or an optimizer with a learning rate such as sgd",
-        )
+        received = f"{len(options.stages)} stages"
+        expected = "num_steps instead, or an optimizer with a learning rate such as sgd"
+        raise InputError(f"stages: {method.name} finds its own rate, on all examples.", received, expected)
     num_examples = request.system.dataset.num_examples
     for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
         if stage.learning_rate is not None and method.scheduled:
@@ -226,22 +206,16 @@ def check_stages(request: Request) -> None:
                 expected="stages without learning_rate, or an optimizer with a constant one",
             )
         if plan.batch_size is not None and plan.batch_size > num_examples:
-            raise InputError(
-                f"stages: batch_size of stage {number} is larger than the data set.",
-                received=plan.batch_size,
-                expected=f"1 to {num_examples}, or {ALL}",
-            )
+            what = f"stages: batch_size of stage {number} is larger than the data set."
+            raise InputError(what, plan.batch_size, f"1 to {num_examples}, or {ALL}")
 
 
 def check_validation(request: Request) -> None:
     """An optimizer that stops by the loss on a test part that is not there."""
     dataset, method = request.system.dataset, request.method
     if isinstance(method, Optimizer) and method.validates and dataset.test_inputs is None:
-        raise InputError(
-            f"optimizer: {method.name} stops by the loss on a test part, and the data have none.",
-            received=dataset.name,
-            expected="test_fraction above 0, or ((inputs, labels), (test inputs, test labels))",
-        )
+        what = f"optimizer: {method.name} stops by the loss on a test part, and the data have none."
+        raise InputError(what, dataset.name, "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))")
 
 
 def check_single_files(request: Request) -> None:
@@ -323,11 +297,8 @@ def check_full_every(request: Request) -> None:
     """Energies of all data at steps without a row."""
     full_every, record_every = request.options.full_every, request.record_every
     if full_every % record_every:
-        raise InputError(
-            "full_every: rows are recorded at other steps.",
-            received=f"{full_every}, and record_every {record_every}",
-            expected="a multiple of record_every",
-        )
+        what = "full_every: rows are recorded at other steps."
+        raise InputError(what, f"{full_every}, and record_every {record_every}", "a multiple of record_every")
 
 
 def check_until(request: Request) -> None:

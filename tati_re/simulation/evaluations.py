@@ -98,11 +98,9 @@ class Evaluations:
         found = self.step_size_advice(walker_index)
         size = found.suggested(own_sampler(self.options, self.objects).has_momentum)
         if not np.isfinite(size):
-            raise InputError(
-                "suggest_step_size: U has no positive curvature here.",
-                received=f"a largest eigenvalue of {found.curvature:.4g}",
-                expected="a place near a minimum, as fit finds it",
-            )
+            what = "suggest_step_size: U has no positive curvature here."
+            expected = "a place near a minimum, as fit finds it"
+            raise InputError(what, f"a largest eigenvalue of {found.curvature:.4g}", expected)
         return size
 
     @property

@@ -76,8 +76,5 @@ def objects_of(
 def check_model(system: System, said: dict[str, Any], who: str) -> None:
     """Refuses a model whose parameters have other names than those of the run."""
     if system.flat.tensor_names != said["parameters"]["names"]:
-        raise InputError(
-            f"{who}: the model differs from the run's.",
-            received=", ".join(system.flat.tensor_names),
-            expected=", ".join(said["parameters"]["names"]),
-        )
+        what = f"{who}: the model differs from the run's."
+        raise InputError(what, ", ".join(system.flat.tensor_names), ", ".join(said["parameters"]["names"]))

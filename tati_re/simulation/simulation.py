@@ -204,11 +204,8 @@ class Simulation(Evaluations):
         """
         self._check_momentum()
         if unnamed:
-            raise InputError(
-                "init_momenta: its argument needs a name, for TATi's is the inverse temperature and not T.",
-                received=unnamed[0],
-                expected="temperature=T or inverse_temperature=1/T",
-            )
+            what = "init_momenta: its argument needs a name, for TATi's is the inverse temperature and not T."
+            raise InputError(what, unnamed[0], "temperature=T or inverse_temperature=1/T")
         given = {"temperature": temperature, "inverse_temperature": inverse_temperature, "seed": seed}
         given = {name: value for name, value in given.items() if value is not None}
         chosen = self.calls.next("init_momenta", make_options(self.options, **given), given)
@@ -383,11 +380,8 @@ class Simulation(Evaluations):
 def _own_names(given: dict[str, Any]) -> dict[str, Any]:
     """`data` for TATi's `dataset`, whose list of two arrays is a pair; names that a call has in TATi alone refused."""
     if "walker_index" in given:
-        raise InputError(
-            "walker_index: a run moves all walkers.",
-            received=given["walker_index"],
-            expected="run.run_info, whose column walker tells them apart",
-        )
+        what = "walker_index: a run moves all walkers."
+        raise InputError(what, given["walker_index"], "run.run_info, whose column walker tells them apart")
     return {"data" if name == "dataset" else name: value for name, value in given.items()}
 
 

@@ -49,11 +49,8 @@ class Walkers:
         """An array in the shape of the positions, or of one of them."""
         value = as_array(value, name)
         if value.shape not in (self.position.shape, self.position.shape[1:]):
-            raise InputError(
-                f"{name}: wrong shape.",
-                received=value.shape,
-                expected=f"{self.position.shape[1:]} for all walkers, or {self.position.shape}",
-            )
+            what = f"{name}: wrong shape."
+            raise InputError(what, value.shape, f"{self.position.shape[1:]} for all walkers, or {self.position.shape}")
         if value.dtype.kind not in "fiu" or not np.isfinite(value).all():
             raise InputError(f"{name}: not all are finite numbers.", expected="finite numbers")
         return value
@@ -153,11 +150,8 @@ def _check(options: Options) -> None:
             "parameters_step belongs to a file.", options.parameters_step, "parameters, the file it is a step of"
         )
     if options.parameters is not None and options.walker_start in ("fresh", "fit"):
-        raise InputError(
-            f"parameters and walker_start {options.walker_start} both say where walkers start.",
-            options.parameters,
-            "one of the two, or walker_start same or jitter",
-        )
+        what = f"parameters and walker_start {options.walker_start} both say where walkers start."
+        raise InputError(what, options.parameters, "one of the two, or walker_start same or jitter")
     if "walker_jitter" in options.explicit and options.walker_start != "jitter":
         raise InputError("walker_jitter belongs to walker_start jitter.", options.walker_start, "walker_start jitter")
 

@@ -229,11 +229,8 @@ class System:
         Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA."""
         if self.streamed:
             if options.execution == "xla":
-                raise InputError(
-                    "execution: data larger than memory_limit are read by the host, which XLA cannot ask.",
-                    received="xla",
-                    expected="auto or graph, or a larger memory_limit",
-                )
+                what = "execution: data larger than memory_limit are read by the host, which XLA cannot ask."
+                raise InputError(what, "xla", "auto or graph, or a larger memory_limit")
             return "eager" if options.execution == "eager" else "graph"
         if options.execution != "auto":
             return options.execution
@@ -257,11 +254,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     dataset = read.prepared()
     builder = model if callable(model) and not isinstance(model, keras.Model) else None
     if model is not None and builder is None and not isinstance(model, keras.Model):
-        raise InputError(
-            "model is not a Keras model.",
-            received=type(model).__name__,
-            expected="a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build",
-        )
+        expected = "a keras.Model, a function that builds one, a path to a .keras file, or my_net.py:build"
+        raise InputError("model is not a Keras model.", type(model).__name__, expected)
     compiled = model.loss if isinstance(model, keras.Model) and model.compiled else None
     code = builder is not None or (model is None and is_code(options.model))
     outputs = num_outputs(dataset, options.loss)

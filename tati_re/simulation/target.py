@@ -113,19 +113,14 @@ class TargetSystem(System):
         if options.mass == "fan_in" and "mass" not in objects:
             values["mass"] = options.mass
         for name, value in values.items():
-            raise InputError(
-                f"{name}: a potential given as a function has no data and no network.",
-                received=value,
-                expected=f"no {name} = {value}" if name in (*_OTHERWISE, "mass") else f"no {name}, or no potential",
-            )
+            expected = f"no {name} = {value}" if name in (*_OTHERWISE, "mass") else f"no {name}, or no potential"
+            raise InputError(f"{name}: a potential given as a function has no data and no network.", value, expected)
 
     def check_failure(self) -> None:
         if self.target.failure is not None:
-            raise InputError(
-                f"potential: {self.target.name} failed while the run went on.",
-                received=self.target.failure,
-                expected="U and its gradient at every position, nan where there is no density",
-            )
+            what = f"potential: {self.target.name} failed while the run went on."
+            expected = "U and its gradient at every position, nan where there is no density"
+            raise InputError(what, self.target.failure, expected)
 
     def check_start(self, position: np.ndarray) -> None:
         self.target.check_at(position)
@@ -158,11 +153,8 @@ def target_system(options: Options, objects: Mapping[str, Any]) -> TargetSystem:
     if not dimension:
         raise InputError("dimension is missing: of how many coordinates is the potential?", expected="dimension = d")
     if names and (len(names) != dimension or len(set(names)) != dimension or set(names) & set(_COLUMNS)):
-        raise InputError(
-            "coordinates: one name for each, all different, and none of a column of the trajectory.",
-            received=", ".join(names),
-            expected=f"{dimension} names, not {', '.join(filter(None, _COLUMNS))}",
-        )
+        what = "coordinates: one name for each, all different, and none of a column of the trajectory."
+        raise InputError(what, ", ".join(names), f"{dimension} names, not {', '.join(filter(None, _COLUMNS))}")
     if not callable(function):
         raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
     check_memory(options, dimension, options.num_walkers)

@@ -110,11 +110,8 @@ def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) 
         prior = SoftWalls(prior, of("prior_factor"), of("prior_power"), *ends)
     if hard:
         if soft:
-            raise InputError(
-                "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other.",
-                received="lower_wall or upper_wall as well",
-                expected="one kind of walls for a parameter",
-            )
+            what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
+            raise InputError(what, "lower_wall or upper_wall as well", "one kind of walls for a parameter")
         prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))
     return prior
 
@@ -158,10 +155,7 @@ def check_prior(prior: Prior, num_parameters: int) -> None:
         InputError: It lacks what a prior answers, or has another number of parameters.
     """
     if not isinstance(prior, Prior) or isinstance(prior, type):
-        raise InputError(
-            "prior: it does not answer all that is asked of one.",
-            received=type(prior).__name__,
-            expected="a class that derives from tati_re.priors.Prior, which has defaults",
-        )
+        expected = "a class that derives from tati_re.priors.Prior, which has defaults"
+        raise InputError("prior: it does not answer all that is asked of one.", type(prior).__name__, expected)
     if prior.num_parameters not in (None, num_parameters):
         raise InputError("prior: made for another number of parameters.", prior.num_parameters, num_parameters)

@@ -47,22 +47,17 @@ class SoftWalls(Prior):
 
     def __init__(self, inside, factor=1.0, power=1.0, lower=-math.inf, upper=math.inf) -> None:
         if not (inside.name == "none" or isinstance(inside, ScaleFamily)):
-            raise InputError(
-                "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other.",
-                received=str(inside),
-                expected="lower_wall and upper_wall, or these",
-            )
+            what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
+            raise InputError(what, str(inside), "lower_wall and upper_wall, or these")
         given = [np.asarray(value, np.float64) for value in (factor, power, lower, upper)]
         self.factor, self.power, self.lower, self.upper = given
         for name, value in (("prior_factor", self.factor), ("prior_power", self.power)):
             if not ((value >= 0) & np.isfinite(value)).all():
                 raise InputError(f"{name} is below 0.", received=value.min(), expected="at least 0")
         if (self.lower > self.upper).any():
-            raise InputError(
-                "prior_lower_boundary is above prior_upper_boundary.",
-                received=f"{self.lower.max():g} and {self.upper.min():g}",
-                expected="a lower boundary below the upper one, or both at one place for a tether",
-            )
+            received = f"{self.lower.max():g} and {self.upper.min():g}"
+            expected = "a lower boundary below the upper one, or both at one place for a tether"
+            raise InputError("prior_lower_boundary is above prior_upper_boundary.", received, expected)
         self.inner, self.walled, self.hottest = inside, inside.walled, inside.hottest
         scale = np.asarray(inside.scale if isinstance(inside, ScaleFamily) else 1.0)
         self._rows = np.broadcast_arrays(scale, *given)

@@ -161,21 +161,15 @@ class EnsembleQuasiNewton(Wrapper):
     ) -> None:
         super().__init__(inner or Splitting())
         if self.adapts:
-            raise InputError(
-                "covariance_blending: the ensemble needs a step size that stays.",
-                received=f"{self.inner.name} that tunes itself",
-                expected="no target_acceptance",
-            )
+            what = "covariance_blending: the ensemble needs a step size that stays."
+            raise InputError(what, f"{self.inner.name} that tunes itself", "no target_acceptance")
         by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
         fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | MCLMC) and not isinstance(
             self.inner, FirstOrderHMC
         )
         if not by_word and not fits:
-            raise InputError(
-                "covariance_blending: this sampler works parameter by parameter.",
-                received=self.inner.name,
-                expected="a Langevin word without C, SGLD, HMC, MAMS or MCLMC",
-            )
+            what = "covariance_blending: this sampler works parameter by parameter."
+            raise InputError(what, self.inner.name, "a Langevin word without C, SGLD, HMC, MAMS or MCLMC")
         if not covariance_blending >= 0:
             raise InputError("covariance_blending: negative.", received=covariance_blending, expected="0 or more")
         if covariance_after_steps < 1:
@@ -193,11 +187,8 @@ class EnsembleQuasiNewton(Wrapper):
         """An `InputError` for fewer than 4 walkers, or not the same number in every half of every ensemble."""
         share = self.num_ensembles * (2 if self.scheme == "halves" else 1)
         if num_walkers < 4 or num_walkers % share or num_walkers // self.num_ensembles < 3:
-            raise InputError(
-                "num_walkers: an ensemble needs walkers to learn from.",
-                received=num_walkers,
-                expected="4 or more, an even number" if self.scheme == "halves" else "4 or more",
-            )
+            what = "num_walkers: an ensemble needs walkers to learn from."
+            raise InputError(what, num_walkers, "4 or more, an even number" if self.scheme == "halves" else "4 or more")
 
     def init(self, position, evaluate, noise):
         """As the sampler inside; B starts as the identity."""

@@ -75,11 +75,8 @@ class Massive(Wrapper):
         if self.rule is None:
             return
         if self.inner.mixes_parameters:
-            raise InputError(
-                f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own.",
-                received=self.inner.name,
-                expected="fan_in, or numbers",
-            )
+            what = f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own."
+            raise InputError(what, self.inner.name, "fan_in, or numbers")
         self.against_noise = self.inner.against_noise or "its masses are measured during the burn-in."
         self.adapts, self.of_rung = True, (*self.rule.of_rung, *self.inner.of_rung)
         self.shown, self.renewals = (*self.inner.shown, *self.rule.shown), self.rule.renewals

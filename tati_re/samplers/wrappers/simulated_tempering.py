@@ -91,17 +91,11 @@ class SimulatedTempering(Wrapper):
         if move_every < 1:
             raise InputError("move_every: too few steps.", received=move_every, expected="1 or more")
         if self.groups > 1:
-            raise InputError(
-                "simulated tempering: an ensemble whose halves take turns has one temperature.",
-                received=self.inner.name,
-                expected="no covariance_blending",
-            )
+            what = "simulated tempering: an ensemble whose halves take turns has one temperature."
+            raise InputError(what, self.inner.name, "no covariance_blending")
         if self.label_names:
-            raise InputError(
-                "simulated tempering: the inner sampler has its own temperatures.",
-                received=self.inner.name,
-                expected="such as BAOAB or HMC",
-            )
+            what = "simulated tempering: the inner sampler has its own temperatures."
+            raise InputError(what, self.inner.name, "such as BAOAB or HMC")
         self.move_every = int(move_every)
         self.adapts = self.adapts or log_weights is None
         self.label_names = ("rung", "weight")
@@ -262,11 +256,8 @@ def _ladder(name: str, values: Sequence[float], length: int | None = None, lowes
     numbers = np.asarray(values, np.float64)
     fits = numbers.ndim == 1 and len(numbers) >= 2 and np.isfinite(numbers).all() and numbers[0] == 1.0
     if not (fits and (numbers >= 0 if lowest else numbers > 0).all()):
-        raise InputError(
-            f"{name}: not a ladder in units of the run's.",
-            received=values,
-            expected=f"two or more numbers, the first 1, {'none below' if lowest else 'all above'} 0",
-        )
+        what = f"{name}: not a ladder in units of the run's."
+        raise InputError(what, values, f"two or more numbers, the first 1, {'none below' if lowest else 'all above'} 0")
     if length is not None and len(numbers) != length:
         raise InputError(f"{name}: one a rung.", received=f"{len(numbers)} numbers", expected=str(length))
     return numbers.tolist()
