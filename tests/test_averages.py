@@ -14,7 +14,7 @@ from tati_re.analysis.averages import average, averages, parameter_averages, tra
 from tati_re.analysis.convergence import autocorrelation_function
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
-from tati_re.plotting.autocorrelation import plot_autocorrelation
+from tati_re.plotting.run import plot_autocorrelation
 from tati_re.report.modules import MODULES
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table

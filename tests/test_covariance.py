@@ -6,7 +6,7 @@ import pytest
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table, leading_eigenpairs
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
-from tati_re.plotting.spectrum import plot_spectrum
+from tati_re.plotting.analysis import plot_spectrum
 from tests.made_runs import made_run
 
 

@@ -11,7 +11,7 @@ from tati_re.analysis import coordinate_of, diffusion_map, diffusion_map_of, fre
 from tati_re.analysis.reweighting import mbar_free_energies
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
-from tati_re.plotting.free_energy import plot_diffusion_map, plot_free_energy, plot_reweighting
+from tati_re.plotting.analysis import plot_diffusion_map, plot_free_energy, plot_reweighting
 from tests.made_runs import made_run
 
 T, BARRIER = 0.7, 1.5

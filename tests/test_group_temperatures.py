@@ -8,7 +8,7 @@ from tati_re.analysis.group_temperatures import group_sentences, group_temperatu
 from tati_re.analysis.temperature import chi_square_band
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
-from tati_re.plotting.group_temperatures import plot_group_temperatures
+from tati_re.plotting.analysis import plot_group_temperatures
 from tests.made_runs import made_run
 
 SHAPES = {"dense/kernel": (4, 10), "dense/bias": (10,), "dense_1/kernel": (10, 1), "dense_1/bias": (1,)}

@@ -274,7 +274,7 @@ def test_figures(tmp_path):
 
 def test_the_page_that_turns(tmp_path):
     pytest.importorskip("plotly")
-    from tati_re.plotting.landscape_page import write_landscape_page
+    from tati_re.plotting.landscape_files import write_landscape_page
 
     plane = landscape.scan(Bowl([1.0, 4.0]), np.zeros(2), np.eye(2), "-1:1:7", (0, -1), trajectory=path(np.eye(2)))
     write_landscape_page(plane, tmp_path / "a.html")

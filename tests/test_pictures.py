@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.views import FIGURES
 from tati_re.landscape.scan import Landscape
 from tati_re.plotting.bands import Calibrated, independent, rank_band, uniform_band
-from tati_re.plotting.vtk import write_vtk
+from tati_re.plotting.landscape_files import write_vtk
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tests.made_runs import made_run
 

@@ -9,7 +9,7 @@ import pytest
 
 from tati_re.core.errors import InputError
 from tati_re.plotting import plot_calibration, plot_traces
-from tati_re.plotting.traces import _moving_mean
+from tati_re.plotting.run import _moving_mean
 
 ROWS, PARAMETERS = 200, 30
 

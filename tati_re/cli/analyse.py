@@ -140,7 +140,7 @@ def _compare(results: dict[str, dict[str, Result]], typed: dict[str, Any]) -> No
     spectra = {name: found["covariance"].table for name, found in results.items() if "covariance" in found}
     if len(spectra) < 2 or "output" not in typed or "no_figures" in typed or typed.get("by", "all") != "all":
         return
-    from tati_re.plotting.spectrum import plot_spectrum
+    from tati_re.plotting.analysis import plot_spectrum
 
     path = Path(typed["output"]) / "spectra.png"
     plot_spectrum(spectra, path)

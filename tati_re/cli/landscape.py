@@ -184,8 +184,7 @@ def _say_hessian(typed: dict[str, Any], surface: Any, centre: Any, free: Any, fo
 
 def _draw(typed: dict[str, Any], landscape: Any, folder: Path) -> list[str]:
     from tati_re.plotting.landscape import plot_landscape
-    from tati_re.plotting.landscape_page import write_landscape_page
-    from tati_re.plotting.vtk import write_vtk
+    from tati_re.plotting.landscape_files import write_landscape_page, write_vtk
 
     written: list[str] = []
     axes, quantity = len(landscape.names), typed.get("quantity")

@@ -1,16 +1,17 @@
-"""A prediction at a glance: band over an input, calibration, entropy."""
+"""Predictions: bands over an input, intervals and their coverage, calibration, entropy."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tati_re.core.errors import InputError
+from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_stairs
-from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure, plain, save
-from tati_re.plotting.regression import plot_values
+from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, RegressionPrediction
 
 if TYPE_CHECKING:
@@ -84,3 +85,121 @@ def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: s
     axes.set_ylim(-0.03, 1.03)
     labeled(axes, name, "probability")
     legend_above(axes)
+
+
+def plot_values(
+    predictions: Mapping[str, RegressionPrediction],
+    inputs: np.ndarray | None = None,
+    path: str | os.PathLike[str] | None = None,
+    along: int | None = None,
+) -> Figure:
+    """Draws the first of several predictions with its intervals, and the calibration of all of them.
+
+    Left: over the input where there is one, else over what came true; the dark band is the interval of the network's
+    values over the draws, the light one that of a new observation. With targets and noise, middle: the part of targets
+    inside of central intervals against the probability that these promise; below the diagonal the predictions are too
+    sure. Right: the distribution of the probabilities below the targets (PIT), less the uniform one; a slope up to the
+    middle and down after it is spread that is too small, a bow to one side a shift. The gray bands hold the whole
+    curves of 95 % of calibrated predictions of so many independent examples.
+
+    Args:
+        predictions: By name.
+        inputs: What was predicted, `(n, ...)`. Default: None, those that the prediction keeps.
+        path: PNG file to write. Default: none.
+        along: Column of the inputs for the left panel, from 0. Default: the only one, or what came true.
+
+    Raises:
+        InputError: No such column, or a path that cannot be written.
+    """
+    name, first = next(iter(predictions.items()))
+    known = {label: one for label, one in predictions.items() if one.pit is not None}
+    figure = new_figure(12.6 if known else 5.4, 3.8)
+    panels = figure.subplots(1, 3, width_ratios=[1.5, 1.0, 1.1]) if known else [figure.subplots()]
+    inputs = first.inputs if inputs is None else inputs
+    columns = np.zeros((len(first.mean), 0)) if inputs is None else np.asarray(inputs).reshape(len(first.mean), -1)
+    if along is not None and not 0 <= along < columns.shape[1]:
+        raise InputError("along: the inputs have no such column.", along, f"0 to {columns.shape[1] - 1}")
+    if columns.shape[1] == 1:
+        _draw_line(panels[0], first, columns[:, 0], name)
+    else:
+        _draw_pairs(panels[0], first, name, None if along is None else (columns[:, along], f"input {along}"))
+    if known:
+        _draw_coverage(panels[1], known)
+        draw_pit(panels[2], known)
+    plain(*panels)
+    return save(figure, path)
+
+
+def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) -> None:
+    order = np.argsort(x)
+    x = x[order]
+    if one.noise_std is not None:
+        label = f"{one.level:.0%} of observations"
+        axes.fill_between(x, one.lower[order, 0], one.upper[order, 0], color=COLORS[4], alpha=0.3, lw=0, label=label)
+    label = f"{one.level:.0%} of the draws"
+    axes.fill_between(
+        x, one.mean_lower[order, 0], one.mean_upper[order, 0], color=COLORS[0], alpha=0.4, lw=0, label=label
+    )
+    axes.plot(x, one.mean[order, 0], color=COLORS[0], linewidth=1.4, label="mean")
+    if one.targets is not None:
+        size = 9 if len(x) <= 2000 else 3
+        axes.scatter(x, one.targets[order, 0], s=size, color=DARK, linewidths=0, alpha=0.7, label="observed")
+    axes.set_xlabel("input")
+    axes.set_ylabel("target")
+    axes.set_title(name, loc="left", color=DARK, fontsize=10, pad=18)
+    legend_above(axes)
+
+
+def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None) -> None:
+    """Means with their intervals over what came true, or over the values `over`, with their name."""
+    mean = one.mean.reshape(-1)
+    true, label = (
+        (np.arange(mean.size), "number of the input") if one.targets is None else (one.targets.reshape(-1), "observed")
+    )
+    if over is not None:
+        true, label = np.repeat(over[0], one.mean.shape[1]), over[1]
+    errors = np.maximum([mean - one.lower.reshape(-1), one.upper.reshape(-1) - mean], 0)
+    shown = slice(None, None, max(1, mean.size // 400))
+    axes.errorbar(
+        true[shown], mean[shown], yerr=errors[:, shown], fmt="o", markersize=3, color=COLORS[0], ecolor=COLORS[4],
+        elinewidth=0.8, label=f"mean and {one.level:.0%} interval",
+    )  # fmt: skip
+    if over is not None and one.targets is not None:
+        y = one.targets.reshape(-1)
+        axes.plot(true[shown], y[shown], "o", markersize=2.5, color=DARK, zorder=3, label="observed")
+    elif one.targets is not None:
+        ends = [min(true.min(), mean.min()), max(true.max(), mean.max())]
+        axes.plot(ends, ends, color=GRAY, linewidth=0.8, linestyle="--")
+    axes.set_xlabel(label)
+    axes.set_ylabel("predicted")
+    axes.set_title(name, loc="left", color=DARK, fontsize=10)
+    legend_above(axes)
+
+
+def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> None:
+    # Where predictions are calibrated, |2 PIT - 1| is uniform.
+    places, low, high = uniform_band(len(next(iter(predictions.values())).mean))
+    axes.fill_between(places, low, high, color=GRAY, alpha=0.25, linewidth=0, label="calibrated, 95 %")
+    axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
+    for number, (name, one) in enumerate(predictions.items()):
+        inside = np.abs(2 * np.asarray(one.pit).reshape(-1, 1) - 1) <= places
+        axes.plot(places, inside.mean(axis=0), color=COLORS[number % len(COLORS)], linewidth=1.4, label=name)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_aspect("equal")
+    axes.set_xlabel("probability of the interval")
+    axes.set_ylabel("part of targets inside")
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
+
+
+def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> None:
+    """Draws the distribution function of the PIT less the uniform one, in its simultaneous band."""
+    places, low, high = uniform_band(len(next(iter(predictions.values())).mean))
+    axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
+    for number, one in enumerate(predictions.values()):
+        below = (np.asarray(one.pit).reshape(-1, 1) <= places).mean(axis=0)
+        axes.plot(places, below - places, color=COLORS[number % len(COLORS)], linewidth=1.4)
+    axes.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("probability below the target (PIT)")
+    axes.set_ylabel("distribution less uniform")

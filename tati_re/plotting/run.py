@@ -1,23 +1,24 @@
-"""A run at a glance: traces, ranks and autocorrelation of its observables."""
+"""A run at a glance: traces, ranks and autocorrelation of its observables, temperatures with their target."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
+from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function, chains_of
+from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
 from tati_re.core.errors import InputError, nearest
-from tati_re.plotting.autocorrelation import draw_autocorrelation
 from tati_re.plotting.bands import draw_ranks
-from tati_re.plotting.figure import empty, new_figure, plain, save
-from tati_re.plotting.traces import draw_traces
+from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
 from tati_re.runs.kinds import at_target, is_optimization
 from tati_re.runs.selection import burnin_of, keep, spacing
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from tati_re.runs.run import RunFiles
@@ -81,3 +82,177 @@ def plot_run(
         plain(*line)
     panels[-1][0].set_xlabel("step; gray: burn-in" if steps else "step")
     return save(figure, path)
+
+
+_POINTS = 2000
+_FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
+
+
+def plot_traces(
+    run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0, path: str | os.PathLike[str] | None = None
+) -> Figure:
+    """Draws the potential of each walker over the steps, and below it the recorded temperatures.
+
+    Each temperature has a panel: the running mean over walkers and rows after burn-in, with the target and the band
+    where such a mean should lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
+
+    Args:
+        run_info: Rows of `run.csv`.
+        num_parameters: Number of parameters P.
+        num_burnin_steps: Steps shaded in the upper panel and left out of the means. Default: 0.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: No rows, or a path that cannot be written.
+    """
+    if run_info.empty:
+        raise InputError("The run has no rows to draw.")
+    shown = _measured(run_info, num_parameters, num_burnin_steps)
+    figure = new_figure(8.0, 3.0 + 1.9 * len(shown))
+    panels = figure.subplots(1 + len(shown), 1, sharex=True, squeeze=False, height_ratios=[1.4] + [1.0] * len(shown))[
+        :, 0
+    ]
+    draw_traces(panels[0], run_info, "potential", num_burnin_steps)
+    if num_burnin_steps:
+        said: dict[str, Any] = {"transform": panels[0].transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
+        panels[0].text(0.0, 1.02, "gray: burn-in, left out of averages", **said)
+    for panel, temperature in zip(panels[1:], shown, strict=True):
+        _draw_temperature(panel, run_info, num_parameters, num_burnin_steps, temperature)
+    if shown:
+        legend_above(panels[1])
+    panels[-1].set_xlabel("step")
+    panels[-1].set_xlim(0, int(run_info["step"].max()))
+    plain(*panels)
+    figure.align_ylabels(list(panels))
+    return save(figure, path)
+
+
+def _measured(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int) -> list[Temperature]:
+    kept = run_info[run_info["step"] > num_burnin_steps]
+    values = kept["temperature"].to_numpy(dtype=np.float64) if "temperature" in kept.columns else np.empty(0)
+    one_target = len(np.unique(values)) == 1 and bool(values[0] > 0)
+    enough = len(kept) > 0 and kept.groupby("walker").size().min() >= MINIMUM_DRAWS
+    return temperatures(kept, num_parameters) if one_target and enough else []
+
+
+def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True) -> None:
+    """Draws a column of each walker over the steps, faint, with its moving mean; gray are the steps of the burn-in."""
+    from matplotlib.ticker import FuncFormatter
+
+    walkers = np.unique(run_info["walker"])
+    chains = chains_of(run_info, column, int(run_info["step"].min()) - 1)
+    steps = np.unique(run_info["step"])[: chains.shape[1]]
+    own_colors = len(walkers) <= len(COLORS)
+    window = max(1, chains.shape[1] // 60)
+    if num_burnin_steps:
+        axes.axvspan(0, min(num_burnin_steps, steps[-1]), color=GRAY, alpha=0.18, linewidth=0)
+    for number, (walker, chain) in enumerate(zip(walkers, chains, strict=True)):
+        color = COLORS[number] if own_colors else COLORS[0]
+        every = max(1, len(chain) // _POINTS)
+        shown = slice(None, None, every)
+        if window > 1:
+            axes.plot(steps[shown], chain[shown], color=color, linewidth=0.4, alpha=0.25)
+        label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
+        smooth_steps, smooth = _moving_mean(steps, chain, window)
+        axes.plot(
+            smooth_steps[shown],
+            smooth[shown],
+            color=color,
+            linewidth=1.2,
+            alpha=1.0 if own_colors else 0.5,
+            label=label,
+        )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.set_ylabel("potential U" if column == "potential" else column.replace("_", " "))
+    if len(walkers) > 1 and legend:
+        legend_above(axes)
+
+
+def _moving_mean(steps: np.ndarray, values: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
+    if window < 2:
+        return steps, values
+    # Sums about the mean, so that the sum of a window is not lost in that of all rows before it.
+    middle = values.mean()
+    sums = np.cumsum(np.concatenate([[0.0], values - middle]))
+    return 0.5 * (steps[window - 1 :] + steps[: 1 - window]), middle + (sums[window:] - sums[:-window]) / window
+
+
+def _draw_temperature(
+    axes: Axes, run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int, temperature: Temperature
+) -> None:
+    values = 2.0 * chains_of(run_info, COLUMNS[temperature.kind], num_burnin_steps) / num_parameters
+    steps = np.unique(run_info["step"])
+    steps = steps[steps > num_burnin_steps][: values.shape[1]]
+    rows = np.arange(1, len(steps) + 1)
+    running = np.cumsum(values.mean(axis=0)) / rows
+    every = max(1, len(rows) // _POINTS)
+    if np.isfinite(temperature.lower):
+        narrowing = np.sqrt(len(rows) / rows)[::every]
+        lower = temperature.target + (temperature.lower - temperature.target) * narrowing
+        upper = temperature.target + (temperature.upper - temperature.target) * narrowing
+        label = "once in 10,000 outside"
+        axes.fill_between(steps[::every], lower, upper, color=COLORS[4], alpha=0.3, linewidth=0, label=label)
+    axes.axhline(temperature.target, color=DARK, linewidth=0.8, linestyle="--", label=f"target {temperature.target:g}")
+    label = "running mean over walkers and rows"
+    axes.plot(steps[::every], running[::every], color=COLORS[1], linewidth=1.4, label=label)
+    reach = max(4.0 * (temperature.upper - temperature.target), 1.5 * abs(temperature.mean - temperature.target))
+    if np.isfinite(reach) and reach > 0:
+        axes.set_ylim(temperature.target - reach, temperature.target + reach)
+    axes.set_ylabel(f"{temperature.kind}\ntemperature {_FORMULAS[temperature.kind]}")
+
+
+_LAGS = 8.0
+"""Autocorrelation times that are shown."""
+
+
+def plot_autocorrelation(
+    chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: str | os.PathLike[str] | None = None
+) -> Figure:
+    """Draws the autocorrelation function of each observable, with its integrated time in the legend.
+
+    The band is the error of a correlation that is zero: two standard errors, by Bartlett's formula with the sum of the
+    squares of what is drawn.
+
+    Args:
+        chains: Draws `(chains, draws)` by name.
+        steps_between_rows: Unit of the lags. Default: 1.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: No chain that moves, or a path that cannot be written.
+    """
+    shown = {
+        name: values
+        for name, values in chains.items()
+        if values.shape[1] >= MINIMUM_DRAWS and np.isfinite(values).all() and (np.ptp(values, axis=1) > 0).all()
+    }
+    if not shown:
+        raise InputError("No observable changes: there is no autocorrelation to draw.")
+    figure = new_figure(6.4, 3.4)
+    draw_autocorrelation(figure.subplots(), shown, steps_between_rows)
+    return save(figure, path)
+
+
+def draw_autocorrelation(axes: Axes, shown: Mapping[str, np.ndarray], steps_between_rows: float) -> None:
+    """The same into a panel, of chains that change."""
+    estimates = {name: autocorrelation_estimate(values) for name, values in shown.items()}
+    longest = max(time for time, _ in estimates.values())
+    for number, (name, values) in enumerate(shown.items()):
+        time, needed = estimates[name]
+        lags = int(min(values.shape[1] - 1, max(10, np.ceil(_LAGS * longest))))
+        function = autocorrelation_function(values)[: lags + 1]
+        every = max(1, lags // 1000)
+        steps = steps_between_rows * np.arange(lags + 1)
+        color = COLORS[number % len(COLORS)]
+        said = f"{steps_between_rows * time:,.3g} steps" + (" or more: too short to tell" if needed else "")
+        axes.plot(
+            steps[::every], function[::every], color=color, linewidth=1.3, label=f"{name}: {said}" if name else said
+        )
+        if number == 0:
+            error = 2 * np.sqrt((1 + 2 * np.cumsum(function[1:] ** 2)) / values.size)
+            axes.fill_between(steps[1:], -error, error, color=GRAY, alpha=0.2, linewidth=0)
+    axes.axhline(0.0, color=GRAY, linewidth=0.8)
+    axes.set_xlim(0, None)
+    axes.legend(frameon=False, fontsize=8, title="integrated time", title_fontsize=8)
+    labeled(axes, "lag (steps)", "autocorrelation")

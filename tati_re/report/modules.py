@@ -94,7 +94,7 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     shown = [name for name in names or () if name in rows.columns] or None
     result = Result(table, figures={"traces": lambda path: plot_run(run, shown, choices.burnin, choices.thin, path)})
     if any((np.ptp(values, axis=1) > 0).all() for values in chains.values()):
-        from tati_re.plotting.autocorrelation import plot_autocorrelation
+        from tati_re.plotting.run import plot_autocorrelation
 
         result.figures["autocorrelation"] = lambda path: plot_autocorrelation(chains, spacing(rows), path)
     return result
@@ -116,7 +116,7 @@ def _parameters(run: RunFiles, choices: Choices) -> Result:
 def _covariance(run: RunFiles, choices: Choices) -> Result:
     import pandas as pd
 
-    from tati_re.plotting.spectrum import plot_spectrum
+    from tati_re.plotting.analysis import plot_spectrum
 
     walkers: list[Any] = [None]
     if choices.by == "walker":
@@ -144,7 +144,7 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
 
 
 def _temperatures(run: RunFiles, choices: Choices) -> Result:
-    from tati_re.plotting.group_temperatures import plot_group_temperatures
+    from tati_re.plotting.analysis import plot_group_temperatures
 
     table = group_temperatures(run, choices.groups, choices.burnin, choices.thin)
     figures = {"temperatures": lambda path: plot_group_temperatures(table, path)}
@@ -155,7 +155,7 @@ def _temperatures(run: RunFiles, choices: Choices) -> Result:
 def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
     import pandas as pd
 
-    from tati_re.plotting.free_energy import plot_diffusion_map
+    from tati_re.plotting.analysis import plot_diffusion_map
 
     found, block = diffusion_map_of(run, choices.num_eigenvectors, choices.burnin, choices.thin, **choices.diffusion)
     marked = landmarks(found, min(choices.num_landmarks, len(block.step)), int(block.potential.argmin()))
@@ -174,7 +174,7 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
 
 
 def _free_energy(run: RunFiles, choices: Choices) -> Result:
-    from tati_re.plotting.free_energy import plot_free_energy
+    from tati_re.plotting.analysis import plot_free_energy
 
     options = choices.diffusion if choices.along.startswith("diffusion:") else {}
     found = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
@@ -187,7 +187,7 @@ def _free_energy(run: RunFiles, choices: Choices) -> Result:
 
 
 def _reweighting(run: RunFiles, choices: Choices) -> Result:
-    from tati_re.plotting.free_energy import plot_reweighting
+    from tati_re.plotting.analysis import plot_reweighting
 
     names = choices.observables or ("potential", "loss")
     table = reweight(run, choices.temperatures or None, names, choices.burnin, choices.thin)

@@ -216,7 +216,7 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
 
 
 def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
-    from tati_re.plotting.autocorrelation import plot_autocorrelation
+    from tati_re.plotting.run import plot_autocorrelation
 
     chains = {name: chains_of(kept, name, -1) for name in _observables(kept)} if kept is not None else {}
     moving = {name: values for name, values in chains.items() if (np.ptp(values, axis=1) > 0).all()}
@@ -253,7 +253,7 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
 
 
 def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
-    from tati_re.plotting.group_temperatures import plot_group_temperatures
+    from tati_re.plotting.analysis import plot_group_temperatures
 
     try:
         table = group_temperatures(run, burnin=part.burnin, thin=part.thin)

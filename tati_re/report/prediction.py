@@ -119,7 +119,7 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
         plot_classes(_of_classes(predictions), _of_classes(outside) or None, folder / "predictions.png")
         files.append("predictions.png")
     elif posterior.kind == "regression":
-        from tati_re.plotting.regression import plot_values
+        from tati_re.plotting.prediction import plot_values
 
         shown = np.arange(len(posterior.mean)) if inputs is None else inputs
         plot_values(predictions, shown, folder / "predictions.png")

@@ -1,0 +1,197 @@
+"""Figures of the modules of an analysis: spectrum, free energy, diffusion map, reweighting, group temperatures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from tati_re.analysis.diffusion_map import DiffusionMap
+
+
+def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time along each vector.
+
+    The second panel is there where a time could be told.
+
+    Args:
+        tables: Of `analysis.covariance_table` by name, such as one a run or a walker.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: No tables, or a path that cannot be written.
+    """
+    from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
+
+    if not tables:
+        raise InputError("There is no covariance to draw.")
+    timed = any(np.isfinite(table["autocorrelation_steps"]).any() for table in tables.values())
+    figure = new_figure(8.0 if timed else 4.8, 3.4)
+    panels = figure.subplots(1, 2 if timed else 1, squeeze=False, sharex=True)[0]
+    shown = ["eigenvalue"] + (["autocorrelation_steps"] if timed else [])
+    for axes, column in zip(panels, shown, strict=True):
+        for number, (name, table) in enumerate(tables.items()):
+            values = table[column].where(table[column] > 0)
+            size = 3.5 if len(table) <= 40 else 2
+            axes.plot(
+                table["number"], values, marker="o", markersize=size, linewidth=0.8,
+                color=COLORS[number % len(COLORS)], label=name,
+            )  # fmt: skip
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.2, 0.5)))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("eigenvector, widest first")
+        plain(axes)
+    panels[0].set_ylabel("variance along it (eigenvalue)")
+    if timed:
+        panels[1].set_ylabel("autocorrelation time (steps)")
+    if len(tables) > 1:
+        legend_above(panels[0])
+    return save(figure, path)
+
+
+def plot_free_energy(
+    table: pd.DataFrame, name: str = "coordinate", path: str | os.PathLike[str] | None = None
+) -> Figure:
+    """Draws a free energy with error bars of one standard error.
+
+    Args:
+        table: Of `analysis.free_energy`.
+        name: Of the coordinate.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: An empty table, or a path that cannot be written.
+    """
+    if table.empty:
+        raise InputError("There is no free energy to draw.")
+    figure = new_figure(5.4, 3.4)
+    axes = figure.subplots()
+    x, energy = table["coordinate"].to_numpy(), table["free_energy"].to_numpy()
+    error = np.nan_to_num(table["error"].to_numpy())
+    axes.fill_between(x, energy - error, energy + error, color=COLORS[4], alpha=0.35, linewidth=0)
+    axes.plot(x, energy, color=COLORS[0], linewidth=1.2, marker="o", markersize=3)
+    labeled(axes, name, "free energy -T ln p")
+    return save(figure, path)
+
+
+def plot_diffusion_map(
+    found: DiffusionMap,
+    potential: np.ndarray,
+    landmarks: np.ndarray | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Figure:
+    """Draws the eigenvalues of a diffusion map, and its points by their first two eigenfunctions.
+
+    Args:
+        found: The map.
+        potential: Of the points, `(n,)`: their color, with a color bar.
+        landmarks: Indices of points to mark. Default: None.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: A path that cannot be written.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    figure = new_figure(8.4, 3.6)
+    left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
+    number = np.arange(1, len(found.values) + 1)
+    left.plot(number, -found.values, "o-", color=COLORS[0], markersize=4, linewidth=0.8)
+    left.set_ylim(bottom=0)
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
+    left.set_xlabel("eigenfunction")
+    left.set_ylabel("rate, minus its eigenvalue")
+    first = found.vectors[:, 0]
+    second = found.vectors[:, 1] if len(found.values) > 1 else potential
+    order = np.argsort(-potential)
+    drawn = right.scatter(first[order], second[order], c=potential[order], s=6, cmap="viridis", linewidths=0)
+    if landmarks is not None:
+        right.scatter(
+            first[landmarks], second[landmarks], s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3
+        )
+    right.set_xlabel("eigenfunction 1")
+    right.set_ylabel("eigenfunction 2" if len(found.values) > 1 else "potential U")
+    figure.colorbar(drawn, ax=right, label="potential U")
+    plain(left, right)
+    return save(figure, path)
+
+
+def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draws averages over the temperature with their errors, and marks the temperatures that were sampled.
+
+    Args:
+        table: Of `analysis.reweight`; a panel for each observable.
+        sampled: Temperatures of the rungs.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: An empty table, or a path that cannot be written.
+    """
+    if table.empty:
+        raise InputError("There are no averages to draw.")
+    names = list(dict.fromkeys(table["observable"]))
+    figure = new_figure(2.9 * len(names), 3.0)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        part = table[table["observable"] == name]
+        for temperature in sampled:
+            axes.axvline(temperature, color=GRAY, linewidth=0.6, linestyle=":")
+        axes.errorbar(
+            part["temperature"], part["mean"], yerr=part["error"],
+            color=COLORS[0], ecolor=DARK, marker="o", markersize=3, linewidth=1.0, capsize=2,
+        )  # fmt: skip
+        labeled(axes, "temperature (dotted: sampled)", name.replace("_", " "))
+    return save(figure, path)
+
+
+_FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
+
+
+def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draws the temperature of each group as a point, in the band where it should lie.
+
+    Args:
+        table: Of `analysis.group_temperatures`; a panel for each kind of temperature.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: An empty table, or a path that cannot be written.
+    """
+    if table.empty:
+        raise InputError("There are no temperatures to draw.")
+    kinds = list(dict.fromkeys(table["temperature"]))
+    most = int(table.groupby("temperature").size().max())
+    figure = new_figure(7.2, 1.1 + 0.26 * most)
+    panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    groups = list(dict.fromkeys(table["group"]))
+    for axes, kind in zip(panels, kinds, strict=True):
+        axes.use_sticky_edges = False
+        part = table[table["temperature"] == kind]
+        places = np.array([groups.index(group) for group in part["group"]])
+        ends = part[["lower", "upper"]].where(np.isfinite(part["lower"])).to_numpy()
+        axes.barh(places, ends[:, 1] - ends[:, 0], left=ends[:, 0], height=0.62, color=COLORS[4], alpha=0.35)
+        outside = part["verdict"].isin(("above", "below")).to_numpy()
+        for chosen, color, marker in ((~outside, COLORS[0], "o"), (outside, COLORS[1], "D")):
+            axes.plot(part["mean"][chosen], places[chosen], marker, color=color, markersize=5, linestyle="none")
+        axes.axvline(part["target"].iloc[0], color=DARK, linewidth=0.8, linestyle="--")
+        axes.set_xlabel(f"{kind} temperature {_FORMULAS[kind]}")
+        plain(axes)
+    panels[0].set_yticks(range(len(groups)), groups)
+    panels[0].set_ylim(len(groups) - 0.4, -0.6)
+    figure.suptitle(
+        "band: once in 10,000 outside; diamonds lie outside; no band: too short to tell",
+        fontsize=8,
+        color=DARK,
+        x=0.99,
+        ha="right",
+    )
+    return save(figure, path)
