@@ -14,8 +14,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
 from tati_re.core.potential import Potential, Prior
 from tati_re.engine.silent import SilentEvaluate
-from tati_re.evidence.path import SpringsPotential
-from tati_re.evidence.quadratic import Springs
+from tati_re.evidence.springs import Springs, SpringsPotential
 from tati_re.exchange.biased import Biased
 from tati_re.exchange.well_tempered import Bias
 from tati_re.posterior.binding import Batch

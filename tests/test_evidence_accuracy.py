@@ -10,8 +10,7 @@ import pytest
 from tati_re.evidence import bayes_factors, estimated, log_evidence, log_evidences, sample_energies
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.grids import trapezoid
-from tati_re.evidence.population import combined
-from tati_re.evidence.smc import counted_moves
+from tati_re.evidence.smc import combined, counted_moves
 from tati_re.simulation.starts import descended
 from tests import regression as known
 from tests.test_evidence import FAST, Z, linear, regression

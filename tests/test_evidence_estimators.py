@@ -9,7 +9,7 @@ import pytest
 
 from tati_re.core.errors import InputError
 from tati_re.evidence import estimators, grids, population
-from tati_re.evidence.quadratic import Springs
+from tati_re.evidence.springs import Springs
 from tests import regression as known
 
 EXACT = known.LOG_Z[3]

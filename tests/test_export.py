@@ -10,7 +10,7 @@ import pytest
 import tati_re
 from tati_re import Simulation
 from tati_re.analysis import to_arviz, write_arviz
-from tati_re.analysis.export import write_table
+from tati_re.analysis.format import write_table
 from tati_re.cli import analyse, compare
 from tati_re.core.errors import InputError
 from tests.made_runs import made_run

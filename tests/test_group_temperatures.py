@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
-from tati_re.analysis.temperature import chi_square_band
+from tati_re.analysis.temperature import chi_square_band, group_sentences, group_temperatures
 from tati_re.cli import analyse
 from tati_re.core.errors import InputError
 from tati_re.plotting.analysis import plot_group_temperatures

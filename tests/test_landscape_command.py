@@ -178,7 +178,7 @@ def test_a_file_for_paraview_beside_the_table(runs, capsys, tmp_path):
     flags = ["--range", "-1:1:5", "--to", "vtk", "--no-figures", "--output", str(tmp_path / "plane")]
     assert "landscape.vtk" in printed(capsys, str(runs / "sampled"), *flags)
     assert "DIMENSIONS 5 5 1" in (tmp_path / "plane" / "landscape.vtk").read_text()
-    from tati_re.report.comparing import made_of
+    from tati_re.report.parts import made_of
 
     beside = runs / "beside"
     printed(capsys, str(runs / "sampled"), "--range=-1:1:3", "--no-figures", "--output", str(beside))

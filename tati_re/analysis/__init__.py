@@ -20,14 +20,14 @@ from tati_re.analysis.covariance import leading_eigenpairs as leading_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap as DiffusionMap
 from tati_re.analysis.diffusion_map import diffusion_map as diffusion_map
 from tati_re.analysis.diffusion_map import landmarks as landmarks
-from tati_re.analysis.export import write_table as write_table
+from tati_re.analysis.format import write_table as write_table
 from tati_re.analysis.free_energy import free_energy as free_energy
-from tati_re.analysis.group_temperatures import group_temperatures as group_temperatures
 from tati_re.analysis.heating import Heating as Heating
 from tati_re.analysis.heating import relative_heating as relative_heating
 from tati_re.analysis.reweighting import reweight as reweight
 from tati_re.analysis.temperature import Temperature as Temperature
 from tati_re.analysis.temperature import configurational_temperature as configurational_temperature
+from tati_re.analysis.temperature import group_temperatures as group_temperatures
 from tati_re.analysis.temperature import kinetic_temperature as kinetic_temperature
 from tati_re.analysis.temperature import target_temperature as target_temperature
 from tati_re.analysis.temperature import temperatures as temperatures

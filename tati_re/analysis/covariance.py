@@ -192,18 +192,10 @@ def covariance_table(
     temperature = float(run.manifest.get("temperature", np.nan))
     with np.errstate(divide="ignore"):
         curvature = temperature / np.where(values > 0, values, np.nan)
-    return pd.DataFrame(
-        {
-            "number": np.arange(1, len(values) + 1),
-            "eigenvalue": values,
-            "share": values / eigenpairs.total_variance,
-            "curvature": curvature,
-            "direction": [_in_words(value, mean) for value in values],
-            "residual": eigenpairs.residuals,
-            "autocorrelation_steps": times,
-            "note": notes,
-        }
-    )
+    columns = {"number": np.arange(1, len(values) + 1), "eigenvalue": values}
+    columns |= {"share": values / eigenpairs.total_variance, "curvature": curvature}
+    columns |= {"direction": [_in_words(value, mean) for value in values], "residual": eigenpairs.residuals}
+    return pd.DataFrame(columns | {"autocorrelation_steps": times, "note": notes})
 
 
 def _in_words(value: float, mean: float) -> str:

@@ -1,10 +1,16 @@
-"""Text of tables and of numbers with errors."""
+"""Text of tables and of numbers with errors; tables as CSV and Parquet."""
 
 from __future__ import annotations
 
 import math
+import os
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tati_re.core.errors import InputError
+from tati_re.runs.csv_table import frame_text
+from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,19 +25,12 @@ FOOTNOTE = f"{SHORT} {SHORT_NOTE}"
 def table(lines: list[tuple[str, str]], width: int = WIDTH) -> str:
     """Aligns pairs of label and value in lines of `width` characters; long values go on below themselves."""
     indent = max((len(label) for label, _ in lines), default=0) + 2
-    return "\n".join(
-        textwrap.fill(
-            value,
-            width,
-            initial_indent=label.ljust(indent),
-            subsequent_indent=" " * indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        if value
-        else label
-        for label, value in lines
-    )
+    fill = textwrap.TextWrapper(width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    found = []
+    for label, value in lines:
+        fill.initial_indent = label.ljust(indent)
+        found.append(fill.fill(value) if value else label)
+    return "\n".join(found)
 
 
 def with_error(mean: float, error: float, short: bool = False) -> str:
@@ -58,3 +57,28 @@ def marked(table: pd.DataFrame, column: str = "error") -> tuple[pd.DataFrame, li
 def percent(part: float) -> str:
     """`4 %`, `0.03 %`, `250 %` of 0.04, 0.0003, 2.5."""
     return f"{100 * part:.2g} %" if abs(part) < 0.995 else f"{100 * part:,.0f} %"
+
+
+def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "csv") -> Path:
+    """Writes a table. Returns the file, with its ending.
+
+    Args:
+        table: The table.
+        path: The file without its ending.
+        to: `"csv"` or `"parquet"`. Default: `"csv"`.
+
+    Raises:
+        InputError: Parquet without the package pyarrow, another format, or a file that cannot be written.
+    """
+    if to not in ("csv", "parquet"):
+        raise InputError("to is not known.", to, "csv or parquet")
+    path = Path(path).with_name(f"{Path(path).name}.{to}")
+    try:
+        with replacing(path) as file:
+            if to == "csv":
+                file.write(frame_text(table))
+            else:
+                table.to_parquet(file, index=False)
+    except ImportError:
+        raise InputError("Parquet needs the package pyarrow.", expected="pip install 'tati_re[parquet]'") from None
+    return path

@@ -79,16 +79,9 @@ def free_energy(
     with np.errstate(divide="ignore", invalid="ignore"):
         energy = np.where(density > 0, -temperature * np.log(density), np.nan)
         relative = np.where(density > 0, temperature * error / density, np.nan)
-    return pd.DataFrame(
-        {
-            "coordinate": places,
-            "density": density,
-            "density_error": error,
-            "free_energy": energy - np.nanmin(energy),
-            "error": relative,
-            "short": is_short(values),
-        }
-    )
+    columns = {"coordinate": places, "density": density, "density_error": error}
+    columns |= {"free_energy": energy - np.nanmin(energy), "error": relative, "short": is_short(values)}
+    return pd.DataFrame(columns)
 
 
 def _mean_and_error(series: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

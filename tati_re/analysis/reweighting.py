@@ -1,8 +1,11 @@
-"""Reweighting of averages to temperatures that were not sampled."""
+"""Reweighting of averages to temperatures that were not sampled, with free energies by pymbar."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import chains_of, is_short
-from tati_re.analysis.mbar import mbar_free_energies
 from tati_re.core.errors import InputError, nearest
 from tati_re.runs.selection import as_run, select_rows
 
@@ -18,6 +20,46 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tati_re.runs.run import RunFiles
+
+
+def load_pymbar():
+    """Imports pymbar without its remarks about optional accelerators."""
+    try:
+        with _quiet():
+            import pymbar
+    except ImportError:
+        raise InputError(
+            "method: mbar needs the package pymbar.", "not installed", "pip install 'tati_re[evidence]'"
+        ) from None
+    return pymbar
+
+
+def mbar_free_energies(reduced: np.ndarray, counts: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+    """Free energies f_k = -ln Z_k of K states relative to the first, from the reduced potential of each draw in each
+    state, `(K, N)`, and the draws of each state in the order of the columns, `(K,)`. `start` None is zeros."""
+    if len(counts) == 1:
+        return np.zeros(1)
+    pymbar = load_pymbar()
+    with _quiet():
+        # Near the solution a root finder is some ten times faster than the adaptive iteration that pymbar starts with.
+        protocol = "default" if start is None else ({"method": "hybr"},)
+        solver = pymbar.MBAR(reduced, counts, initial_f_k=start, solver_protocol=protocol)
+    free = np.asarray(solver.f_k, np.float64)
+    return free - free[0]
+
+
+@contextlib.contextmanager
+def _quiet():
+    logger = logging.getLogger("pymbar")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
 
 BLOCKS = 20
 """Parts of the run that are left out in turn for the errors."""

@@ -18,14 +18,8 @@ from tati_re.options.flags import flag
 from tati_re.options.make import options_from_flags
 
 READING = (
-    "test_data",
-    "test_fraction",
-    "label_columns",
-    "input_columns",
-    "data_keys",
-    "num_classes",
-    "shuffle",
-    "seed",
+    *("test_data", "test_fraction", "label_columns", "input_columns", "data_keys"),
+    *("num_classes", "shuffle", "seed"),
 )
 """Options that say how files are read; two of them also belong to sets that are made."""
 
@@ -46,14 +40,8 @@ def parser_of_command() -> Parser:
         description="Make a data set, or look at one in files; what it holds is printed.",
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
-    parser.add_argument(
-        "--inspect",
-        "--batch_data_files",
-        dest="inspect",
-        nargs="+",
-        metavar="FILE",
-        help="files to read instead, or mnist, cifar10, ...",
-    )
+    text = "files to read instead, or mnist, cifar10, ..."
+    parser.add_argument("--inspect", "--batch_data_files", dest="inspect", nargs="+", metavar="FILE", help=text)
     parser.add_argument("--batch_size", dest="batch_size", type=int, help=argparse.SUPPRESS)
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     parser.add_argument("--output", metavar="FILE", help="write the data, .csv or .npz; the test part of a .csv apart")

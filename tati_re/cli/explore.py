@@ -133,16 +133,8 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         plot_exploration(found, folder / "exploration.png")
         written.append("exploration.png")
     if not quiet:
-        columns = [
-            "number",
-            "kind",
-            "potential",
-            "gradient_norm",
-            "hessian_index",
-            "distance",
-            "ln_volume",
-            "times_found",
-        ]
+        columns = [*("number", "kind", "potential", "gradient_norm", "hessian_index", "distance", "ln_volume")]
+        columns.append("times_found")
         style: dict[str, Any] = {"index": False, "float_format": "{:.5g}".format}
         print(found.minima[columns].head(20).to_string(**style, na_rep=""))
         if len(found.barriers):

@@ -57,7 +57,7 @@ def _body(argv: list[str]) -> None:
     runs = [load(name) for name in typed["runs"]]
     folder = Path(typed.get("output") or runs[0].folder / files.PREDICTIONS)
     if typed.get("by_temperature"):
-        from tati_re.report.temperatures import report_temperatures as report
+        from tati_re.report.prediction import report_temperatures as report
     else:
         from tati_re.report.prediction import report_predictions as report
     with writing(folder):

@@ -9,7 +9,7 @@ from tati_re.core.method import Method
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.evidence.chains import Chains
 from tati_re.evidence.parts import PartFiles
-from tati_re.evidence.path import drawn_from_reference
+from tati_re.evidence.springs import drawn_from_reference
 from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule

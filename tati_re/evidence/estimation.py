@@ -10,26 +10,65 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.analysis.mbar import load_pymbar
+from tati_re.analysis.reweighting import load_pymbar
 from tati_re.core.errors import InputError
 from tati_re.core.interruption import stopping
 from tati_re.core.method import Wrapper
 from tati_re.engine.progress import make_progress
-from tati_re.evidence.checks import check
-from tati_re.evidence.energies import Energies, SamplingPlan, energies_along
+from tati_re.evidence.chains import Chains
+from tati_re.evidence.energies import Energies, SamplingPlan, energies_along, tuned
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.grids import Quadrature, make_grid, spike_at_reference
-from tati_re.evidence.minimum import springs_at_minimum
 from tati_re.evidence.parts import PartFiles, opened
-from tati_re.evidence.path import SpringsPotential
 from tati_re.evidence.result import Evidence, Evidences
 from tati_re.evidence.smc import cooled
+from tati_re.evidence.springs import Springs, SpringsPotential
+from tati_re.models.inspect import output_shape_of
 from tati_re.options.make import Options, make_options
+from tati_re.posterior.priors import Box
 from tati_re.samplers.choosing import unused_options
 from tati_re.samplers.wrappers.mass import Massive
 from tati_re.simulation.checks import check_control_variate, check_walls
 from tati_re.simulation.request import Request, sampler_of
+from tati_re.simulation.starts import descended
 from tati_re.simulation.system import check_memory
+
+_LADDER = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes", "tempering", "bias")
+
+
+def check(sim, options: Options, potential) -> None:
+    loss, prior = potential.loss, potential.prior
+    if options.potential == "mean_loss":
+        raise InputError("potential: the mean loss is not a log likelihood.", options.potential, "potential posterior")
+    if not loss.likelihood:
+        advice = (
+            "loss gaussian with noise_std" if "error" in loss.name else "a cross-entropy, or gaussian with noise_std"
+        )
+        raise InputError(f"loss: {loss.name} is not a likelihood with its constant.", loss.name, advice)
+    if sim.system.has_data and len(output_shape_of(sim.system.model)) > 2:
+        raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
+    if sim.dataset.weights is not None:
+        raise InputError(
+            "sample_weights: a loss with weights is not a log likelihood.", "weights of examples or classes", "none"
+        )
+    if not prior.proper:
+        raise InputError("prior: the evidence needs a proper prior.", f"{prior}", "gaussian, laplace, student_t or box")
+    if sim.system.flat.regularizer is not None:
+        raise InputError(
+            "model: its weight regularizers are priors without a normalization.", expected="prior and prior_std instead"
+        )
+    if options.batch_norm == "batch":
+        raise InputError("batch_norm: its statistics would change from step to step.", "batch", "batch_norm frozen")
+    if options.batch_size not in (None, sim.dataset.num_examples):
+        raise InputError("batch_size: the evidence needs energies of all data.", options.batch_size, "no batch_size")
+    if options.kT != 1.0:
+        raise InputError("temperature: the evidence is that of the posterior.", options.kT, "no temperature, or 1")
+    if given := [name for name in _LADDER if name in options.explicit]:
+        raise InputError(
+            f"{given[0]}: the points of the path are those of evidence_grid.",
+            expected="evidence_nodes, evidence_sampling",
+        )
+
 
 _UNUSED = (
     *("until", "record_every", "trajectory_every", "trajectory_format", "directions", "max_time", "checkpoint_seconds"),
@@ -38,6 +77,8 @@ _UNUSED = (
 )
 """Options of runs that mean nothing here."""
 _WALKERS = 4
+_EVERY = 4
+"""Steps between the positions whose spread says how wide the springs are."""
 _TARGET_ACCEPTANCE = 0.8
 _FEW_STEPS = 10_000
 """Up to so many steps XLA takes longer to compile than it saves: a regression with three weights, 72 copies, takes 3.9
@@ -132,17 +173,9 @@ class Estimation:
         burnin = options.num_steps // 5 if options.num_burnin_steps is None else options.num_burnin_steps
         if options.num_steps - burnin < 8:
             raise InputError("num_steps: too few draws.", options.num_steps, f"at least {burnin + 8}")
-        return SamplingPlan(
-            self.walkers,
-            options.num_steps - burnin,
-            burnin,
-            options.evidence_sampling,
-            first,
-            options.target_acceptance or _TARGET_ACCEPTANCE,
-            2.0 * float(np.max(widths)),
-            options.run_seed,
-            self.execution,
-        )
+        acceptance, largest = options.target_acceptance or _TARGET_ACCEPTANCE, 2.0 * float(np.max(widths))
+        lengths = self.walkers, options.num_steps - burnin, burnin, options.evidence_sampling
+        return SamplingPlan(*lengths, first, acceptance, largest, options.run_seed, self.execution)
 
     def prior_widths(self) -> np.ndarray:
         prior = self.potential(1).prior
@@ -157,19 +190,14 @@ class Estimation:
 
     def by(self, method: str) -> Evidence:
         start = time.monotonic()
-        if method == "smc":
-            parts = PartFiles(self.folder, "smc-")
-            found = self._smc(parts)
-            start -= parts.seconds_saved
-        elif method == "frenkel_ladd":
-            parts = PartFiles(self.folder, "springs-")
-            found = self._frenkel_ladd(parts)
+        if method in ("smc", "frenkel_ladd"):
+            parts = PartFiles(self.folder, "smc-" if method == "smc" else "springs-")
+            found = self._smc(parts) if method == "smc" else self._frenkel_ladd(parts)
             start -= parts.seconds_saved
         else:
             energies, spent = self.from_prior()
             start = time.monotonic() - spent
-            grid = self.grid()
-            found = estimated(energies, method, grid)
+            found = estimated(energies, method, self.grid())
         settings = {**found.settings, "seconds": round(time.monotonic() - start, 3)}
         return replace(found, method=method, settings=settings)
 
@@ -187,17 +215,9 @@ class Estimation:
         import pandas as pd
 
         options = self.options
-        found = cooled(
-            self.potential,
-            self.sampler,
-            self.plan(self.prior_widths()),
-            options.num_populations,
-            options.num_particles,
-            options.num_moves,
-            options.particle_fraction,
-            self.progress.message,
-            parts,
-        )
+        plan, sizes = self.plan(self.prior_widths()), (options.num_populations, options.num_particles)
+        moves = options.num_moves, options.particle_fraction
+        found = cooled(self.potential, self.sampler, plan, *sizes, *moves, self.progress.message, parts)
         settings: dict[str, Any] = {"populations": options.num_populations, "particles": options.num_particles}
         settings |= {"stages": len(found.curve["path"]), "gradients": float(found.gradients)}
         notes = []
@@ -226,3 +246,37 @@ class Estimation:
                 "evidence_grid gauss_legendre has no point there."
             )
         return replace(found, notes=tuple(notes))
+
+
+def springs_at_minimum(estimation, parts: PartFiles) -> tuple[Springs, float]:
+    options, walkers = estimation.options, estimation.walkers
+    prior = estimation.potential(1).prior
+    if prior.walled and not isinstance(prior, Box):
+        raise InputError("method: frenkel_ladd knows the walls of a box only.", f"{prior}", "prior box, or no walls")
+    bound = np.broadcast_to(prior.bound, (estimation.sim.num_parameters(),)) if isinstance(prior, Box) else None
+    position = np.asarray(estimation.sim.walkers.position[:1])
+    auxiliary = tuple(value[:1] for value in estimation.sim.walkers.auxiliary)
+    steps = options.descent_steps
+
+    def minimum() -> dict:
+        found = descended(estimation.potential(1), position, auxiliary, steps, estimation.execution)
+        return {"centre": found[0].astype(np.float64)}
+
+    centre = parts.part("minimum", minimum)["centre"]
+    if bound is not None:
+        centre = np.clip(centre, -bound, bound)
+    plan = estimation.plan(estimation.prior_widths())
+    chains = Chains(estimation.potential(walkers), estimation.sampler, options.run_seed + 3, estimation.execution)
+
+    def widths() -> dict:
+        place = np.repeat(centre[None], walkers, axis=0)
+        place, step_size = tuned(chains, place, 1.0, plan.step_size, plan)
+        place = chains.run(place, 1.0, step_size, max(plan.num_burnin_steps, 1)).position
+        squares, count = np.zeros_like(centre), max(8, plan.num_draws // _EVERY)
+        for _ in range(count):
+            place = chains.run(place, 1.0, step_size, _EVERY).position
+            squares += np.mean((place.astype(np.float64) - centre) ** 2, axis=0) / count
+        return {"squares": squares}
+
+    squares = parts.part("widths", widths, chains)["squares"]
+    return Springs(centre, np.sqrt(np.maximum(squares, 1e-24)), bound), steps + chains.gradients

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, effective_sample_size, is_short, monte_carlo_error
-from tati_re.analysis.mbar import mbar_free_energies
+from tati_re.analysis.reweighting import mbar_free_energies
 from tati_re.core.errors import InputError
 from tati_re.evidence.grids import Quadrature
 

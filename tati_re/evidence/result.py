@@ -81,8 +81,7 @@ class Evidences(Sequence):
     def __getitem__(self, key) -> Evidence:
         """By number, or by the name of the method."""
         if isinstance(key, str):
-            found = {each.method: each for each in self._estimates}
-            return found[key]
+            return {each.method: each for each in self._estimates}[key]
         return self._estimates[key]
 
     def __len__(self) -> int:
@@ -158,17 +157,10 @@ def bayes_factors(estimates: Mapping[str, Evidence]):
     log_z = np.array([estimates[name].log_z for name in names])
     shares = np.exp(log_z - log_z[0])
     errors = [0.0, *(math.hypot(estimates[name].error, best.error) for name in names[1:])]
-    return pd.DataFrame(
-        {
-            "model": names,
-            "log_z": log_z,
-            "error": [estimates[name].error for name in names],
-            "log_bayes_factor": log_z - log_z[0],
-            "factor_error": errors,
-            "short": [estimates[name].short or best.short for name in names],
-            "probability": shares / shares.sum(),
-        }
-    )
+    columns: dict[str, Any] = {"model": names, "log_z": log_z, "error": [estimates[name].error for name in names]}
+    columns |= {"log_bayes_factor": log_z - log_z[0], "factor_error": errors}
+    columns["short"] = [estimates[name].short or best.short for name in names]
+    return pd.DataFrame(columns | {"probability": shares / shares.sum()})
 
 
 def value_and_error(value: float, error: float, short: bool = False) -> str:

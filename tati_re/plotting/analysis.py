@@ -187,11 +187,6 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
         plain(axes)
     panels[0].set_yticks(range(len(groups)), groups)
     panels[0].set_ylim(len(groups) - 0.4, -0.6)
-    figure.suptitle(
-        "band: once in 10,000 outside; diamonds lie outside; no band: too short to tell",
-        fontsize=8,
-        color=DARK,
-        x=0.99,
-        ha="right",
-    )
+    said = "band: once in 10,000 outside; diamonds lie outside; no band: too short to tell"
+    figure.suptitle(said, fontsize=8, color=DARK, x=0.99, ha="right")
     return save(figure, path)

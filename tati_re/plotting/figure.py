@@ -67,16 +67,9 @@ def empty(axes: Axes, said: str) -> None:
 def legend_above(axes: Axes) -> None:
     """Puts the legend in one row above the panel's right end, where it covers no data."""
     handles, _ = axes.get_legend_handles_labels()
-    axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 0.99),
-        borderaxespad=0.1,
-        frameon=False,
-        fontsize=8,
-        ncols=max(1, len(handles)),
-        handlelength=1.4,
-        columnspacing=1.2,
-    )
+    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.99), "borderaxespad": 0.1}
+    look = {"frameon": False, "fontsize": 8, "handlelength": 1.4, "columnspacing": 1.2}
+    axes.legend(ncols=max(1, len(handles)), **place, **look)
 
 
 def save(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:

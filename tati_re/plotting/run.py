@@ -154,14 +154,8 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
             axes.plot(steps[shown], chain[shown], color=color, linewidth=0.4, alpha=0.25)
         label = f"walker {walker}" if own_colors else (f"{len(walkers)} walkers" if number == 0 else None)
         smooth_steps, smooth = _moving_mean(steps, chain, window)
-        axes.plot(
-            smooth_steps[shown],
-            smooth[shown],
-            color=color,
-            linewidth=1.2,
-            alpha=1.0 if own_colors else 0.5,
-            label=label,
-        )
+        alpha = 1.0 if own_colors else 0.5
+        axes.plot(smooth_steps[shown], smooth[shown], color=color, linewidth=1.2, alpha=alpha, label=label)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.set_ylabel("potential U" if column == "potential" else column.replace("_", " "))

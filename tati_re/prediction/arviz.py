@@ -13,7 +13,7 @@ import numpy as np
 from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import InputError
 from tati_re.data.dataset import Dataset
-from tati_re.prediction.pointwise import likelihood_blocks, likelihood_of
+from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.selection import as_run, select_rows

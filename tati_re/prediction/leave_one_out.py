@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import array_stats, effective_sample_size, rows_by_walker
 from tati_re.core.errors import InputError
-from tati_re.prediction.pointwise import likelihood_blocks, likelihood_of
+from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import frame_text

@@ -39,49 +39,26 @@ def streamed_prediction(
         "level": interval,
         **dict.fromkeys(("draw_losses", "walker", "weight")),
     }
+    density = kept["log_density"] - np.log(weight) if "log_density" in kept else None
     if "expected_entropy" in kept:
-        if "log_density" in kept:
-            density = kept["log_density"] - np.log(weight)
-            return LabelPrediction(
-                **shared,
-                lower=None,
-                upper=None,
-                draw_accuracy=None,
-                probabilities=mean,
-                std=std,
-                expected_entropy=kept["expected_entropy"],
-                labels=targets.astype(np.int64),
-                log_density=density,
-            )
+        shared |= dict.fromkeys(("lower", "upper", "draw_accuracy"))
+        shared |= {"probabilities": mean, "std": std, "expected_entropy": kept["expected_entropy"]}
+        if density is not None:
+            return LabelPrediction(**shared, labels=targets.astype(np.int64), log_density=density)
+        labels = labels_of_classes(targets, mean.shape[1])
         signs = run.manifest["dataset"]["task"] == "signs"
-        return ClassPrediction(
-            **shared,
-            probabilities=mean,
-            std=std,
-            lower=None,
-            upper=None,
-            expected_entropy=kept["expected_entropy"],
-            labels=labels_of_classes(targets, mean.shape[1]),
-            class_values=np.array([-1, 1]) if signs else np.arange(mean.shape[1]),
-            draw_accuracy=None,
-        )
+        classes = np.array([-1, 1]) if signs else np.arange(mean.shape[1])
+        return ClassPrediction(**shared, labels=labels, class_values=classes)
     y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
     noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape) if "noise_variance" in kept else None
     total = std if noise is None else np.hypot(std, noise)
-    return RegressionPrediction(
-        **shared,
-        mean=mean,
-        parameter_std=std,
-        noise_std=noise,
-        mean_lower=mean - reach * std,
-        mean_upper=mean + reach * std,
-        lower=mean - reach * total,
-        upper=mean + reach * total,
-        targets=y,
-        log_density=None if noise is None else kept["log_density"] - np.log(weight),
-        crps=None if noise is None else normal_crps(y, mean, total),
-        pit=None if noise is None else ndtr((y - mean) / total),
-    )
+    scores = (None,) * 3
+    if noise is not None:
+        scores = density, normal_crps(y, mean, total), ndtr((y - mean) / total)
+    ends = mean - reach * std, mean + reach * std, mean - reach * total, mean + reach * total
+    names = ("mean_lower", "mean_upper", "lower", "upper", "log_density", "crps", "pit")
+    shared |= dict(zip(names, (*ends, *scores), strict=True))
+    return RegressionPrediction(**shared, mean=mean, parameter_std=std, noise_std=noise, targets=y)
 
 
 def streamed_lines(run: RunFiles) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.analysis.export import write_table
+from tati_re.analysis.format import write_table
 from tati_re.core.errors import InputError, nearest
 from tati_re.report.modules import Choices, Result, modules_of, result_of
 from tati_re.runs.lock import writing

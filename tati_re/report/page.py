@@ -12,14 +12,20 @@ import numpy as np
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
-from tati_re.analysis.group_temperatures import group_sentences, group_temperatures
+from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError
 from tati_re.plotting import plot_ladder
 from tati_re.report import html
-from tati_re.report.comparing import differences, made_of
 from tati_re.report.description import name_of_method, what_was_sampled
-from tati_re.report.figures import narrow, plot_bias, plot_replicas
-from tati_re.report.posterior import parameters_section, predictions_section
+from tati_re.report.parts import (
+    differences,
+    made_of,
+    narrow,
+    parameters_section,
+    plot_bias,
+    plot_replicas,
+    predictions_section,
+)
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
 from tati_re.runs.kinds import at_target, is_optimization, sees_batches

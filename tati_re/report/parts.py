@@ -1,0 +1,194 @@
+"""Parts of a page: marginals and predictions of stored positions, figures of its own, and two runs side by side."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tati_re.analysis.averages import averages_of_rows
+from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, effective_sample_size, r_hat, rows_by_walker
+from tati_re.analysis.format import with_error
+from tati_re.core.errors import InputError
+from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
+from tati_re.report import html
+from tati_re.runs import files
+from tati_re.runs.positions import Positions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from tati_re.runs.run import RunFiles
+
+_PARAMETERS = 12
+_DRAWS = 400
+_FIGURE = "predictions.png"
+
+
+def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
+    """Marginals of some of the parameters, evenly among all, walker by walker, with their mean, error and R-hat."""
+    import pandas as pd
+
+    stored = Positions(run, burnin, thin)
+    chosen = np.unique(np.linspace(0, len(stored.names) - 1, _PARAMETERS).astype(int))
+    kept = [(block.step, block.walker, block.values[:, chosen]) for block in stored.blocks()]
+    section = html.Section("Parameters", "parameters")
+    parts: Any = [np.concatenate(part) for part in zip(*kept, strict=True)] if kept else np.zeros((3, 0))
+    steps, walkers, values = parts
+    if not len(steps) or (order := rows_by_walker(steps, walkers)).shape[1] < 2 * MINIMUM_DRAWS:
+        section.parts.append(html.paragraph("Too few positions are stored to say anything of the parameters."))
+        return section
+    chains = {stored.names[k]: values[:, number][order] for number, k in enumerate(chosen)}
+    columns = ("parameter", "mean", "std", "ess_bulk", "r_hat")
+    rows = [(name, x.mean(), x.std(), effective_sample_size(x), r_hat(x)) for name, x in chains.items()]
+    table = pd.DataFrame(rows, columns=list(columns))
+    apart = int((table["r_hat"] > LARGEST_R_HAT).sum())
+    said = f"{len(chains)} of {len(stored.names):,} parameters, evenly among all; {order.size:,} positions."
+    if apart:
+        said += f" R-hat is above {LARGEST_R_HAT} for {apart}: walkers disagree, as those in equivalent minima do."
+    drawn = html.figure(_marginals(chains), "Distribution of each parameter, a line a walker.")
+    section.parts += [html.paragraph(said), drawn, html.fold("the numbers", html.html_table(table))]
+    return section
+
+
+def _marginals(chains: dict[str, np.ndarray]) -> Figure:
+    columns = min(4, len(chains))
+    figure = new_figure(2.4 * columns, 1.8 * -(-len(chains) // columns))
+    for number, (name, values) in enumerate(chains.items()):
+        axes = figure.add_subplot(-(-len(chains) // columns), columns, number + 1)
+        edges = np.histogram_bin_edges(values, 30)
+        for walker, each in enumerate(values[:6]):
+            axes.stairs(np.histogram(each, edges)[0], edges, color=COLORS[walker], linewidth=1.0)
+        axes.set_yticks([])
+        axes.locator_params(axis="x", nbins=3)
+        labeled(axes, name, "")
+        axes.spines["left"].set_visible(False)
+    return figure
+
+
+def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section | None:
+    """Predictions of the test part by the stored positions, at most 400 of them; none where `tati-predict` left a
+    figure of all."""
+    if (run.folder / files.PREDICTIONS / _FIGURE).exists():
+        return None
+    from tati_re.plotting.prediction import plot_prediction
+    from tati_re.prediction.predict import predict
+
+    section = html.Section("Predictions", "predictions")
+    try:
+        count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the page says how many draws there are
+            found: Any = predict(run, burnin=burnin, thin=thin * -(-count // _DRAWS))
+    except InputError as error:
+        section.parts.append(html.paragraph(f"None of the test part: {error}"))
+        return section
+    worth = f"{found.num_draws:,} draws, worth about {found.independent_draws:,.0f} independent ones"
+    scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in found.scores().items()]
+    said = "The posterior average on the test part; bands hold the whole curves of 95 % of calibrated predictions."
+    section.parts += [html.pairs([("average of", worth), *scores]), html.figure(plot_prediction(found), said)]
+    return section
+
+
+_MOST_STEPS = 1500
+_MOST_REPLICAS = 4
+
+
+def narrow(figure: Figure) -> None:
+    """Fits the traces of `plot_traces` to half a page, without wide legends, which the caption replaces."""
+    from matplotlib.ticker import MaxNLocator
+
+    for number, axes in enumerate(figure.axes):
+        handles, labels = axes.get_legend_handles_labels()
+        if (legend := axes.get_legend()) is not None:
+            legend.remove()
+        for text in list(axes.texts):
+            text.remove()
+        if number == 0 and len(labels) > 1:
+            axes.legend(handles, labels, frameon=False, fontsize=7, ncols=2, handlelength=1.2, loc="best")
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def plot_replicas(rows: pd.DataFrame) -> Figure:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    figure = new_figure(4.6, 2.9)
+    axes = figure.subplots()
+    rows = rows[rows["walker"] == 0]
+    replicas = np.unique(rows["replica"])
+    chosen = replicas[np.unique(np.linspace(0, len(replicas) - 1, _MOST_REPLICAS).astype(int))]
+    for number, replica in enumerate(chosen):
+        mine = rows[rows["replica"] == replica]
+        shown = mine[:: max(1, len(mine) // _MOST_STEPS)]
+        places = shown["rung"] + 0.08 * (number - 0.5 * (len(chosen) - 1))
+        axes.plot(shown["step"], places, color=COLORS[number], linewidth=0.8, label=f"replica {replica}")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    legend_above(axes)
+    labeled(axes, "step", "rung")
+    return figure
+
+
+def plot_bias(bias: pd.DataFrame) -> Figure:
+    figure = new_figure(4.6, 2.9)
+    axes = figure.subplots()
+    for number, (rung, part) in enumerate(bias.groupby("rung")):
+        color = COLORS[number % len(COLORS)] if number < len(COLORS) else GRAY
+        label = f"rung {rung}" if number < len(COLORS) else None
+        every = max(1, len(part) // _MOST_STEPS)
+        axes.plot(part["energy"][::every], part["bias"][::every], color=color, linewidth=1.1, label=label)
+    axes.legend(frameon=False, fontsize=8)
+    labeled(axes, "potential U", "bias A(U)")
+    return figure
+
+
+_COMPARED = ("potential", "loss", "accuracy", "acceptance")
+_UNLIKE = ("output", "verbose", "seed")
+
+
+def differences(runs: Sequence[RunFiles], names: Sequence[str], rows: Sequence[pd.DataFrame | None]) -> str:
+    """Averages of two runs beside each other, how many standard errors they are apart, and options that differ."""
+    import pandas as pd
+
+    parts = []
+    kept = [each for each in rows if each is not None]
+    if len(kept) == 2:
+        shown = [name for name in _COMPARED if all(name in each and each[name].notna().all() for each in kept)]
+        tables: list[Any] = [averages_of_rows(each, shown).set_index("observable") for each in kept]
+        lines = []
+        for name in shown:
+            one, other = (table.loc[name] for table in tables)
+            error = math.hypot(one["error"], other["error"])
+            apart = abs(one["mean"] - other["mean"]) / error if error > 0 else math.nan
+            values = [with_error(each["mean"], each["error"], bool(each["short"])) for each in (one, other)]
+            lines.append([name, *values, apart])
+        parts.append(html.html_table(pd.DataFrame(lines, columns=["average", *names, "standard errors apart"])))
+    options: list[dict[str, Any]] = [run.manifest.get("options", {}) for run in runs]
+    unlike = [name for name in options[0] if name not in _UNLIKE and options[0][name] != options[1].get(name)]
+    if unlike:
+        found = [[name, *(str(each.get(name)) for each in options)] for name in unlike]
+        parts.append(html.html_table(pd.DataFrame(found, columns=["option", *names])))
+    return html.Section("Side by side", "beside", parts or [html.paragraph("The runs have the same options.")]).html()
+
+
+def made_of(run: RunFiles) -> list[Path]:
+    """Folders beside a run where `tati-landscape` and `tati-inputspace` say that they are of this run."""
+    found = []
+    for path in sorted(run.folder.resolve().parent.glob("*/*.toml")):
+        if path.name not in ("landscape.toml", "inputspace.toml") or path.is_symlink() or path.parent.is_symlink():
+            continue
+        try:
+            said = tomllib.loads(path.read_text(encoding="utf-8")).get("run")
+        except (OSError, ValueError):
+            continue
+        if isinstance(said, str) and said and (path.parent / said).resolve() == run.folder.resolve():
+            found.append(path.parent)
+    return found
