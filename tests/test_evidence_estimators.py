@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.evidence import estimators, grids, population
+from tati_re.evidence import estimators, grids, smc
 from tati_re.evidence.springs import Springs
 from tests import regression as known
 
@@ -221,17 +221,17 @@ def test_the_trapezoid_of_tensorflow_probability_is_ours():
 
 
 def test_weights_and_resampling_of_populations():
-    assert population.effective_fraction(np.zeros(10)) == pytest.approx(1)
-    assert population.effective_fraction(np.array([0.0, -np.inf, -np.inf, -np.inf])) == pytest.approx(0.25)
+    assert smc.effective_fraction(np.zeros(10)) == pytest.approx(1)
+    assert smc.effective_fraction(np.array([0.0, -np.inf, -np.inf, -np.inf])) == pytest.approx(0.25)
     energies = known.drawn([0.0], 6, 500, 2)[0]
-    point = population.next_point(0.0, energies, 0.6)
-    assert population.effective_fraction(-point * energies).min() == pytest.approx(0.6, abs=1e-6)
-    assert population.next_point(0.999999, energies * 0, 0.6) == 1.0
-    assert population.log_increments(2.0, np.full((3, 7), 1.5)) == pytest.approx([-3.0] * 3)
+    point = smc.next_point(0.0, energies, 0.6)
+    assert smc.effective_fraction(-point * energies).min() == pytest.approx(0.6, abs=1e-6)
+    assert smc.next_point(0.999999, energies * 0, 0.6) == 1.0
+    assert smc.log_increments(2.0, np.full((3, 7), 1.5)) == pytest.approx([-3.0] * 3)
     weights = np.log([0.1, 0.2, 0.3, 0.4])
-    counts = np.bincount(population.systematic(np.repeat(weights, 250), 0.5) // 250, minlength=4)
+    counts = np.bincount(smc.systematic(np.repeat(weights, 250), 0.5) // 250, minlength=4)
     assert counts == pytest.approx([100, 200, 300, 400], abs=1)
-    log_z, error = population.combined([-10.0, -10.2, -9.8, -10.1])
+    log_z, error = smc.combined([-10.0, -10.2, -9.8, -10.1])
     assert log_z == pytest.approx(np.log(np.mean(np.exp([-10.0, -10.2, -9.8, -10.1]))))
     assert 0.05 < error < 0.15
 
