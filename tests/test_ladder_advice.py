@@ -8,7 +8,7 @@ from scipy.special import betainc, erfc
 
 from tati_re.core.errors import InputError
 from tati_re.exchange import advice as advices
-from tati_re.exchange.advice import harmonic_acceptance, ladder_advice, log_harmonic_acceptance
+from tati_re.exchange.advice import exchange_advice, harmonic_acceptance, ladder_advice, log_harmonic_acceptance
 from tati_re.exchange.ladder import explicit, geometric, likelihood
 
 TABLE = {
@@ -187,3 +187,53 @@ def test_what_is_refused(options):
 def test_heat_capacity_of_likelihood_tempering_is_refused():
     with pytest.raises(InputError, match="energy_sd"):
         ladder_advice(likelihood(4), dimensions=10)
+
+
+def autoregressive(walkers: int, rows: int, quantities: int, keeps: float, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    noise = np.sqrt(1 - keeps**2) * random.normal(size=(walkers, rows, quantities))
+    noise[:, 0] = random.normal(size=(walkers, quantities))
+    for row in range(1, rows):
+        noise[:, row] += keeps * noise[:, row - 1]
+    return noise
+
+
+def test_walkers_that_agree_need_no_exchange():
+    """Of 200 sets of 8 chains of 400 nearly independent rows none is told that exchange pays, and 198 that it does not:
+    at 20 quantities R-hat passes 1.1 with a probability below 1e-6."""
+    said = [exchange_advice(autoregressive(8, 400, 20, 0.3, seed)).pays for seed in range(200)]
+    assert said.count(False) >= 198 and True not in said
+
+
+def test_walkers_that_stay_apart_do():
+    """One quantity of two modes, a deviation of 3 apart, each walker in one of them for good; the others agree."""
+    for seed in range(50):
+        chains = autoregressive(8, 100, 20, 0.3, seed)
+        chains[:, :, 7] += 3.0 * (np.arange(8) % 2)[:, None]
+        advice = exchange_advice(chains)
+        assert advice.pays and advice.r_hat > 1.4 and advice.kept > 0.8
+    assert advice.sentence.startswith("Exchange is likely to pay: 8 walkers stay apart (R-hat 1.")
+
+
+def test_walkers_on_their_way_are_not_taken_for_stuck():
+    """Autocorrelation time 200 in 400 rows: R-hat is large, and means of two halves have little to do with another."""
+    said = [exchange_advice(autoregressive(16, 400, 1, 0.99, seed)).pays for seed in range(50)]
+    assert said.count(None) >= 45
+
+
+def test_the_barrier_from_energies():
+    """Of a harmonic well x = √(d/2) ln R: Λ = √(d/2π) ln(T_max/T), here the mean rejections of 40 rungs."""
+    ladder = geometric(40, max_temperature=10.0)
+    advice = exchange_advice(autoregressive(8, 100, 1, 0.0, 0), ladder, np.sqrt(50.0) * ladder.temperature)
+    exact = 39 * (1 - harmonic_acceptance(100, 10 ** (1 / 39)))
+    assert advice.barrier == pytest.approx(exact, rel=0.02)
+    assert f"barrier is {advice.barrier:.1f}" in advice.sentence
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(np.zeros((3, 50)),), (np.zeros((8, 9)),), (np.full((8, 50), np.nan),), (np.zeros((8, 50)), geometric(4, 1, 2.0))],
+)
+def test_what_advice_on_exchange_refuses(arguments):
+    with pytest.raises(InputError, match=r"^Advice"):
+        exchange_advice(*arguments)

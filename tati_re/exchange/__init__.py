@@ -7,6 +7,8 @@ from tati_re.core.lazy import lazy_names
 if TYPE_CHECKING:
     from tati_re.exchange.acceptance import mean_acceptance as mean_acceptance
     from tati_re.exchange.advice import Advice as Advice
+    from tati_re.exchange.advice import ExchangeAdvice as ExchangeAdvice
+    from tati_re.exchange.advice import exchange_advice as exchange_advice
     from tati_re.exchange.advice import harmonic_acceptance as harmonic_acceptance
     from tati_re.exchange.advice import ladder_advice as ladder_advice
     from tati_re.exchange.advice import spaced_evenly as spaced_evenly

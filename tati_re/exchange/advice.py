@@ -258,3 +258,68 @@ def _in_words(log_value: float) -> str:
     if power >= -2:
         return f"{np.exp(log_value):.2g}"
     return f"{np.exp(log_value - power * np.log(10.0)):.1f}e{power:03d}"
+
+
+class ExchangeAdvice(NamedTuple):
+    """Whether exchange is likely to pay, as far as a short run can tell.
+
+    Attributes:
+        r_hat: Of the quantity on which walkers agree least, each walker split in half.
+        kept: Correlation of the walkers' means of it in the first half of the run with those in the second.
+        pays: Walkers stay apart (`True`), agree (`False`), or the run is too short to tell (`None`).
+        barrier: Λ of the ladder; none where its energies are not known.
+        sentence: The same in words.
+    """
+
+    r_hat: float
+    kept: float
+    pays: bool | None
+    barrier: float | None
+    sentence: str
+
+
+def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> ExchangeAdvice:
+    """Says from a short run of independent walkers on which side a problem is likely to lie.
+
+    Where walkers from different starts disagree (R-hat above 1.4) and keep what they disagree in from one half of the
+    run to the other, something parts them that a ladder may go round. Where they agree (below 1.1) there is nothing to
+    gain, unless all of them miss the same mode, which no run of theirs can show.
+
+    Args:
+        chains: U, predictions or other quantities, `(walkers, rows)` or `(walkers, rows, quantities)`, after a burn-in;
+            at least 4 walkers and 20 rows. Parameters of networks are no good: equal copies of one differ in them.
+        ladder: One that was run shortly, of NumPy arrays, for Λ = Σ x/√π.
+        energy_sd: The standard deviation of its energies on each rung, as of `ladder_advice`.
+
+    Raises:
+        InputError: Too few walkers or rows, numbers that are not finite, or a ladder without its energies.
+    """
+    values = np.asarray(chains, np.float64)
+    values = values[..., None] if values.ndim == 2 else values
+    if values.ndim != 3 or len(values) < 4 or values.shape[1] < 20 or not np.isfinite(values).all():
+        raise InputError("Advice needs chains.", f"shape {values.shape}", "finite, 4 walkers and 20 rows at least")
+    if (ladder is None) != (energy_sd is None):
+        raise InputError("Advice on a ladder needs the spread of its energies.", expected="ladder and energy_sd")
+    rows = values.shape[1] // 2
+    halves = values[:, : 2 * rows].reshape(len(values), 2, rows, -1)
+    means, within = halves.mean(2), halves.var(2, ddof=1).mean((0, 1))
+    between = means.reshape(-1, means.shape[-1]).var(0, ddof=1)
+    # A quantity that is the same number everywhere says nothing.
+    ratio = np.where(within + between > 0, between / np.maximum(within, 1e-300), 0.0)
+    r_hats = np.sqrt((rows - 1) / rows + ratio)
+    worst = int(r_hats.argmax())
+    first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
+    size = np.sqrt((first @ first) * (second @ second))
+    kept, found = float(first @ second / size) if size else 0.0, float(r_hats[worst])
+    pays = True if found > 1.4 and kept > 0.8 else False if found < 1.1 else None
+    verdict = {True: "is likely to pay", False: "is not likely to pay", None: "may pay or not, the run is too short"}
+    how = f"{len(values)} walkers {'agree' if pays is False else 'stay apart' if pays else 'do not agree yet'}"
+    left = "" if pays is False else f"; {max(kept, 0):.0%} of what they differ in is kept from one half to the other"
+    sentence = f"Exchange {verdict[pays]}: {how} (R-hat {found:.3g}{left})."
+    size_of = None
+    if ladder is not None:
+        coordinate = ladder.inverse_temperature * ladder.likelihood_weight
+        spread = np.broadcast_to(np.asarray(energy_sd, np.float64), coordinate.shape)
+        size_of = float(distances(coordinate, spread).sum() / np.sqrt(np.pi))
+        sentence += f" The ladder's barrier is {size_of:.1f}, which some {2 * size_of + 1:.0f} rungs cross best."
+    return ExchangeAdvice(found, kept, pays, size_of, sentence)
