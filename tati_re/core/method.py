@@ -1,8 +1,6 @@
-"""The contract between the engine and a method: a sampler, an optimizer, an ensemble, or replica exchange.
-
-`Method` has a default for each answer, so that whoever asks needs no question whether there is one. A sampler without
-the base class becomes a method where it enters, by `as_method`.
-"""
+"""The contract between the engine and a method: a sampler, an optimizer, an ensemble, or replica exchange. `Method` has
+a default for each answer, so that whoever asks needs no question whether there is one. A sampler without the base class
+becomes a method where it enters, by `as_method`."""
 
 from collections.abc import Callable
 from functools import wraps

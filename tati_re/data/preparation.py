@@ -30,11 +30,9 @@ class Standard:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Standard:
-        """Mean and deviation (with divisor N) of the training part, or of examples that count by `weights` `(N,)`.
-
-        Each column has its own. Images `(N, height, width)` have one of all pixels, images `(N, height, width,
-        channels)` one of each channel. What does not vary keeps the deviation 1, so that it becomes 0.
-        """
+        """Mean and deviation (with divisor N) of the training part, or of examples that count by `weights` `(N,)`. Each
+        column has its own. Images `(N, height, width)` have one of all pixels, images `(N, height, width, channels)`
+        one of each channel. What does not vary keeps the deviation 1, so that it becomes 0."""
         axes = tuple(range(values.ndim)) if values.ndim == 3 else tuple(range(max(1, values.ndim - 1)))
         mean = np.asarray(values.mean(axes, dtype=np.float64))
         deviation = np.asarray(values.std(axes, dtype=np.float64))

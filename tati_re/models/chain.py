@@ -1,9 +1,7 @@
 """Networks that are a chain of layers with all parameters in dense layers: the inputs and outputs of each dense layer.
-
 The gradient of one example's loss with respect to a dense layer's kernel is the outer product of the layer's input and
 the slope of the loss with respect to its output before the activation. Its moments over many examples are products of
-two matrices (Goodfellow, 2015), for which input and output must be seen; Keras' own call of a model hides them.
-"""
+two matrices (Goodfellow, 2015), for which input and output must be seen; Keras' own call of a model hides them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -44,12 +42,10 @@ class DenseChain:
     def call(
         self, weights: Sequence[Any], auxiliary: Sequence[Any], x: Any, shared: bool, watch: Callable
     ) -> tuple[Any, list[Pass]]:
-        """The outputs, `(walkers * n, ...)`, one walker after the other, and the dense layers, first to last.
-
-        `weights` are all trainable variables, `(walkers, *shape)` each, `auxiliary` all others, `shape` each, the same
-        for these walkers. Inputs are `(n, ...)` where all walkers share them, else `(walkers, n, ...)`. Layers act as
-        in prediction; `watch` is called with the linear output of each dense layer before anything is computed from it.
-        """
+        """The outputs, `(walkers * n, ...)`, one walker after the other, and the dense layers, first to last. `weights`
+        are all trainable variables, `(walkers, *shape)` each, `auxiliary` all others, `shape` each, the same for these
+        walkers. Inputs are `(n, ...)` where all walkers share them, else `(walkers, n, ...)`. Layers act as in
+        prediction; `watch` is called with the linear output of each dense layer before anything is computed from it."""
         walkers, passes = weights[0].shape[0], []
         n = x.shape[0 if shared else 1]
         values = x if shared else tf.reshape(x, (walkers * n, *x.shape[2:]))
@@ -76,12 +72,10 @@ class DenseChain:
 def chain_of(
     model: Any, variables: Sequence[Any] | None = None, others: Sequence[Any] | None = None
 ) -> DenseChain | None:
-    """A built Keras model as a chain, or `None` if it is not one.
-
-    It is one where each layer takes the output of the one before and treats every example by itself, and where all
-    variables that move (`None`: the trainable ones) are kernels and biases of dense layers that are met once, with one
-    vector an example. `others` are all other variables (`None`: the non-trainable ones).
-    """
+    """A built Keras model as a chain, or `None` if it is not one. It is one where each layer takes the output of the
+    one before and treats every example by itself, and where all variables that move (`None`: the trainable ones) are
+    kernels and biases of dense layers that are met once, with one vector an example. `others` are all other variables
+    (`None`: the non-trainable ones)."""
     layers = _row_of(model)
     if layers is None or layout_of(model) or not all(acts_alone(layer) for layer in layers):
         return None

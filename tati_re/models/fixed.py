@@ -38,14 +38,11 @@ def items(given: str | Sequence[str] | None) -> list[tuple[str, str | None]]:
 def fixed_parts(
     given: str | Sequence[str] | None, names: Sequence[str], values: Sequence[np.ndarray]
 ) -> list[Fixed | None]:
-    """The fixed entries of each tensor, None where there are none.
-
-    A pattern, given as to `items`, is a tensor's name or the end of it after a slash, with `*` and `?` as in file
-    names, and perhaps entries: `dense/bias`, `bias`, `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`. For
-    networks of dense layers TATi's names mean the same: `layer1/weights/Variable:0`, `output/biases/Variable:0`. A
-    value of one number stands for all entries, else there is one for each; without any the tensors' `values` stay. Of
-    two values the later counts.
-    """
+    """The fixed entries of each tensor, None where there are none. A pattern, given as to `items`, is a tensor's name
+    or the end of it after a slash, with `*` and `?` as in file names, and perhaps entries: `dense/bias`, `bias`,
+    `dense_1/*`, `dense/kernel[0,3]`, `dense/kernel[0,*]`. For networks of dense layers TATi's names mean the same:
+    `layer1/weights/Variable:0`, `output/biases/Variable:0`. A value of one number stands for all entries, else there is
+    one for each; without any the tensors' `values` stay. Of two values the later counts."""
     found: list[Fixed | None] = [None] * len(names)
     for pattern, text in items(given):
         tensor, entries = _tensor_and_entries(pattern, names)

@@ -1,8 +1,6 @@
-"""Any Keras optimizer as a method of the engine.
-
-Under TensorFlow, Keras' optimizers only change variables. Here those variables are scratch space: a step writes the
-state into them, lets Keras update them, and reads the new state out again, so that it is as pure as every other step.
-"""
+"""Any Keras optimizer as a method of the engine. Under TensorFlow, Keras' optimizers only change variables. Here those
+variables are scratch space: a step writes the state into them, lets Keras update them, and reads the new state out
+again, so that it is as pure as every other step."""
 
 import inspect
 import math

@@ -38,12 +38,10 @@ class NoiseSpectrum(NamedTuple):
 def noise_spectrum(
     potential: ModelPasses, position: np.ndarray, auxiliary: tuple, indices: np.ndarray, scale: np.ndarray | float = 1.0
 ) -> NoiseSpectrum:
-    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples.
-
-    A few Lanczos steps from a noise vector; the pass that multiplies the Hessian with a vector gives the gradients
-    of the single examples along it. What is left of the noise outside of these vectors counts with one mean curvature.
-    The potential acts as in prediction. Parameters are θ = scale x, and vectors those of x.
-    """
+    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples. A few Lanczos steps from a
+    noise vector; the pass that multiplies the Hessian with a vector gives the gradients of the single examples along
+    it. What is left of the noise outside of these vectors counts with one mean curvature. The potential acts as in
+    prediction. Parameters are θ = scale x, and vectors those of x."""
     theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)

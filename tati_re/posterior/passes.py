@@ -211,11 +211,9 @@ class ModelPasses:
 
     def gradient_variance(self, position, rung: Rung, batch: Batch | None, auxiliary: tuple):
         """Variance of each entry of a mini-batch's estimate of ∇U, `(walkers, parameters)`, from gradients of examples.
-
         (scale²/n) (1 - n/N) Var(∇ loss of an example) for n of N examples, without the factor (1 - n/N) where they are
         drawn with replacement. Costs a gradient and a half in a `DenseChain`, else n gradients of single examples.
-        Batches of one example have no variance and are refused.
-        """
+        Batches of one example have no variance and are refused."""
         if batch is None:
             return tf.zeros_like(position)
         if self.chain is not None:

@@ -83,11 +83,9 @@ class Target:
 
     def check_at(self, position: np.ndarray) -> None:
         """Refuses a function that is not finite at these positions, `(walkers, dimension)`, or whose gradient differs
-        from its finite differences near the first three.
-
-        The differences are central, along directions of random signs in steps of 1e-5 (1e-2 in float32) of |θ| + 1.
-        An entry is found to be wrong from an error of 1e-3 (5e-2) of the sum of all entries' sizes.
-        """
+        from its finite differences near the first three. The differences are central, along directions of random signs
+        in steps of 1e-5 (1e-2 in float32) of |θ| + 1. An entry is found to be wrong from an error of 1e-3 (5e-2) of the
+        sum of all entries' sizes."""
         for walker, (value, slope) in enumerate(zip(*self.value_and_gradient(position), strict=True)):
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 what = f"U = {value:g}" if not np.isfinite(value) else "a gradient that is not finite"

@@ -1,7 +1,5 @@
-"""How the loss of several walkers is evaluated: as one vectorized computation, as unrolled copies, or in a loop.
-
-All three compute the same numbers up to rounding.
-"""
+"""How the loss of several walkers is evaluated: as one vectorized computation, as unrolled copies, or in a loop. All
+three compute the same numbers up to rounding."""
 
 from collections.abc import Callable
 
@@ -44,11 +42,9 @@ def choose(
 
 def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
     """Summed loss of every walker, `(walkers,)`, its gradient, flat, `(walkers, parameters)`, and the new auxiliary.
-
     `total(weights of one walker, its auxiliary, x, y)` gives the sum of losses, float64 as the result, and the new
     auxiliary. Weights and auxiliary (Keras' non-trainable variables) are `(walkers, *shape)` tensors, inputs and labels
-    `(n, ...)` where all walkers share a mini-batch, else `(walkers, n, ...)`.
-    """
+    `(n, ...)` where all walkers share a mini-batch, else `(walkers, n, ...)`."""
     if how == "vectorized":
         return _vectorized(total, weights, auxiliary, x, y, shared)
     walkers = weights[0].shape[0]
@@ -98,13 +94,11 @@ def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: 
 
 
 def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
-    """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop of one round.
-
-    A vectorized map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the
-    random bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA
-    would compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. Losses of
-    another shape are announced by `shape`.
-    """
+    """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop of one round. A
+    vectorized map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the random
+    bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA would
+    compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. Losses of
+    another shape are announced by `shape`."""
 
     def body(i, _, position, *others):
         losses, gradient = function(position, *others)

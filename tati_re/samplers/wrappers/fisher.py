@@ -1,8 +1,6 @@
-"""Masses from the positions and gradients of the burn-in, which make the target as round as they can.
-
-Of a Gaussian exp(-θ'Hθ/2T) the covariance of positions is T H⁻¹ and that of gradients T H, so that the inverse mass
-that is wanted, H⁻¹, maps gradients to positions, whatever the draws: two draws tell a diagonal one, d + 1 a full one.
-"""
+"""Masses from the positions and gradients of the burn-in, which make the target as round as they can. Of a Gaussian
+exp(-θ'Hθ/2T) the covariance of positions is T H⁻¹ and that of gradients T H, so that the inverse mass that is wanted,
+H⁻¹, maps gradients to positions, whatever the draws: two draws tell a diagonal one, d + 1 a full one."""
 
 from __future__ import annotations
 
@@ -45,10 +43,8 @@ _ALIKE = {"float32": 1e-4, "float64": 1e-9}
 
 class DiagonalWindows:
     """Masses from variances over a window, of the steps of each walker about its own mean, over the walkers of a rung.
-
     Rule, entry by entry: m = sqrt(Var g / Var θ) ("fisher") or m = T / Var θ ("variance"). Accumulated in float64 by
-    Welford's rule; draws with a number that is not finite are left out and counted.
-    """
+    Welford's rule; draws with a number that is not finite are left out and counted."""
 
     shown = ("mass_spread", "mass_skipped")
     sums = ("position_mean", "position_square", "gradient_mean", "gradient_square", "drawn")
@@ -104,11 +100,9 @@ class DiagonalWindows:
 
 class LowRankWindows:
     """An inverse mass D (I + Q' (Λ - I) Q) D from draws kept over a window, measured between steps by `low_rank_mass`.
-
     Kept are 4 draws a direction and 8 more, together over the walkers, at equal distances in each window; all walkers
     have one mass. The state has `kept_positions` and `kept_gradients`, `(draws, walkers, parameters)`; the steps of the
-    window so far, those between two draws, and the number of the window, `window`; and D, Q and the roots of Λ.
-    """
+    window so far, those between two draws, and the number of the window, `window`; and D, Q and the roots of Λ."""
 
     shown = ("mass_spread", "mass_skipped")
     of_rung: tuple[str, ...] = ()
