@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tati_re import Simulation
-from tati_re.core.notebook import html_table
+from tati_re.core.views import html_table
 from tati_re.engine.progress import NotebookProgress, make_progress
 
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "first_steps.ipynb"

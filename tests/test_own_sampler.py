@@ -18,7 +18,7 @@ from tati_re.core.ops import as_float64, column
 from tati_re.options import families
 from tati_re.options.make import make_options
 from tati_re.samplers import MALA, SGLD, Info, LeimkuhlerMatthews, Splitting, State, StepSizeTuning, make_sampler
-from tati_re.samplers.importing import imported, made
+from tati_re.samplers.choosing import imported, made
 from tati_re.samplers.skeleton import Skeleton
 from tati_re.testing import check_law, check_sampler
 from tests.systems import tables

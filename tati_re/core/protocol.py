@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from tati_re.core.evaluate import Clock as Clock
 from tati_re.core.evaluate import Energy, Rung
 from tati_re.core.evaluate import Evaluate as Evaluate
-from tati_re.core.ops import where
+from tati_re.core.ops import as_float64, where
 
 
 def with_energy(state, energy: Energy):
@@ -86,3 +86,16 @@ class Noise(Protocol):
 
     def uniform(self, shape):
         """Uniform numbers in (0, 1), float64."""
+
+
+def sums_at_rung(rung: Rung, values):
+    """Sums of `(walkers, n)` float64 values over all walkers of the same rung, see `same_rung`, in the same shape."""
+    return same_rung(rung) @ values
+
+
+def same_rung(rung: Rung):
+    """1 for each two walkers of the same temperature, likelihood weight and step size, else 0: `(walkers, walkers)`."""
+    same = 1.0
+    for column in rung:
+        same = same * as_float64(column[:, None] == column[None, :])
+    return same

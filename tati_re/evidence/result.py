@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.analysis.format import FOOTNOTE, SHORT
-from tati_re.core.notebook import html_table
+from tati_re.core.views import html_table
 
 NAMES = {
     "thermodynamic_integration": "thermodynamic integration",

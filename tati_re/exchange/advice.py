@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import erfcinv, gammaln, log_ndtr
 
 from tati_re.core.errors import InputError
-from tati_re.core.notebook import html_table
+from tati_re.core.views import html_table
 from tati_re.exchange.ladder import Ladder
 
 HOPELESS = 0.05

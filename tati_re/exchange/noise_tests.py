@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from tati_re.core.backend import Compiled
 from tati_re.core.potential import Batch, Potential
 from tati_re.exchange.gaussianity import difference_p_values, gradient_p_values
 from tati_re.exchange.replicas import ReplicaExchange
-from tati_re.posterior.compiled import Compiled
 
 _MOST_EXAMPLES = 50_000
 _ENERGY_TESTS = 20

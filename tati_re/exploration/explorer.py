@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.notebook import html_table
-from tati_re.core.views import drawn
+from tati_re.core.views import drawn, html_table
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect

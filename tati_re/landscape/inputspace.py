@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.notebook import html_table
 from tati_re.core.unpacking import DAMAGED
-from tati_re.core.views import drawn
+from tati_re.core.views import drawn, html_table
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.core.notebook import html_table
 from tati_re.core.unpacking import DAMAGED, load_arrays
-from tati_re.core.views import drawn
+from tati_re.core.views import drawn, html_table
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
 from tati_re.runs.lock import one_writer

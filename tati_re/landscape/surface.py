@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import Compiled, tf
 from tati_re.core.errors import InputError
-from tati_re.posterior.compiled import Compiled
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 

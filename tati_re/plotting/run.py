@@ -13,8 +13,7 @@ from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
 from tati_re.core.errors import InputError, nearest
 from tati_re.plotting.bands import draw_ranks
 from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
-from tati_re.runs.kinds import at_target, is_optimization
-from tati_re.runs.selection import burnin_of, keep, spacing
+from tati_re.runs.selection import at_target, burnin_of, is_optimization, keep, spacing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import Compiled, tf
 from tati_re.core.lanczos import lanczos
 from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Energy, Rung
-from tati_re.posterior.compiled import Compiled
 
 
 class Evaluator:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
 from tati_re.models.chain import DenseChain
-from tati_re.posterior.losses import Loss
-from tati_re.posterior.weighted import WeightedLoss
+from tati_re.posterior.losses import Loss, WeightedLoss
 
 
 class Spread(NamedTuple):

@@ -17,8 +17,8 @@ class Outputs:
     `prepared` makes what the model takes of the inputs."""
 
     def __init__(self, flat: Any, prepared: Callable = lambda x: x) -> None:
+        from tati_re.core.backend import Compiled
         from tati_re.models.inspect import input_shape_of, output_shape_of
-        from tati_re.posterior.compiled import Compiled
 
         self.flat, self._prepared = flat, prepared
         self.input_shape = tuple(input_shape_of(flat.model)[1:])

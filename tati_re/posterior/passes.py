@@ -15,9 +15,8 @@ from tati_re.models.inspect import vectorizes
 from tati_re.posterior.device_data import StoredExamples, device_targets, has_accuracy, is_signs
 from tati_re.posterior.example_variance import Spread, refuse_single_examples, spread_in_chain, variance_of_gradients
 from tati_re.posterior.function import combine
-from tati_re.posterior.losses import Loss
+from tati_re.posterior.losses import Loss, WeightedLoss
 from tati_re.posterior.walkers import choose, loss_and_gradient, map_walkers, once
-from tati_re.posterior.weighted import WeightedLoss
 
 _MOVES_DATA = 16
 _LARGE_BATCH = 131_072

@@ -8,7 +8,7 @@ from tati_re.analysis.convergence import chains_of, rows_by_walker
 from tati_re.analysis.until import Quantity
 from tati_re.core.errors import InputError
 from tati_re.runs import files
-from tati_re.runs.kinds import sees_batches
+from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import burnin_of, select_rows

@@ -10,8 +10,7 @@ import numpy as np
 
 from tati_re.analysis.format import table
 from tati_re.core.errors import InputError
-from tati_re.core.notebook import html_table
-from tati_re.core.views import drawn
+from tati_re.core.views import drawn, html_table
 from tati_re.prediction.metrics import (
     Calibration,
     accuracy,

@@ -14,9 +14,9 @@ from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, walker_na
 from tati_re.core.errors import InputError
 from tati_re.prediction.quantities import quantities
 from tati_re.report.heating import latest
-from tati_re.runs.kinds import at_target, is_optimization, sees_batches
+from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
-from tati_re.runs.selection import as_run, burnin_of
+from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
 
 if TYPE_CHECKING:

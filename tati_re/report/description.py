@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.runs.kinds import at_target
+from tati_re.runs.selection import at_target
 
 if TYPE_CHECKING:
     import pandas as pd

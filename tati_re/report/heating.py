@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from tati_re.analysis.format import percent
-from tati_re.runs.kinds import sees_batches
+from tati_re.runs.manifest import sees_batches
 
 _FACTOR = 1.5
 """How far the prediction and a measured temperature may differ."""

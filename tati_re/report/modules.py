@@ -18,11 +18,11 @@ from tati_re.analysis.free_energy import free_energy
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError
-from tati_re.core.notebook import html_table
+from tati_re.core.views import html_table
 from tati_re.runs import files
-from tati_re.runs.kinds import is_optimization, sees_batches
+from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
-from tati_re.runs.selection import select_rows, spacing
+from tati_re.runs.selection import is_optimization, select_rows, spacing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,9 +28,9 @@ from tati_re.report.parts import (
 )
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
-from tati_re.runs.kinds import at_target, is_optimization, sees_batches
+from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
-from tati_re.runs.selection import as_run, burnin_of, check_thin, keep, spacing
+from tati_re.runs.selection import as_run, at_target, burnin_of, check_thin, is_optimization, keep, spacing
 from tati_re.runs.storage import write_whole
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from tati_re.report.description import step_size_text
 from tati_re.report.heating import heating_lines, why_hot
 from tati_re.report.ladder import ladder_lines
 from tati_re.runs import files
-from tati_re.runs.kinds import at_target, is_optimization
 from tati_re.runs.manifest import changes
-from tati_re.runs.selection import burnin_of, check_thin, keep
+from tati_re.runs.selection import at_target, burnin_of, check_thin, is_optimization, keep
 from tati_re.samplers.wrappers.eqn import refresh_note
 
 if TYPE_CHECKING:

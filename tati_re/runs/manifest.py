@@ -102,3 +102,9 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, (str, bool, int, float)):
         return value
     raise TypeError(f"{where} cannot hold a {type(value).__name__}")
+
+
+def sees_batches(manifest: dict[str, Any]) -> bool:
+    options, whole = manifest.get("options", {}), manifest.get("dataset", {}).get("num_examples")
+    size = options.get("batch_size")
+    return size is not None and (size != whole or options.get("batch_sampling") == "replacement")

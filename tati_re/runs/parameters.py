@@ -12,8 +12,7 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import described_names, parameter_names
 from tati_re.runs import checkpoint, files, manifest, reading
-from tati_re.runs.expected import KINDS, ExpectedParameters
-from tati_re.runs.trajectory_rows import columns_of, read_rows
+from tati_re.runs.trajectory_rows import KINDS, ExpectedParameters, columns_of, read_rows
 
 
 class FileParameters(NamedTuple):

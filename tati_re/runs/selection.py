@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,3 +68,18 @@ def spacing(rows: pd.DataFrame) -> float:
         one = one[one["rung"] == one["rung"].iloc[0]]
     steps = one["step"].to_numpy(dtype=np.float64)
     return float((steps[-1] - steps[0]) / (len(steps) - 1)) if len(steps) > 1 else float("nan")
+
+
+def at_target(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are draws from the target: at its temperature, with a weight."""
+    if "rung" in rows:
+        rows = rows[rows["rung"] == 0]
+    return rows[rows["weight"] > 0] if "weight" in rows else rows
+
+
+def is_optimization(manifest: dict[str, Any], rows: pd.DataFrame) -> bool:
+    """Returns whether a run is an optimization, by its manifest, or by rows without a temperature."""
+    if manifest.get("kind") == "fit":
+        return True
+    values = rows["temperature"].to_numpy(dtype=np.float64) if "temperature" in rows.columns else np.full(1, np.nan)
+    return not np.any(values > 0)

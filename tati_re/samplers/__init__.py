@@ -9,10 +9,10 @@ from tati_re.core.method import Method, Sampler, Wrapper
 from tati_re.core.protocol import Energy, Info, Rung, State
 from tati_re.options.families import DEFAULT, FAMILIES, WORDS, families, family
 from tati_re.samplers.ccadl import CCAdL
+from tati_re.samplers.choosing import imported
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.ghmc import GeneralizedHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
-from tati_re.samplers.importing import imported
 from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
 from tati_re.samplers.mala import MALA
 from tati_re.samplers.mams import MAMS
@@ -70,7 +70,7 @@ def make_sampler(name: str, options) -> Method:
 
     Args:
         name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `families()`, in any case; or `my_module:MySampler`,
-            see `tati_re.samplers.importing`.
+            see `tati_re.samplers.choosing`.
         options: Where the options of the sampler are looked up.
 
     Raises:

@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
+from tati_re.core.method import Method, as_method, missing
 from tati_re.models.fan_in import fan_in_plus_one
-from tati_re.options.families import FAMILIES, family, options_of_family
+from tati_re.options.families import FAMILIES, factory, family, options_of_family
 from tati_re.options.table import options_of
+from tati_re.options.user_code import called
 from tati_re.samplers.wrappers.control_variate import ControlVariate
 from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
 from tati_re.samplers.wrappers.mass import Massive
@@ -112,3 +115,32 @@ def _checked(mass, shapes) -> np.ndarray:
 def _masses(which: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray | str:
     """Of every parameter, as `fan_in_plus_one` counts, or the name of a mass that is measured."""
     return fan_in_plus_one(names, shapes) if which == "fan_in" else which
+
+
+def imported(name: str, options):
+    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one.
+    The parameters of the constructor are looked up in the options, see `made`. A module is one that is installed or
+    lies in the current folder; a file is executed anew each time."""
+    return made(factory(name), options)
+
+
+def made(factory: Any, options):
+    """Calls a class of samplers, or a function that makes one, with those options that its signature names."""
+    name = getattr(factory, "__name__", type(factory).__name__)
+    if not callable(factory):
+        raise InputError(f"sampler: {name} is not a class.", type(factory).__name__, "a class with init and step")
+    return checked(called("sampler", factory, options))
+
+
+def checked(sampler) -> Method:
+    """The sampler as a method that answers all that a run may ask; what one lacks is named, and it is refused."""
+    if lacking := missing(sampler):
+        raise InputError(
+            f"sampler: {type(sampler).__name__} is not a sampler: it lacks {_listed(lacking)}.",
+            expected="the attributes and methods of tati_re.samplers.Sampler",
+        )
+    return as_method(sampler)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -30,11 +30,10 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import Info, with_energy
+from tati_re.core.protocol import Info, sums_at_rung, with_energy
 from tati_re.samplers.sgnht import start
 from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, decayed_share, thermostatted_bath
 from tati_re.samplers.wrappers.coordinates import extend
-from tati_re.samplers.wrappers.sharing import sums_at_rung
 
 LEARN_EVERY = 10
 """Steps of the burn-in from one look at U to the next: neighbors tell the same, and sharing takes time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tati_re.core.notebook import html_table
+from tati_re.core.views import html_table
 
 if TYPE_CHECKING:
     from tati_re.simulation.run import Run

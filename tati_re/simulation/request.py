@@ -18,8 +18,7 @@ from tati_re.options.tati_names import capped
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.priors import Prior
 from tati_re.samplers import make_sampler, tuned
-from tati_re.samplers.choosing import latest_end, with_steps, with_tuner, wrapped
-from tati_re.samplers.importing import checked, made
+from tati_re.samplers.choosing import checked, latest_end, made, with_steps, with_tuner, wrapped
 from tati_re.simulation.saved_model import read_directions
 from tati_re.simulation.system import System, check_memory
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import Compiled, tf
 from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
 from tati_re.core.potential import Potential
@@ -17,7 +17,6 @@ from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.models.names import parameter_names, tensor_names
 from tati_re.optimizers.fire import Fire
 from tati_re.options.make import Options, make_options
-from tati_re.posterior.compiled import Compiled
 from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import FileParameters, read_parameters
 

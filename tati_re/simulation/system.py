@@ -15,9 +15,8 @@ from tati_re.core.backend import keras, layers_of, tf
 from tati_re.core.errors import InputError
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
-from tati_re.models.build import build_network, load_model
+from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
-from tati_re.models.imported import imported_model
 from tati_re.models.inspect import output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of

@@ -26,8 +26,8 @@ from tati_re.core.ops import (
     where,
     with_rows,
 )
+from tati_re.core.protocol import same_rung
 from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal, stiffest
-from tati_re.samplers.wrappers.sharing import same_rung
 
 ENDS = 40 * 2 ** np.arange(50, dtype=np.int64)
 """Steps of the burn-in after which what adapts is measured anew, each from the steps since the one before: the last of

@@ -20,11 +20,10 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import fields_of
+from tati_re.core.protocol import fields_of, same_rung
 from tati_re.samplers.splitting import FIRST_RATE, Splitting
 from tati_re.samplers.wrappers.coordinates import Diagonal, extend, inner_of, stiffest
 from tati_re.samplers.wrappers.fisher import ENDS, is_among
-from tati_re.samplers.wrappers.sharing import same_rung
 
 SETTLED = ENDS + ENDS // 2
 """Steps after which a burn-in may be over: mass and step size have had the time since the last of `ENDS` to agree."""

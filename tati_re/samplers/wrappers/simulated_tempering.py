@@ -19,10 +19,9 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import Rung, fields_of, with_energy
+from tati_re.core.protocol import Rung, fields_of, sums_at_rung, with_energy
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
-from tati_re.samplers.wrappers.sharing import sums_at_rung
 
 FLAT = 0.8
 """Visits are even when the rarest rung has this share of the mean (Wang and Landau 2001)."""

@@ -5,11 +5,10 @@ import math
 from tati_re.core.errors import InputError
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
-from tati_re.core.protocol import fields_of
+from tati_re.core.protocol import fields_of, same_rung
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.metered import first_factor, timed_at
-from tati_re.samplers.wrappers.sharing import same_rung
 
 
 class DualAveraging:
