@@ -26,7 +26,7 @@ from tati_re.analysis.heating import (
 from tati_re.core.protocol import Info, State, with_energy
 from tati_re.engine.limits import Limits
 from tati_re.posterior.noise_spectrum import noise_spectrum
-from tati_re.report.heating import heating_lines, why_hot
+from tati_re.report.certificate import heating_lines, why_hot
 from tati_re.report.summary import summarize
 from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, LeimkuhlerMatthews, PreconditionedSGLD, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate

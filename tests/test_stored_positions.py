@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tati_re.analysis import posterior_average, stored_positions
+from tati_re.analysis import stored_positions
 from tati_re.core.errors import InputError
+from tati_re.prediction import posterior_average
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.run import RunFiles

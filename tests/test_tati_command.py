@@ -8,8 +8,7 @@ import pytest
 
 from tati_re.cli import arguments, sample, tati
 from tati_re.core.errors import InputError
-from tati_re.options.make import OPTIONS, SAMPLE, make_options, options_of, read_toml
-from tati_re.options.unknown import ELSEWHERE, unknown
+from tati_re.options.make import ELSEWHERE, OPTIONS, SAMPLE, make_options, options_of, read_toml, unknown
 
 BASH = shutil.which("bash")
 

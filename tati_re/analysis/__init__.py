@@ -11,8 +11,6 @@ from tati_re.analysis.convergence import chains_of as chains_of
 from tati_re.analysis.convergence import effective_sample_size as effective_sample_size
 from tati_re.analysis.convergence import monte_carlo_error as monte_carlo_error
 from tati_re.analysis.convergence import r_hat as r_hat
-from tati_re.analysis.coordinates import coordinate_of as coordinate_of
-from tati_re.analysis.coordinates import diffusion_map_of as diffusion_map_of
 from tati_re.analysis.covariance import Eigenpairs as Eigenpairs
 from tati_re.analysis.covariance import covariance_eigenpairs as covariance_eigenpairs
 from tati_re.analysis.covariance import covariance_table as covariance_table
@@ -21,6 +19,8 @@ from tati_re.analysis.diffusion_map import DiffusionMap as DiffusionMap
 from tati_re.analysis.diffusion_map import diffusion_map as diffusion_map
 from tati_re.analysis.diffusion_map import landmarks as landmarks
 from tati_re.analysis.format import write_table as write_table
+from tati_re.analysis.free_energy import coordinate_of as coordinate_of
+from tati_re.analysis.free_energy import diffusion_map_of as diffusion_map_of
 from tati_re.analysis.free_energy import free_energy as free_energy
 from tati_re.analysis.heating import Heating as Heating
 from tati_re.analysis.heating import relative_heating as relative_heating
@@ -42,16 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = names_exported(__name__)
 
-_OF_PREDICTION = (
-    *("Calibration", "PosteriorAverage", "accuracy", "auroc", "brier_score", "calibration", "crps"),
-    *("gaussian_negative_log_likelihood", "negative_log_likelihood", "posterior_average", "predictive_entropy"),
-    *("to_arviz", "write_arviz"),
-)
-
 
 def __getattr__(name: str) -> Any:
-    """What needs predictions, and scores of them by the path that they had before `tati_re.prediction`."""
-    if name not in _OF_PREDICTION:
+    """What needs predictions, which stand above this room."""
+    if name not in ("to_arviz", "write_arviz"):
         raise AttributeError(f"module 'tati_re.analysis' has no attribute '{name}'")
-    room = "tati_re.prediction.arviz" if name.endswith("_arviz") else "tati_re.prediction"
-    return getattr(importlib.import_module(room), name)
+    return getattr(importlib.import_module("tati_re.prediction.arviz"), name)

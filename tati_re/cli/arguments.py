@@ -17,10 +17,9 @@ from tati_re.core.errors import InputError, SamplingError, nearest
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.interruption import BARE, STOPS, Terminated, commanded
 from tati_re.options.flags import add_field, flag
-from tati_re.options.make import OPTIONS, add_arguments, options_from_flags
+from tati_re.options.make import ELSEWHERE, OPTIONS, add_arguments, options_from_flags
 from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES
-from tati_re.options.unknown import ELSEWHERE
 
 MAIN = (
     *("data", "model", "hidden", "loss", "sampler", "optimizer", "learning_rate", "num_steps", "until"),

@@ -21,7 +21,33 @@ from tati_re.options.table import COMMANDS_ONLY, FIRST_STEP_SIZE, GROUPS, OPTION
 from tati_re.options.table import EVIDENCE as EVIDENCE
 from tati_re.options.table import OPTIMIZE as OPTIMIZE
 from tati_re.options.table import SAMPLE as SAMPLE
-from tati_re.options.unknown import unknown
+
+ELSEWHERE = {
+    "epochs": "num_steps counts steps; an epoch is N / batch_size of them.",
+    "lr": "It is learning_rate of an optimizer, step_size of a sampler.",
+    "batch": "It is batch_size.",
+    "chains": "It is num_walkers.",
+    "num_chains": "It is num_walkers.",
+    "n_chains": "It is num_walkers.",
+    "draws": "num_steps counts all steps, trajectory_every says which of them are kept.",
+    "num_samples": "num_steps counts all steps, trajectory_every says which of them are kept.",
+    "tune": "It is num_burnin_steps.",
+    "warmup": "It is num_burnin_steps.",
+    "num_warmup": "It is num_burnin_steps.",
+    "thin": "record_every thins the rows, trajectory_every the positions.",
+    "validation_split": "It is test_fraction.",
+    "random_seed": "It is seed.",
+    "target_accept": "It is target_acceptance.",
+    "weight_decay": "It is the prior: prior_std = sqrt(1 / weight_decay) for a loss that is summed.",
+}
+"""Words of Keras, PyMC, NumPyro, Stan and others, and what they are here."""
+
+
+def unknown(name: str, spelled: str | None = None) -> InputError:
+    """The error for a name that is no option, written as it was typed."""
+    said = f" {ELSEWHERE[name]}" if name in ELSEWHERE else nearest(name, OPTIONS)
+    return InputError(f"{spelled or name} is not a known option.{said}")
+
 
 _MOST_TOML = 2**24
 """Bytes of a file of options that are read: a device may have no end."""

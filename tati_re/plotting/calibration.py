@@ -45,19 +45,9 @@ def plot_calibration(
     Raises:
         InputError: Shapes or labels that do not fit, or a path that cannot be written.
     """
-    figure = new_figure(9.0, 4.8)
-    grid = figure.add_gridspec(4, 2, width_ratios=[1.0, 1.1])
-    reliability = figure.add_subplot(grid[:3, 0])
-    counts = figure.add_subplot(grid[3, 0], sharex=reliability)
-    upper = figure.add_subplot(grid[:2, 1])
-    lower = figure.add_subplot(grid[2:, 1], sharex=upper, sharey=upper)
-    sets = (optimum, average)
-    draw_reliability(reliability, counts, sets, [labels] * 2, names, num_bins)
-    for axes, values, name in zip((upper, lower), sets, names, strict=True):
+    figure, panels = _halves([optimum, average], [labels] * 2, names, num_bins)
+    for axes, values, name in zip(panels, (optimum, average), names, strict=True):
         draw_entropy(axes, values, labels, name)
-    upper.tick_params(labelbottom=False)
-    lower.set_xlabel("predictive entropy (nats)")
-    plain(reliability, counts, upper, lower)
     return save(figure, path)
 
 
@@ -83,28 +73,27 @@ def plot_classes(
     """
     from tati_re.prediction.results import known_labels
 
-    names = list(predictions)
-    figure = new_figure(9.0, max(4.8, 1.7 * len(names)))
-    grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
-    left, right = grid[0].subgridspec(2, 1, height_ratios=[3, 1]), grid[1].subgridspec(len(names), 1)
-    reliability = figure.add_subplot(left[0])
-    counts = figure.add_subplot(left[1], sharex=reliability)
     sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in predictions.values()), strict=True)
-    draw_reliability(reliability, counts, sets, labels, names, num_bins)
-    panels: list[Axes] = []
-    for number, name in enumerate(names):
-        first = panels[0] if panels else None
-        panel = figure.add_subplot(right[number], sharex=first, sharey=first)
-        panels.append(panel)
-        one = predictions[name]
+    figure, panels = _halves(sets, labels, list(predictions), num_bins)
+    for panel, (name, one) in zip(panels, predictions.items(), strict=True):
         if outside is None:
             draw_entropy(panel, one.probabilities, one.labels, name)
         else:
             _draw_apart(panel, one, outside[name], name)
-        panel.tick_params(labelbottom=number == len(names) - 1)
-    panels[-1].set_xlabel("predictive entropy (nats)")
-    plain(reliability, counts, *panels)
     return save(figure, path)
+
+
+def _halves(
+    sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str], num_bins: int
+) -> tuple[Figure, Sequence[Axes]]:
+    """A figure with the reliability of several predictions on the left, and on the right a panel of entropies each."""
+    figure = new_figure(9.0, max(4.8, 1.7 * len(names)))
+    grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])
+    reliability = draw_reliability(figure, grid[0], sets, labels, names, num_bins)
+    panels = grid[1].subgridspec(len(names), 1).subplots(sharex=True, sharey=True, squeeze=False)[:, 0]
+    panels[-1].set_xlabel("predictive entropy (nats)")
+    plain(*reliability, *panels)
+    return figure, panels
 
 
 def _draw_apart(axes: Axes, inside: ClassPrediction, outside: ClassPrediction, name: str) -> None:
@@ -126,10 +115,14 @@ def draw_stairs(
 
 
 def draw_reliability(
-    axes: Axes, counts: Axes, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str],
+    figure: Figure, place: Any, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str],
     num_bins: int = 10,
-) -> None:  # fmt: skip
-    """Draws the calibration curves of predicted classes in their bands, and below how many examples a bin holds."""
+) -> tuple[Axes, Axes]:  # fmt: skip
+    """Draws the calibration curves of predicted classes in their bands, and below how many examples a bin holds, into a
+    place of a grid; returns both panels."""
+    part = place.subgridspec(2, 1, height_ratios=[3, 1])
+    axes = figure.add_subplot(part[0])
+    counts = figure.add_subplot(part[1], sharex=axes)
     axes.plot([0, 1], [0, 1], color=GRAY, linewidth=0.8, linestyle="--")
     first = 1.0
     for number, (values, right, name) in enumerate(zip(sets, labels, names, strict=True)):
@@ -151,6 +144,7 @@ def draw_reliability(
     _scale_counts(counts)
     counts.set_ylabel("examples")
     counts.set_xlabel("confidence (probability of the predicted class)")
+    return axes, counts
 
 
 def _scale_counts(axes: Axes) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,13 +65,11 @@ def _map(panel: Axes, found: Exploration) -> None:
         color = COLORS[1] if kind == "minimum" else COLORS[2]
         panel.plot(*place, "o", color=color, markersize=9, markeredgecolor="white")
         panel.annotate(str(number), place, color="white", fontsize=6, ha="center", va="center")
-    panel.set_xlabel(names[0])
-    panel.set_ylabel(names[1])
     counts = found.minima["kind"].value_counts()
     several = {"minimum": "minima", "valley": "valleys"}
     kinds = " and ".join(f"{count} {word if count == 1 else several[str(word)]}" for word, count in counts.items())
     panel.set_title(f"found: {kinds}", loc="left", fontsize=9, color=DARK)
-    plain(panel)
+    labeled(panel, *names)
 
 
 def _barriers(figure: Figure, panel: Axes, found: Exploration) -> None:
@@ -89,8 +87,7 @@ def _barriers(figure: Figure, panel: Axes, found: Exploration) -> None:
     panel.set_xticks(range(count), [str(k + 1) for k in range(count)])
     panel.set_yticks(range(count), [str(k + 1) for k in range(count)])
     panel.set_title("barriers: straight above, relaxed below the diagonal", loc="left", fontsize=9, color=DARK)
-    bar = figure.colorbar(drawn, ax=panel, label="barrier in U", shrink=0.8)
-    bar.ax.tick_params(labelsize=8)
+    color_bar(figure, panel, drawn, "barrier in U", shrink=0.8)
     plain(panel)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tati_re.core.errors import InputError
 from tati_re.runs.storage import replacing
@@ -56,6 +56,13 @@ def labeled(axes: Axes, x: str, y: str) -> None:
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     plain(axes)
+
+
+def color_bar(figure: Figure, axes: Axes, drawn: Any, label: str, **choices: Any) -> None:
+    """A color bar beside a panel, its text as small as that of `plain`."""
+    bar = figure.colorbar(drawn, ax=axes, label=label, **choices)
+    bar.ax.tick_params(labelsize=8)
+    bar.ax.yaxis.label.set_fontsize(9)
 
 
 def empty(axes: Axes, said: str) -> None:

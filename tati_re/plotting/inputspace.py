@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, new_figure, plain, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, new_figure, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,14 +47,13 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     x, y = axes[0].values, axes[1].values
     found: Any = space.prediction
+    shown = "standard deviation over the parameters"
     if classes and len(found.class_values) == 2:
-        p, spread = (_plane(space, values[:, 1]) for values in (found.probabilities, found.std))
+        p, shade = (_plane(space, values[:, 1]) for values in (found.probabilities, found.std))
         drawn = left.contourf(x, y, p, levels=np.linspace(0, 1, 21), cmap="RdBu_r", alpha=0.85)
         _bar(figure, left, drawn, f"probability of class {found.class_values[1]}")
-        left.contour(x, y, p, levels=[0.5], colors=DARK, linewidths=1.4)
-        drawn = right.contourf(x, y, spread, levels=_levels(spread), cmap="viridis")
-        _bar(figure, right, drawn, "standard deviation over the parameters")
-        right.contour(x, y, p, levels=[0.5], colors="white", linewidths=1.4)
+        for panel, color in ((left, DARK), (right, "white")):
+            panel.contour(x, y, p, levels=[0.5], colors=color, linewidths=1.4)
     elif classes:
         best = _plane(space, found.probabilities.argmax(axis=1).astype(float))
         sure = _plane(space, found.probabilities.max(axis=1))
@@ -65,13 +64,12 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
         extent = (x[0], x[-1], y[0], y[-1])
         left.imshow(image, origin="lower", extent=extent, aspect="auto", interpolation="nearest")
         left.set_title("most probable class", loc="left", fontsize=9, color=DARK)
-        entropy = _plane(space, found.entropy)
-        _bar(figure, right, right.contourf(x, y, entropy, levels=_levels(entropy), cmap="viridis"), "entropy (nats)")
+        shade, shown = _plane(space, found.entropy), "entropy (nats)"
     else:
-        mean, spread = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))
+        mean, shade = (_plane(space, values[:, 0]) for values in (found.mean, found.parameter_std))
         _bar(figure, left, left.contourf(x, y, mean, levels=15, cmap="viridis"), "mean")
-        drawn = right.contourf(x, y, spread, levels=_levels(spread), cmap="viridis")
-        _bar(figure, right, drawn, "standard deviation over the parameters")
+    levels = np.linspace(0, shade.max() if shade.max() > 0 else 1.0, 16)
+    _bar(figure, right, right.contourf(x, y, shade, levels=levels, cmap="viridis"), shown)
     for panel in (left, right):
         _points(panel, space, classes)
         panel.set_xlim(x[0], x[-1])
@@ -88,17 +86,10 @@ def _plane(space: InputSpace, values: np.ndarray) -> np.ndarray:
     return values.reshape([axis.num_points for axis in space.axes]).T
 
 
-def _levels(values: np.ndarray) -> np.ndarray:
-    top = float(values.max())
-    return np.linspace(0, top if top > 0 else 1.0, 16)
-
-
 def _bar(figure: Figure, panel: Axes, drawn: Any, label: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    bar = figure.colorbar(drawn, ax=panel, label=label, ticks=MaxNLocator(6))
-    bar.ax.tick_params(labelsize=8)
-    bar.ax.yaxis.label.set_fontsize(9)
+    color_bar(figure, panel, drawn, label, ticks=MaxNLocator(6))
 
 
 def _points(panel: Axes, space: InputSpace, classes: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, save
+from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,11 +137,8 @@ def _contour(figure: Figure, panel: Axes, landscape: Landscape, table: Any, traj
             panel.plot(x, y, ".", color=COLORS[1], markersize=2.5)
             panel.plot(x.iloc[-1:], y.iloc[-1:], "o", color=COLORS[1], markersize=6, markeredgecolor="white")
     labeled(panel, landscape.names[0], landscape.names[1])
-    bar = figure.colorbar(
-        drawn, ax=panel, label=WORDS.get(quantity, quantity), format="%.2f" if high - low > 0.1 else "%.3g"
-    )
-    bar.ax.tick_params(labelsize=8)
-    bar.ax.yaxis.label.set_fontsize(9)
+    form = "%.2f" if high - low > 0.1 else "%.3g"
+    color_bar(figure, panel, drawn, WORDS.get(quantity, quantity), format=form)
 
 
 def _surface(panel: Any, landscape: Landscape, table: Any, trajectory: Any, quantity: str, scale: int) -> None:

@@ -39,9 +39,7 @@ def plot_prediction(one: Prediction, along: int | None = None, path: str | os.Pa
         return plot_values({"posterior average": one}, None, path, along)
     shown = one.pairs() if isinstance(one, LabelPrediction) else one
     assert isinstance(shown, ClassPrediction)
-    columns = np.zeros((0, 0)) if one.inputs is None else one.inputs.reshape(len(one.inputs), -1)
-    if along is not None and not 0 <= along < columns.shape[1]:
-        raise InputError("along: the inputs have no such column.", along, f"0 to {columns.shape[1] - 1}")
+    columns = _columns(one.inputs, 0, along)
     over = isinstance(one, ClassPrediction) and (along is not None or columns.shape[1] == 1)
     count = 1 + over + (shown.labels is not None)
     figure = new_figure(4.4 * count, 3.8)
@@ -55,15 +53,19 @@ def plot_prediction(one: Prediction, along: int | None = None, path: str | os.Pa
         draw_stairs(last, one.entropy, np.linspace(0, max(one.entropy.max(), 1e-9), 21), "all", COLORS[0], True, False)
         last.set_ylabel("predictions")
     else:
-        part = grid[count - 2].subgridspec(2, 1, height_ratios=[3, 1])
-        above = figure.add_subplot(part[0])
-        below = figure.add_subplot(part[1], sharex=above)
-        draw_reliability(above, below, [shown.probabilities], [shown.labels], ["posterior average"])
+        drawn += draw_reliability(figure, grid[count - 2], [shown.probabilities], [shown.labels], ["posterior average"])
         draw_entropy(last, shown.probabilities, shown.labels, "")
-        drawn += [above, below]
     last.set_xlabel("predictive entropy (nats)")
     plain(*drawn, last)
     return save(figure, path)
+
+
+def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.ndarray:
+    """The inputs as columns, of which `along` is one; none of `count` rows where they are not known."""
+    columns = np.zeros((count, 0)) if inputs is None else np.asarray(inputs).reshape(len(inputs), -1)
+    if along is not None and not 0 <= along < columns.shape[1]:
+        raise InputError("along: the inputs have no such column.", along, f"0 to {columns.shape[1] - 1}")
+    return columns
 
 
 def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: str, alone: bool) -> None:
@@ -116,9 +118,7 @@ def plot_values(
     figure = new_figure(12.6 if known else 5.4, 3.8)
     panels = figure.subplots(1, 3, width_ratios=[1.5, 1.0, 1.1]) if known else [figure.subplots()]
     inputs = first.inputs if inputs is None else inputs
-    columns = np.zeros((len(first.mean), 0)) if inputs is None else np.asarray(inputs).reshape(len(first.mean), -1)
-    if along is not None and not 0 <= along < columns.shape[1]:
-        raise InputError("along: the inputs have no such column.", along, f"0 to {columns.shape[1] - 1}")
+    columns = _columns(inputs, len(first.mean), along)
     if columns.shape[1] == 1:
         _draw_line(panels[0], first, columns[:, 0], name)
     else:

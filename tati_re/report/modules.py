@@ -11,10 +11,9 @@ import numpy as np
 
 from tati_re.analysis.averages import averages, parameter_averages
 from tati_re.analysis.convergence import chains_of
-from tati_re.analysis.coordinates import coordinate_of, diffusion_map_of
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
 from tati_re.analysis.diffusion_map import landmarks
-from tati_re.analysis.free_energy import free_energy
+from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_energy
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError

@@ -18,11 +18,12 @@ from tati_re.report.certificate import (
     certificate,
     certificate_lines,
     has_no_target,
+    heating_lines,
     measured_temperatures,
     nothing_confines,
+    why_hot,
 )
 from tati_re.report.description import step_size_text
-from tati_re.report.heating import heating_lines, why_hot
 from tati_re.report.ladder import ladder_lines
 from tati_re.runs import files
 from tati_re.runs.manifest import changes

@@ -19,9 +19,8 @@ from tati_re.models.build import build_network, imported_model, load_model
 from tati_re.models.flat import FlatModel
 from tati_re.models.inspect import output_activation_of, output_shape_of
 from tati_re.models.precision import in_precision
-from tati_re.options.make import OPTIONS, Options, options_of
+from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
-from tati_re.options.unknown import unknown
 from tati_re.options.user_code import is_code
 from tati_re.posterior.device_data import device_targets, is_signs
 from tati_re.posterior.examples import device_bytes
