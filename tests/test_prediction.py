@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tati_re.analysis import (
+from tati_re.core.errors import InputError
+from tati_re.prediction import (
     accuracy,
     calibration,
     gaussian_negative_log_likelihood,
@@ -12,7 +13,6 @@ from tati_re.analysis import (
     posterior_average,
     predictive_entropy,
 )
-from tati_re.core.errors import InputError
 
 EXAMPLES = 20_000
 
