@@ -46,9 +46,8 @@ def _of_groups(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/s
             numbers = [_text(folder / name).strip() for name in (limit, used)]
             if all(number.isdigit() for number in numbers):
                 # Pages of files that were read count as used, and go when memory is asked for.
-                cached = [
-                    line.split()[1] for line in _text(folder / "memory.stat").splitlines() if "inactive_file" in line
-                ]
+                lines = _text(folder / "memory.stat").splitlines()
+                cached = [line.split()[1] for line in lines if "inactive_file" in line]
                 yield float(numbers[0]) - float(numbers[1]) + max(map(float, cached), default=0.0)
 
 

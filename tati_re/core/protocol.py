@@ -36,10 +36,8 @@ def fields_of(state, names) -> dict:
 def chosen(condition, first, second, names) -> dict:
     """The fields: of walkers for which the condition `(walkers,)` holds the first's, of others the second's."""
     ours, others = fields_of(first, names), fields_of(second, names)
-    return {
-        name: where(condition[:, None] if len(value.shape) == 2 else condition, value, others[name])
-        for name, value in ours.items()
-    }
+    column = condition[:, None]
+    return {name: where(column if len(x.shape) == 2 else condition, x, others[name]) for name, x in ours.items()}
 
 
 class State(NamedTuple):

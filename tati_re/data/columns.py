@@ -61,9 +61,8 @@ class Columns:
     @property
     def plain(self) -> bool:
         """Whether the map changes nothing: every column as it is, in order."""
-        return self.columns == tuple(Column(c.text, i) for i, c in enumerate(self.columns)) and len(
-            self.columns
-        ) == len(self.names)
+        plain = tuple(Column(c.text, i) for i, c in enumerate(self.columns))
+        return self.columns == plain and len(plain) == len(self.names)
 
     def of_used(self) -> Columns:
         """The same map from only the columns that it uses, in order of first mention."""

@@ -71,9 +71,8 @@ def load_data(
     named = sample_weights if isinstance(sample_weights, str) else None
     limit = None if memory_limit is None else 1e6 * memory_limit
     reading = ReadOptions(label_columns, input_columns, data_keys, named, limit)
-    if named is not None and (
-        not (by_name(source) or is_frame(source)) or (isinstance(source, str) and source in (*GENERATORS, *KERAS))
-    ):
+    generated = isinstance(source, str) and source in (*GENERATORS, *KERAS)
+    if named is not None and (generated or not (by_name(source) or is_frame(source))):
         raise InputError("sample_weights: only columns of files have names.", named, "numbers, one an example")
     if label_columns is not None and not (is_table(source) or is_frame(source)):
         received = shown(source)

@@ -48,9 +48,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
     if len(set(counts)) > 1:
         raise InputError("data: the inputs have unequal lengths.", ", ".join(map(str, counts)), "one row an example")
     kind = np.float64 if any(array.dtype == np.float64 for array in arrays) else np.float32
-    scaled = [
-        array * kind(bytes_scale) if array.dtype == np.uint8 and bytes_scale != 1.0 else array for array in arrays
-    ]
+    scaled = [a * kind(bytes_scale) if a.dtype == np.uint8 and bytes_scale != 1.0 else a for a in arrays]
     flat = np.concatenate([array.reshape(len(array), -1).astype(kind) for array in scaled], axis=1)
     return flat, tuple((name, array.shape[1:] or (1,)) for name, array in zip(names, arrays, strict=True))
 

@@ -64,9 +64,8 @@ def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | 
     """A data frame, whose labels are chosen as those of a table, or are the column `target`; its name says them."""
     frame = source.set_axis([str(name) for name in source.columns], axis=1)
     names = list(frame.columns)
-    labels = (
-        reading.label_columns or [n for n in names if n.lower().startswith("label")] or ["target"] * ("target" in names)
-    )
+    said = [n for n in names if n.lower().startswith("label")]
+    labels = reading.label_columns or said or ["target"] * ("target" in names)
     choice = choose_columns(names, labels or None, reading.input_columns, "the data frame", reading.weights)
     inputs, targets = (numbers_of(frame[list(part)], "data") for part in (choice.inputs, choice.labels))
     weights = None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")

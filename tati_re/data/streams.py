@@ -16,6 +16,5 @@ def stream(seed: int, purpose: int, *counter: int, stage: int = 0) -> np.random.
         raise InputError("seed is not valid.", seed, "an integer from 0 to 2**63 - 1")
     words = np.zeros(4, np.uint64)
     words[2 : 2 + len(counter)] = counter
-    return np.random.Generator(
-        np.random.Philox(key=np.array([seed, purpose + (stage << 32)], np.uint64), counter=words)
-    )
+    key = np.array([seed, purpose + (stage << 32)], np.uint64)
+    return np.random.Generator(np.random.Philox(key=key, counter=words))

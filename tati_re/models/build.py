@@ -146,9 +146,8 @@ def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_ou
     def builds(value: Any) -> bool:
         return inspect.isfunction(value) or isinstance(value, keras.Model)
 
-    made = (
-        found("model", name, FORM, builds, "a function that returns a keras.Model") if isinstance(name, str) else name
-    )
+    what = "a function that returns a keras.Model"
+    made = found("model", name, FORM, builds, what) if isinstance(name, str) else name
     name = name if isinstance(name, str) else "the function"
     takes_hidden = inspect.isroutine(made) and "hidden" in inspect.signature(made).parameters
     if options.hidden and not takes_hidden:

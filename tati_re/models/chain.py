@@ -27,9 +27,7 @@ class DenseChain:
     `places` says, by the identity of each layer that is dense and trainable, where kernel and bias are among the
     trainable variables; `frozen` are all other variables, in the order in which `call` takes them."""
 
-    def __init__(
-        self, model: Any, layers: Sequence[Any], places: dict[int, tuple[int, int | None]], frozen: Sequence[Any]
-    ) -> None:
+    def __init__(self, model: Any, layers: Sequence[Any], places: dict, frozen: Sequence[Any]) -> None:
         self._frozen = frozen
         self._layers, self._places = layers, places
         self.input_shape = input_shape_of(model)[1:]

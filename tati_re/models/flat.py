@@ -95,9 +95,7 @@ class FlatModel:
                 fan_in_plus_one(names, [tuple(v.shape) for v in trainable]),
                 np.cumsum([int(np.prod(v.shape)) for v in trainable])[:-1],
             )
-            sizes = [
-                shape if c is None else (len(c.free),) for c, shape in zip(self._constants, self.shapes, strict=True)
-            ]
+            sizes = [s if c is None else (len(c.free),) for c, s in zip(self._constants, self.shapes, strict=True)]
             self.shapes = [PartShape(size, fans[i][0] - 1) for size, i in zip(sizes, free, strict=True)]
             self.parts = {
                 name: {"shape": list(shape), "fixed": c.still.tolist()}
@@ -109,9 +107,7 @@ class FlatModel:
             sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self._full_shapes]
             starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
             own = [np.arange(size) if c is None else c.free for c, size in zip(self._constants, sizes, strict=True)]
-            self._kept = np.concatenate([start + part for start, part in zip(starts, own, strict=True)]).astype(
-                np.int32
-            )
+            self._kept = np.concatenate([a + b for a, b in zip(starts, own, strict=True)]).astype(np.int32)
 
     def described(self) -> dict[str, Any]:
         """Returns the parameters' entry in the manifest, from which `described_names` makes their names."""
@@ -135,9 +131,8 @@ class FlatModel:
         if vector.shape != (self.num_parameters,):
             raise InputError("The parameters do not fit the model.", vector.shape, f"({self.num_parameters},)")
         pieces = np.split(vector, np.cumsum(self._sizes)[:-1])
-        for variable, piece, part, shape in zip(
-            self.variables, pieces, self._constants, self._full_shapes, strict=True
-        ):
+        targets = zip(self.variables, pieces, self._constants, self._full_shapes, strict=True)
+        for variable, piece, part, shape in targets:
             whole = piece if part is None else part.whole(piece)
             variable.assign(whole.reshape(shape).astype(self.dtype))
 

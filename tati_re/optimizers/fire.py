@@ -79,9 +79,8 @@ class Fire(Optimizer):
         step_size = where(falls, state.step_size + self.increase * least, self.decrease * state.step_size)
         moved = with_energy(state, energy)._replace(position=position, velocity=velocity)
         halted = state._replace(velocity=zeros_like(velocity))
-        return FireState(
-            **chosen(falls, moved, halted, FireState._fields[:-2]), step_size=step_size, rung=state.rung
-        ), Info()
+        kept = chosen(falls, moved, halted, FireState._fields[:-2])
+        return FireState(**kept, step_size=step_size, rung=state.rung), Info()
 
     def get_config(self) -> dict:
         return {"optimizer": self.name, "increase": self.increase, "decrease": self.decrease}

@@ -106,11 +106,7 @@ class KerasOptimizer(Optimizer):
         return new, Info()
 
     def get_config(self) -> dict:
-        config = {
-            key: value
-            for key, value in self.optimizer.get_config().items()
-            if isinstance(value, (str, int, float, bool))
-        }
+        config = {k: v for k, v in self.optimizer.get_config().items() if isinstance(v, (str, int, float, bool))}
         return {"optimizer": self.name, **{key: value for key, value in config.items() if key != "name"}}
 
 
@@ -127,6 +123,4 @@ def keras_optimizers() -> dict[str, type]:
 
 
 def with_momentum() -> list[str]:
-    return [
-        name for name, optimizer in keras_optimizers().items() if "momentum" in inspect.signature(optimizer).parameters
-    ]
+    return [name for name, made in keras_optimizers().items() if "momentum" in inspect.signature(made).parameters]

@@ -14,9 +14,7 @@ class StoredExamples:
     Both are `(N, ...)`. The model takes the inputs times `scale`, in the type `dtype`; bytes stay bytes until then.
     Inputs of more than `limit` bytes (None: no limit) stay with the host: `streamed`."""
 
-    def __init__(
-        self, inputs: np.ndarray, labels: np.ndarray, scale: float, dtype: str, limit: float | None = None
-    ) -> None:
+    def __init__(self, inputs: np.ndarray, labels: np.ndarray, scale: float, dtype: str, limit: float | None = None):
         self.x, self.y = device_inputs(inputs, scale, dtype, limit), tf.constant(labels)
         self.count, self.limit, self.streamed = len(labels), limit, isinstance(self.x, StreamedInputs)
 

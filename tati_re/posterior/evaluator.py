@@ -29,9 +29,7 @@ class Evaluator:
         return tf.constant(indices[0], tf.int32), tf.constant(sizes[0], tf.int32)
 
     def energy(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> Energy:
-        values = self._call(
-            "energy", lambda evaluate, position: tuple(evaluate(position)), (position,), batch, auxiliary
-        )
+        values = self._call("energy", lambda evaluate, x: tuple(evaluate(x)), (position,), batch, auxiliary)
         return Energy(*(value.numpy() for value in values))
 
     def metric(self, position: np.ndarray, batch: tuple, auxiliary: tuple) -> np.ndarray:

@@ -116,9 +116,8 @@ class Loss:
             values = tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs)
         else:
             tiny = tf.constant(np.finfo(outputs.dtype.as_numpy_dtype).tiny, outputs.dtype)
-            values = -targets * tf.math.log(tf.maximum(outputs, tiny)) - (1 - targets) * tf.math.log(
-                tf.maximum(1 - outputs, tiny)
-            )
+            logs = [tf.math.log(tf.maximum(p, tiny)) for p in (outputs, 1 - outputs)]
+            values = -targets * logs[0] - (1 - targets) * logs[1]
         return tf.reduce_sum(values, axis=-1)
 
     def accuracy(self, targets: tf.Tensor, outputs: tf.Tensor, signs: bool) -> tf.Tensor:

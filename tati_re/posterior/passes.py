@@ -241,9 +241,7 @@ class ModelPasses:
         def gradients(indices):
             count = indices.shape[0]
             x, y = self.train.taken(indices[:, None])
-            weights, own = (
-                tf.nest.map_structure(lambda v: tf.repeat(v[None], count, axis=0), v) for v in (theta, extra)
-            )
+            weights, own = (tf.nest.map_structure(lambda v: tf.repeat(v[None], count, 0), v) for v in (theta, extra))
             return self._mean_loss(weights, x, y, None, own, False, how)[1]
 
         return variance_of_gradients(gradients, theta, indices, size, self.examples_at_once)

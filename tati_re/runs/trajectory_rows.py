@@ -72,10 +72,8 @@ def _csv(path: Path, step: int | None, wanted: ExpectedParameters) -> tuple[np.n
                 raise InputError(f"parameters: {path} has a ragged row.", received, expected)
             if rung is not None and float(cells[rung]) != 0:
                 continue
-            here = (
-                len(lines) if step_column is None else cells[step_column],
-                0 if walker_column is None else cells[walker_column],
-            )
+            at = len(lines) if step_column is None else cells[step_column]
+            here = (at, 0 if walker_column is None else cells[walker_column])
             index.append([int(float(number)) for number in here])
             lines.append(line)
     rows, found = _rows_at(path, np.array(index, dtype=np.int64).reshape(-1, 2), step)

@@ -51,9 +51,7 @@ class CCAdL(Method):
     of_rung = ("thermostat", "gradient_variance")
     subtracts_noise = True
 
-    def __init__(
-        self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None
-    ) -> None:
+    def __init__(self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None):
         if isinstance(friction, str) or not friction > 0:
             raise InputError(
                 "friction must be positive: CCAdL injects noise of strength friction × T.", friction, "a number above 0"

@@ -70,9 +70,8 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
             what = f"mass: {sampler.mass} is measured during the burn-in."
             raise InputError(what, f"num_burnin_steps = {options.num_burnin_steps}", f"{FEWEST_BURNIN_STEPS} or more")
     if options.covariance_blending:
-        sampler = EnsembleQuasiNewton(
-            sampler, options.covariance_blending, options.covariance_after_steps, options.ensemble_scheme
-        )
+        every = options.covariance_after_steps
+        sampler = EnsembleQuasiNewton(sampler, options.covariance_blending, every, options.ensemble_scheme)
         sampler.check_walkers(options.num_walkers)
         if sampler.groups > 1 and options.num_steps % sampler.group_steps:
             what = "num_steps: each half of the walkers moves covariance_after_steps at a time."

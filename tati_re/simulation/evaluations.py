@@ -60,27 +60,23 @@ class Evaluations:
         if self._engine().potential.metric_name is None:
             raise InputError("score is the accuracy of a classifier.", "regression", "loss() or predict()")
         batch = self._batch_for("score")
-        return self._of_walker(
-            self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary), walker_index
-        )
+        found = self._engine().metric(self.walkers.position, batch, self.walkers.auxiliary)
+        return self._of_walker(found, walker_index)
 
     def hessian_vector_product(self, vector, walker_index: int | None = None) -> np.ndarray:
         """∇²U times `vector`, `(parameters,)` or `(walkers, parameters)`, on the current batch."""
         batch = self._batch_for("hessian_vector_product")
         vector = self.walkers.fitting(vector, "vector")
-        return self._of_walker(
-            self._engine().hessian_product(self.walkers.position, vector, batch, self.walkers.auxiliary), walker_index
-        )
+        found = self._engine().hessian_product(self.walkers.position, vector, batch, self.walkers.auxiliary)
+        return self._of_walker(found, walker_index)
 
     def hessians(self, walker_index: int | None = None) -> np.ndarray:
         """∇²U on the current batch: `(parameters, parameters)`, or one matrix a walker; costs P Hessian-vector
         products."""
         batch = self._batch_for("hessians")
         identity = np.eye(self.system.flat.num_parameters, dtype=self.walkers.position.dtype)
-        rows = [
-            self._engine().hessian_product(self.walkers.position, row, batch, self.walkers.auxiliary)
-            for row in identity
-        ]
+        product, here = self._engine().hessian_product, self.walkers
+        rows = [product(here.position, row, batch, here.auxiliary) for row in identity]
         return self._of_walker(np.stack(rows, axis=1), walker_index)
 
     def step_size_advice(self, walker_index: int = 0) -> StepSizeAdvice:

@@ -33,9 +33,8 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
     """The `step_size` and `friction` of a walker, and the `scale` of its coordinates where masses are measured."""
     values = state._asdict()
     values.setdefault("step_size", step_size_of(state, state.rung))
-    found: dict[str, Any] = {
-        name: float(np.asarray(values[name])[first]) for name in ("step_size", "friction") if name in values
-    }
+    told = [name for name in ("step_size", "friction") if name in values]
+    found: dict[str, Any] = {name: float(np.asarray(values[name])[first]) for name in told}
     while isinstance(method, Wrapper) and not isinstance(method, Massive):
         method = method.inner
     if isinstance(method, Massive) and method.rule is not None:

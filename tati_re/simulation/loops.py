@@ -38,9 +38,7 @@ class RunLoops:
 
     def _loop(self, potential, stage: PlannedStage) -> Loop:
         request, options = self.request, self.request.options
-        values = (
-            (options.beta, 1.0, options.first_step_size) if request.samples else (float("inf"), 1.0, self.rate(stage))
-        )
+        values = (options.beta, 1.0, options.first_step_size) if request.samples else (np.inf, 1.0, self.rate(stage))
         if request.method.ladder is not None:
             values = tuple(column[0] for column in request.method.ladder)
         rung = Rung(*(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values))

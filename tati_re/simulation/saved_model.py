@@ -30,9 +30,7 @@ def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool =
     ahead, behind = preparation.input_standard, preparation.target_standard
     if behind is not None and predicts_noise:
         of_log_std = np.log(behind.deviation), np.ones_like(behind.deviation)
-        behind = Standard(
-            *(np.append(*pair) for pair in ((behind.mean, of_log_std[0]), (behind.deviation, of_log_std[1])))
-        )
+        behind = Standard(*map(np.append, (behind.mean, behind.deviation), of_log_std))
     ends = [
         [_normalization(one, invert, model.compute_dtype)] if one is not None else []
         for one, invert in ((ahead, False), (behind, True))

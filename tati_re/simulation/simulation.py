@@ -266,9 +266,8 @@ class Simulation(Evaluations):
         if parameters.shape != here.shape:
             raise InputError("parameters: wrong shape.", received=parameters.shape, expected=here.shape)
         parameters = parameters.astype(here.dtype)
-        inputs = fit_inputs(
-            self.dataset.prepare(as_packed(inputs, self.dataset.layout)), input_shape_of(self.system.model)[1:]
-        )
+        inputs = self.dataset.prepare(as_packed(inputs, self.dataset.layout))
+        inputs = fit_inputs(inputs, input_shape_of(self.system.model)[1:])
         potential: Any = self._engine().potential
         if self._outputs is None:
             self._outputs = Outputs(self.system.flat, potential.prepared)

@@ -178,10 +178,8 @@ class System:
         check_noise(self.noise_std(options), loss, self.flat, "noise_std" in options.explicit)
         batches = self.batches(options, options.batch_size, copies=copies)
         label, dtype = device_targets(dataset.targets[:1], loss, tf.as_dtype(self.flat.dtype)), self.flat.dtype
-        loss.check(
-            tf.TensorSpec([batches.batch_size, *label.shape[1:]], label.dtype),
-            tf.TensorSpec([batches.batch_size, *outputs], dtype),
-        )
+        rows = batches.batch_size
+        loss.check(tf.TensorSpec([rows, *label.shape[1:]], label.dtype), tf.TensorSpec([rows, *outputs], dtype))
         prior = self.prior(options, objects)
         return ModelPotential(
             self.flat,
@@ -339,10 +337,7 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
 def num_outputs(dataset: Dataset, loss: str | None = None) -> int:
     if dataset.targets.ndim > 1 or loss == HETEROSCEDASTIC:
         return int(np.prod(dataset.targets.shape[1:])) * (2 if loss == HETEROSCEDASTIC else 1)
-    if (
-        dataset.num_classes is None
-        or is_signs(dataset)
-        or loss in ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT)
-    ):
+    one = ("binary_crossentropy", *MARGIN, *REGRESSION, *SHORT)
+    if dataset.num_classes is None or is_signs(dataset) or loss in one:
         return 1
     return dataset.num_classes

@@ -38,9 +38,8 @@ def is_open(options: Options, objects: Mapping[str, Any]) -> bool:
     """Whether sampler, step size and ladder are all left to the run."""
     named = {name for name in ("sampler", "step_size") if getattr(options, name) != AUTO}
     schedules = {"step_schedule", "temperature_schedule"}
-    return not (
-        named or options.explicit & {*options_of(["replicas"]), *schedules} or {"sampler", *schedules} & {*objects}
-    )
+    given = {"sampler", *schedules} & {*objects}
+    return not (named or options.explicit & {*options_of(["replicas"]), *schedules} or given)
 
 
 def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> Options:
@@ -159,6 +158,5 @@ def _fit(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> None:
         given["batch_size"] = min(FIT_BATCH_SIZE, sim.system.dataset.num_examples)
     chosen = sim.calls.numbered("fit", make_options(given))
     chosen = make_options(chosen, num_steps=check_num_steps(chosen))
-    launch(
-        make_request("fit", chosen, objects, sim.system, sim.limits), sim.walkers, sim.calls, brief=True
-    ).passing_on()
+    request = make_request("fit", chosen, objects, sim.system, sim.limits)
+    launch(request, sim.walkers, sim.calls, brief=True).passing_on()

@@ -59,11 +59,8 @@ def run_ladder(
         trajectory_every: A position of every replica each so many steps. Default: 0, none.
         limits: On the chunks of steps.
     """
-    values = (
-        method.target.inverse_temperature[0],
-        method.target.likelihood_weight[0],
-        np.asarray(method.ladder.step_size)[0],
-    )
+    of = method.target
+    values = (of.inverse_temperature[0], of.likelihood_weight[0], np.asarray(method.ladder.step_size)[0])
     rung = Rung(*(tf.fill([method.num_replicas], tf.constant(value, tf.float64)) for value in values))
     loop = Loop(
         potential,

@@ -153,9 +153,8 @@ def check_checkpoint(sampler: Any) -> None:
         state, _ = stepped(sampler, state, evaluate, random)
     fields = [name for name in state._fields if name != "rung"]
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.save(
-            folder, {name: np.asarray(value) for name, value in fields_of(state, fields).items()}, {"step": 3}
-        )
+        kept = {name: np.asarray(value) for name, value in fields_of(state, fields).items()}
+        checkpoint.save(folder, kept, {"step": 3})
         arrays, _, _ = checkpoint.load(folder)
     restored = template._replace(**{name: tf.constant(arrays[name]) for name in fields})
     whole, _ = stepped(sampler, state, evaluate, _TensorNoise(6))

@@ -74,9 +74,8 @@ def check_law(
                 continue
             for j, h in enumerate(steps):
                 wanted = 1.0 if given is None else (given(h) if callable(given) else given) * stiffness
-                _compare(
-                    f"variance of {name} at h = {h:.3g}", _combined(values[j : j + 1], (1.0,)), wanted, 0.0, temperature
-                )
+                found = _combined(values[j : j + 1], (1.0,))
+                _compare(f"variance of {name} at h = {h:.3g}", found, wanted, 0.0, temperature)
 
 
 def mean_squares(sampler: Any, names: list[str], stiffness: float, steps: list[float], num_steps: int) -> dict:

@@ -222,9 +222,7 @@ class EnsembleQuasiNewton(Wrapper):
 
         due = (evaluate.clock.step - 1) % self.covariance_after_steps == 0
         before = tuple(fields_of(state, _PRECONDITIONER).values())
-        preconditioner = replaced_if(
-            due, lambda _, __, stiffest, ___: self._refreshed(state, evaluate, stiffest), before
-        )
+        preconditioner = replaced_if(due, lambda _, __, most, ___: self._refreshed(state, evaluate, most), before)
         # B'∇U is that of the last step's end, unless B is new or the walkers have been given another potential since.
         other = largest(absolute(of_moving(state.potential) - state.slope_of), 0) > 0.0
         (slope,) = replaced_if(

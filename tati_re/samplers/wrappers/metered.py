@@ -252,9 +252,8 @@ class Metered(Wrapper):
         if self.has_momentum:
             squares = sum_of_products(state.momentum, state.momentum)
             share = sqrt(_thermal(state) / maximum(squares, 1e-300 + 0.0 * squares))
-            fields["momentum"] = where(
-                bad[:, None], -column(share, state.momentum) * state.momentum, fields["momentum"]
-            )
+            turned = -column(share, state.momentum) * state.momentum
+            fields["momentum"] = where(bad[:, None], turned, fields["momentum"])
         fields["potential"] = where(failures >= _IN_A_ROW, 0.0 * failures + np.nan, fields["potential"])
         return type(new)(**fields), failures
 

@@ -189,11 +189,8 @@ class SimulatedTempering(Wrapper):
         index = as_int32(where(accepted, proposal, as_float64(old)))
         moved, rung = self._at(index, reduced), self.rung_of(evaluate.rung, index)
         changed = self._changed(inner, self.rung_of(evaluate.rung, old), rung, evaluate)
-        learnt = cond(
-            evaluate.clock.adapting,
-            lambda: self._learnt(own, moved, evaluate),
-            lambda: {name: own[name] for name in _LEARNT},
-        )
+        before = {name: own[name] for name in _LEARNT}
+        learnt = cond(evaluate.clock.adapting, lambda: self._learnt(own, moved, evaluate), lambda: before)
         own = {**own, **learnt}
         if "thermostats" in own:
             own["thermostats"] = here * inner.thermostat[:, None] + (1.0 - here) * own["thermostats"]

@@ -129,10 +129,7 @@ class StepSizeTuning(Wrapper):
         new, info = self.inner.step(inner_of(state)._replace(rung=rung), evaluate, noise)
         shared = shared_among(state.rung, info.acceptance)
         following, learnt = self.rule.update(factor, memory, shared, self.target_acceptance, number)
-        own = {
-            name: where(adapting, changed, old)
-            for name, changed, old in zip(self.rule.fields, learnt, memory, strict=True)
-        }
+        own = {name: where(adapting, *pair) for name, *pair in zip(self.rule.fields, learnt, memory, strict=True)}
         own |= {"first_factor": state.first_factor} if self.from_curvature else {}
         own |= {"step_factor": used, "next_factor": where(adapting, following, state.next_factor)}
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info

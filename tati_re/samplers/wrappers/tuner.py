@@ -99,9 +99,8 @@ class Tuner(Wrapper):
             return with_rows(own, index, _own(new, info)[None]), with_rows(sums, index, _sums(new.position)[None])
 
         own, sums = replaced_if(due, kept, (own, sums))
-        window = window * constant(np.array([1.0, 1.0, 0.0]), window) + step * constant(
-            np.array([0.0, 0.0, 1.0]), window
-        )
+        last = constant(np.array([0.0, 0.0, 1.0]), window)
+        window = window * (1.0 - last) + step * last
         values = dict(zip(_FIELDS, (own, sums, window, masses, found), strict=True))
         return type(state)(**new._asdict(), **values), info
 
