@@ -265,6 +265,5 @@ def _check_part(part: str, inputs: np.ndarray | None, targets: np.ndarray | None
         if values.dtype.kind == "f" and not all(np.isfinite(block).all() for block in blocks(values)):
             index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
             place = f"{part}{kind}[{', '.join(map(str, index))}]"
-            raise InputError(
-                "The data hold a value that is not finite.", f"{place} = {values[index]}", "finite numbers"
-            )
+            what = "The data hold a value that is not finite."
+            raise InputError(what, f"{place} = {values[index]}", "finite numbers")

@@ -48,9 +48,8 @@ def _check(column: Any, where: str) -> None:
         raise InputError(f"{where} has missing values.", f"{len(missing)}, the first in row {missing[0]}", MISSING)
     if len(column) and not types.is_numeric_dtype(column.dtype):
         dates = types.is_datetime64_any_dtype(column.dtype) or isinstance(column.iloc[0], date)
-        raise InputError(
-            f"{where} holds {'dates' if dates else 'text'}.", repr(column.iloc[0]), DATES if dates else TEXT
-        )
+        what = f"{where} holds {'dates' if dates else 'text'}."
+        raise InputError(what, repr(column.iloc[0]), DATES if dates else TEXT)
 
 
 def advice(cell: str) -> str:

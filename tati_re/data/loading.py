@@ -110,9 +110,8 @@ def load_data(
             multi_label=multi_label,
         )
     if data.layout and (columns is not None or standardize != "none"):
-        raise InputError(
-            "standardize and input_columns belong to data with one input.", f"{len(data.layout)} inputs", "neither"
-        )
+        what = "standardize and input_columns belong to data with one input."
+        raise InputError(what, f"{len(data.layout)} inputs", "neither")
     if sample_weights is not None or (class_weights is not None and len(class_weights)):
         data = with_weights(data, None if named else sample_weights, class_weights)
     data = data.split(fraction, seed, shuffle)

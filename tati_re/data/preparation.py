@@ -72,9 +72,8 @@ class Preparation:
             return values
         shape = standard.mean.shape
         if values.shape[values.ndim - len(shape) :] != shape:
-            raise InputError(
-                "The inputs do not fit those that were standardized.", values.shape, f"(n, ..., {shape[0]})"
-            )
+            what = "The inputs do not fit those that were standardized."
+            raise InputError(what, values.shape, f"(n, ..., {shape[0]})")
         return standard(values)
 
     def targets(self, targets: np.ndarray) -> np.ndarray:

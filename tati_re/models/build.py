@@ -156,7 +156,6 @@ def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_ou
         keras.utils.set_random_seed(options.seed % 2**32)
         made = called("model", made, options, {"input_shape": tuple(input_shape), "num_outputs": int(num_outputs)})
     if not isinstance(made, keras.Model):
-        raise InputError(
-            f"model: {name} does not return a Keras model.", type(made).__name__, "a function that returns one"
-        )
+        expected = "a function that returns one"
+        raise InputError(f"model: {name} does not return a Keras model.", type(made).__name__, expected)
     return made

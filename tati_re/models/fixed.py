@@ -84,9 +84,8 @@ def _mask(pattern: str, entries: str | None, name: str, shape: tuple[int, ...]) 
     if not inside:
         last = ",".join(str(length - 1) for length in shape)
         zeros = ",".join("0" for _ in shape)
-        raise InputError(
-            f"fix_parameters: {name} has no such entry.", repr(pattern), f"{name}[{zeros}] to {name}[{last}]"
-        )
+        what = f"fix_parameters: {name} has no such entry."
+        raise InputError(what, repr(pattern), f"{name}[{zeros}] to {name}[{last}]")
     mask[tuple(slice(None) if part == "*" else int(part) for part in parts)] = True
     return mask
 
@@ -95,9 +94,8 @@ def _numbers(pattern: str, text: str, name: str, count: int) -> np.ndarray:
     try:
         numbers = np.array([float(part) for part in text.strip("[]").split(",") if part.strip()])
     except ValueError:
-        raise InputError(
-            "fix_parameters: the values are not numbers.", f"{pattern}={text}", f"{pattern}=0, or {count} numbers"
-        ) from None
+        what = "fix_parameters: the values are not numbers."
+        raise InputError(what, f"{pattern}={text}", f"{pattern}=0, or {count} numbers") from None
     if len(numbers) not in (1, count) or not np.isfinite(numbers).all():
         expected = f"one finite number for all, or {count} for {name}" if count > 1 else f"one finite number for {name}"
         raise InputError("fix_parameters: the values do not fit the tensor.", f"{len(numbers)} of them", expected)

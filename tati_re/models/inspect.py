@@ -28,14 +28,12 @@ _ACTIVATION_LAYERS = {"Softmax": "softmax", "ReLU": "relu", "LeakyReLU": "leaky_
 
 def refuse_unsupported(model: Any) -> None:
     if not model.built or not all(layer.built for layer in layers_of(model)):
-        raise InputError(
-            "The model has no weights yet.", model.name, "one that starts with keras.Input, or was called on data"
-        )
+        what = "The model has no weights yet."
+        raise InputError(what, model.name, "one that starts with keras.Input, or was called on data")
     variables = model.trainable_variables
     if not variables:
-        raise InputError(
-            "The model has no trainable parameters.", model.name, "a model with weights that are trainable"
-        )
+        what = "The model has no trainable parameters."
+        raise InputError(what, model.name, "a model with weights that are trainable")
     layout_of(model)
     if len(outputs := tensors_of(model, "outputs")) > 1:
         raise InputError("The model has several outputs.", len(outputs), "one")
@@ -175,9 +173,8 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
     inputs = tensors_of(model, "inputs")
     shape = inputs[0].shape if inputs else (model.get_build_config() or {}).get("input_shape")
     if not isinstance(shape, (tuple, list)):
-        raise InputError(
-            "The model does not know the shape of its input.", model.name, "a model that was called on data"
-        )
+        what = "The model does not know the shape of its input."
+        raise InputError(what, model.name, "a model that was called on data")
     return (None, *shape[1:])
 
 

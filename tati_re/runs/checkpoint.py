@@ -80,10 +80,8 @@ def load(folder: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[st
             continue
         return arrays, meta, _note(name, problems, meta)
     if not any((where / name).exists() for name in (CURRENT, ASIDE, PREVIOUS)):
-        raise InputError(
-            f"The folder {os.fspath(folder)} has no checkpoint.",
-            expected="a run that went on for at least one checkpoint interval",
-        )
+        what = f"The folder {os.fspath(folder)} has no checkpoint."
+        raise InputError(what, expected="a run that went on for at least one checkpoint interval")
     problems = [text for text in problems if not text.startswith(ASIDE)]
     raise InputError(f"No checkpoint in {where} can be used: {'; '.join(problems)}.")
 

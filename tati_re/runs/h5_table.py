@@ -98,9 +98,8 @@ class H5Table(Rows):
                 what = f"The file {table.path} has other numbers than the run to resume."
                 raise InputError(what, source["rows"].dtype, table.dtype)
             if stored < position:
-                raise InputError(
-                    f"The file {table.path} does not fit the checkpoint.", f"{stored} rows", f"at least {position} rows"
-                )
+                expected = f"at least {position} rows"
+                raise InputError(f"The file {table.path} does not fit the checkpoint.", f"{stored} rows", expected)
             table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(source, position)
             longer = max(len(source["rows"]), len(source["index"])) > position
             if longer or reading.was_killed(source):

@@ -96,10 +96,9 @@ def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
                     raise OSError(f"it claims {claimed:,} bytes of numbers and has {size:,}")
                 yield file
         except (OSError, RuntimeError, KeyError, UnicodeDecodeError) as error:
-            raise InputError(
-                f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error}).",
-                expected="the HDF5 file that the run wrote; the other files of the run stay readable",
-            ) from error
+            what = f"The file {path} is damaged and cannot be read ({error.args[0] if error.args else error})."
+            expected = "the HDF5 file that the run wrote; the other files of the run stay readable"
+            raise InputError(what, expected=expected) from error
         if not complete:
             raise InputError(f"The file {path} is not a table of a run.", expected="datasets index, rows and columns")
 

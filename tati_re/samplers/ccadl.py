@@ -53,9 +53,8 @@ class CCAdL(Method):
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None):
         if isinstance(friction, str) or not friction > 0:
-            raise InputError(
-                "friction must be positive: CCAdL injects noise of strength friction × T.", friction, "a number above 0"
-            )
+            what = "friction must be positive: CCAdL injects noise of strength friction × T."
+            raise InputError(what, friction, "a number above 0")
         if covariance_window is not None and not covariance_window >= 1:
             raise InputError("covariance_window: empty.", received=covariance_window, expected="1 or more, or none")
         self.friction = float(friction)

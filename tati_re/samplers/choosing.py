@@ -134,10 +134,8 @@ def made(factory: Any, options):
 def checked(sampler) -> Method:
     """The sampler as a method that answers all that a run may ask; what one lacks is named, and it is refused."""
     if lacking := missing(sampler):
-        raise InputError(
-            f"sampler: {type(sampler).__name__} is not a sampler: it lacks {_listed(lacking)}.",
-            expected="the attributes and methods of tati_re.samplers.Sampler",
-        )
+        what = f"sampler: {type(sampler).__name__} is not a sampler: it lacks {_listed(lacking)}."
+        raise InputError(what, expected="the attributes and methods of tati_re.samplers.Sampler")
     return as_method(sampler)
 
 

@@ -8,7 +8,7 @@ from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
 from tati_re.core.protocol import Info
 from tati_re.samplers.metropolis import accept_or_keep
-from tati_re.samplers.splitting import LangevinState
+from tati_re.samplers.splitting import LangevinState, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
 
 _FIRST, _MOST = 3, 1000.0
@@ -63,11 +63,7 @@ class HamiltonianMonteCarlo(Method):
         self.gradients_per_step = sum(self.lengths) / 2
 
     def init(self, position, evaluate, noise) -> LangevinState:
-        momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
-        energy = evaluate.full(position)
-        state = LangevinState(
-            position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
-        )
+        state = with_momenta(position, evaluate.full, evaluate.rung, noise)
         return extend(state, trajectory_length=_FIRST * evaluate.rung.step_size) if self.finds_length else state
 
     def step(self, state, evaluate, noise) -> tuple[Any, Info]:

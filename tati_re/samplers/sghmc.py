@@ -6,7 +6,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, zeros_like
 from tati_re.core.protocol import Info
-from tati_re.samplers.splitting import LangevinState, drift, evaluated
+from tati_re.samplers.splitting import drift, evaluated, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
 
 
@@ -73,11 +73,7 @@ class SGHMC(Method):
 
     def init(self, position, evaluate, noise):
         """Momenta from N(0, T), the gradient at the given positions."""
-        momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
-        energy = evaluate(position)
-        state = LangevinState(
-            position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
-        )
+        state = with_momenta(position, evaluate, evaluate.rung, noise)
         return extend(state, noise_estimate=evaluate.gradient_variance(position)) if self.estimates else state
 
     def step(self, state, evaluate, noise):

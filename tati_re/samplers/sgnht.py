@@ -4,7 +4,7 @@ from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info
-from tati_re.samplers.splitting import LangevinState, drift, evaluated
+from tati_re.samplers.splitting import drift, evaluated, with_momenta
 from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, first_thermostat, heat_up
 from tati_re.samplers.wrappers.coordinates import extend
 
@@ -44,9 +44,8 @@ class SGNHT(Method):
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
         if isinstance(friction, str) or not friction > 0:
-            raise InputError(
-                "friction must be positive: SGNHT injects noise of strength friction × T.", friction, "a number above 0"
-            )
+            what = "friction must be positive: SGNHT injects noise of strength friction × T."
+            raise InputError(what, friction, "a number above 0")
         self.friction = float(friction)
         self.thermal_mass = checked_mass(thermal_mass)
 
@@ -66,12 +65,8 @@ class SGNHT(Method):
 
 def start(friction: float, position, evaluate, noise):
     """A state with momenta from N(0, T) and a thermostat at the friction."""
-    momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
-    energy = evaluate(position)
-    state = LangevinState(
-        position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
-    )
-    return extend(state, thermostat=first_thermostat(friction, energy.potential))
+    state = with_momenta(position, evaluate, evaluate.rung, noise)
+    return extend(state, thermostat=first_thermostat(friction, state.potential))
 
 
 def push(state, noise, friction: float, rate):

@@ -21,6 +21,7 @@ A letter that appears k times in the word gets t = h/k.
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tati_re.core.errors import InputError
@@ -66,6 +67,13 @@ class LangevinState(NamedTuple):
     rung: Rung
 
 
+def with_momenta(position, energy_at: Callable, rung: Rung, noise) -> LangevinState:
+    """The state at a position, with momenta from N(0, T)."""
+    momentum = sqrt(column(rung.temperature, position)) * noise.normal(position.shape)
+    energy = energy_at(position)
+    return LangevinState(position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, rung)
+
+
 def expand(word: str) -> str:
     """The word in capitals; for an alias, what it stands for."""
     return ALIASES[_ALIAS_OF[word.upper()]] if word.upper() in _ALIAS_OF else word.upper()
@@ -98,9 +106,8 @@ def parse_word(word: str) -> str:
     lost = {"A": "nothing moves the parameters", "B": "nothing feels the potential", "O": bath}
     for letter, why in lost.items():
         if letter not in letters and not ("U" in letters and letter in "AO"):
-            raise InputError(
-                f"sampler: without {letter} {why}.", repr(word), "each of A, B, O at least once, or B and U"
-            )
+            expected = "each of A, B, O at least once, or B and U"
+            raise InputError(f"sampler: without {letter} {why}.", repr(word), expected)
     if "U" in letters and (second := set(letters) & set("AO")):
         what = f"sampler: U is drift and bath together; {' and '.join(sorted(second))} would do it a second time."
         raise InputError(what, repr(word), "U, or A and O, such as UBU or BAOAB")
@@ -203,13 +210,9 @@ class Splitting(Method):
 
     def init(self, position, evaluate, noise) -> LangevinState:
         """Momenta from N(0, T), the gradient at the given positions; ξ = γ."""
-        momentum = sqrt(column(evaluate.rung.temperature, position)) * noise.normal(position.shape)
-        energy = evaluate(position)
-        state = LangevinState(
-            position, momentum, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung
-        )
+        state = with_momenta(position, evaluate, evaluate.rung, noise)
         if self.thermostatted:
-            state = extend(state, thermostat=first_thermostat(self._bath(evaluate.rung), energy.potential))
+            state = extend(state, thermostat=first_thermostat(self._bath(evaluate.rung), state.potential))
         if self.finds_friction:
             state = extend(state, friction=FIRST_RATE / evaluate.rung.step_size)
         if self.damped:

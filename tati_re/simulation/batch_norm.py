@@ -21,9 +21,8 @@ class _VarianceProbe(SilentEvaluate):
 def check_model(flat) -> None:
     """Refuses `batch_norm="batch"` for models that it would change in other ways, or not at all."""
     if LAYER not in flat.training_layers:
-        raise InputError(
-            "batch_norm: the model has no batch normalization that trains.", "batch", "batch_norm = frozen, the default"
-        )
+        what = "batch_norm: the model has no batch normalization that trains."
+        raise InputError(what, "batch", "batch_norm = frozen, the default")
     others = [name for name in flat.training_layers if name != LAYER]
     if others:
         raise InputError(

@@ -84,13 +84,11 @@ def check_batch_sampling(request: Request) -> None:
         "symmetric sweeps sums to zero and brings less heat, so that the run would be too cold."
     )
     if options.batch_sampling != "replacement":
-        raise InputError(
-            f"batch_sampling: {why}", options.batch_sampling, "replacement or auto, or a sampler such as BAOAB"
-        )
+        what = f"batch_sampling: {why}"
+        raise InputError(what, options.batch_sampling, "replacement or auto, or a sampler such as BAOAB")
     if not options.shuffle:
-        raise InputError(
-            f"shuffle: {why}", "shuffle = false", "shuffle = true, for examples drawn with replacement, or BAOAB"
-        )
+        what = f"shuffle: {why}"
+        raise InputError(what, "shuffle = false", "shuffle = true, for examples drawn with replacement, or BAOAB")
 
 
 def check_burnin(request: Request) -> None:
@@ -238,9 +236,8 @@ def check_single_files(request: Request) -> None:
     if options.trajectory_file is None:
         return
     if not request.trajectory_every:
-        raise InputError(
-            "trajectory_file: no trajectory is stored.", "trajectory_every = 0", "trajectory_every above 0"
-        )
+        what = "trajectory_file: no trajectory is stored."
+        raise InputError(what, "trajectory_every = 0", "trajectory_every above 0")
     if options.trajectory_format != "auto" and kind_of(options.trajectory_file) != options.trajectory_format:
         received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
         raise InputError("trajectory_file: its ending says another format.", received, "the same format")

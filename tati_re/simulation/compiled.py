@@ -53,9 +53,8 @@ def sample(model: Any, x: Any, y: Any, sample_weight: Any = None, *, loss: Any =
         loss = model.loss if model.compiled else None
         if loss is None or isinstance(loss, (list, tuple, dict)):
             received = "no compiled loss" if loss is None else "several losses"
-            raise InputError(
-                "model: its compiled loss is the likelihood.", received, "model.compile(loss=...), or loss"
-            )
+            what = "model: its compiled loss is the likelihood."
+            raise InputError(what, received, "model.compile(loss=...), or loss")
         name = loss_name(loss)
         if SHORT.get(name, name) == "mean_squared_error":
             loss = "gaussian"

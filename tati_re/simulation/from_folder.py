@@ -58,9 +58,8 @@ def objects_of(
     missing = (set(run.manifest["objects"]) & set(needed)) - {*given, "directions"}
     for name in sorted(missing):
         if name != "model" or not (run.has(files.MODEL) or "model" in run.objects):
-            raise InputError(
-                f"{who}: the run was started with {name} given in Python.", expected=f"{name}=... as it was then"
-            )
+            what = f"{who}: the run was started with {name} given in Python."
+            raise InputError(what, expected=f"{name}=... as it was then")
     if "model" in given or "model" not in needed or not (run.has(files.MODEL) or "model" in run.objects):
         return given
     try:

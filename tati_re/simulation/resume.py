@@ -111,9 +111,8 @@ def _resumed(
     try:
         carry = run.go_on()
     except KeyError as error:
-        raise InputError(
-            f"resume: the checkpoint lacks {error} of the sampler's state.", expected="the sampler as it was"
-        ) from None
+        expected = "the sampler as it was"
+        raise InputError(f"resume: the checkpoint lacks {error} of the sampler's state.", expected=expected) from None
     writer.note(starting=False)
     done = run.driver.step
     if stopped is not None:

@@ -90,14 +90,12 @@ def read_directions(source, num_parameters: int) -> np.ndarray | None:
             source = _read_rows(path)
         except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:
             reason = str(error).strip().split("\n")[0]
-            raise InputError(
-                f"directions: {path} cannot be read: {reason}.", expected="a .npy, .npz or .csv file of row vectors"
-            ) from None
+            what = f"directions: {path} cannot be read: {reason}."
+            raise InputError(what, expected="a .npy, .npz or .csv file of row vectors") from None
     rows = np.atleast_2d(as_array(source, "directions", np.float64))
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != num_parameters or not np.isfinite(rows).all():
-        raise InputError(
-            "directions: not row vectors of the parameters.", f"shape {rows.shape}", f"(k, {num_parameters}), finite"
-        )
+        what = "directions: not row vectors of the parameters."
+        raise InputError(what, f"shape {rows.shape}", f"(k, {num_parameters}), finite")
     return rows
 
 

@@ -179,10 +179,8 @@ class Simulation(Evaluations):
     def _check_momentum(self) -> None:
         sampler = own_sampler(self.options, self.objects)
         if not sampler.has_momentum:
-            raise InputError(
-                f"momenta: the sampler has none, {sampler.name} moves positions alone.",
-                expected="sampler BAOAB or another with momenta, by set_options",
-            )
+            what = f"momenta: the sampler has none, {sampler.name} moves positions alone."
+            raise InputError(what, expected="sampler BAOAB or another with momenta, by set_options")
 
     def init_momenta(
         self,

@@ -70,9 +70,8 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
         said = "Start: all walkers at the same place" if walkers > 1 else ""
     if given is not None:
         if start in ("fresh", "fit"):
-            raise InputError(
-                f"parameters and walker_start {start} both say where walkers start.", expected="one of them"
-            )
+            what = f"parameters and walker_start {start} both say where walkers start."
+            raise InputError(what, expected="one of them")
         position = np.array(_finite(Walkers(position, auxiliary).fitting(given, "parameters"), position), flat.dtype)
         said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
     if start in ("fresh", "fit"):
@@ -145,9 +144,8 @@ def _auxiliary(stored: FileParameters, own: tuple) -> tuple:
 
 def _check(options: Options) -> None:
     if options.parameters_step is not None and options.parameters is None:
-        raise InputError(
-            "parameters_step belongs to a file.", options.parameters_step, "parameters, the file it is a step of"
-        )
+        expected = "parameters, the file it is a step of"
+        raise InputError("parameters_step belongs to a file.", options.parameters_step, expected)
     if options.parameters is not None and options.walker_start in ("fresh", "fit"):
         what = f"parameters and walker_start {options.walker_start} both say where walkers start."
         raise InputError(what, options.parameters, "one of the two, or walker_start same or jitter")

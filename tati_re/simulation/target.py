@@ -98,9 +98,8 @@ class TargetSystem(System):
 
     def execution(self, options: Options, copies: int | None = None) -> str:
         if self.target.numpy and options.execution == "xla":
-            raise InputError(
-                "execution: XLA cannot compile a function that computes in NumPy.", "xla", "auto, graph or eager"
-            )
+            what = "execution: XLA cannot compile a function that computes in NumPy."
+            raise InputError(what, "xla", "auto, graph or eager")
         return super().execution(options, copies)
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:

@@ -93,10 +93,8 @@ class ControlVariateEvaluate(Delegating):
         )
 
     def gradient_variance(self, position):
-        raise InputError(
-            "control_variate: this sampler estimates the gradient's variance from single examples.",
-            expected="a sampler that does not, such as BAOAB or BADODAB",
-        )
+        what = "control_variate: this sampler estimates the gradient's variance from single examples."
+        raise InputError(what, expected="a sampler that does not, such as BAOAB or BADODAB")
 
     def part(self, first, count: int) -> ControlVariateEvaluate:
         return ControlVariateEvaluate(

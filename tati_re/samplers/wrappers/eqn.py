@@ -72,9 +72,8 @@ class LowRank:
         )
 
     def part(self, first, count: int):
-        raise InputError(
-            "covariance_blending: the inner sampler moves a part of the walkers.", expected="such as BAOAB or HMC"
-        )
+        what = "covariance_blending: the inner sampler moves a part of the walkers."
+        raise InputError(what, expected="such as BAOAB or HMC")
 
     def _apply(self, vectors, factor):
         """v + X' F' X v: with vectors as rows, the factor's transpose comes from the right.

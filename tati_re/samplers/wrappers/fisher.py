@@ -197,10 +197,8 @@ class Stretched:
         return vectors + ((vectors @ transpose(self.directions)) * (by - 1.0)) @ self.directions
 
     def spread(self, variances):
-        raise InputError(
-            "mass: directions mix the entries of the gradient, whose variances do not tell those of the mixture.",
-            expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC",
-        )
+        what = "mass: directions mix the entries of the gradient, whose variances do not tell those of the mixture."
+        raise InputError(what, expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC")
 
     def part(self, first, count: int) -> Stretched:
         return self

@@ -98,9 +98,8 @@ class StepSizeTuning(Wrapper):
     ) -> None:
         super().__init__(inner or HamiltonianMonteCarlo())
         if not self.inner.metropolis:
-            raise InputError(
-                "target_acceptance: the sampler has no Metropolis test.", self.inner.name, "such as HMC, GHMC or MALA"
-            )
+            what = "target_acceptance: the sampler has no Metropolis test."
+            raise InputError(what, self.inner.name, "such as HMC, GHMC or MALA")
         if not 0 < target_acceptance < 1:
             raise InputError("target_acceptance: out of range.", received=target_acceptance, expected="between 0 and 1")
         if step_size_tuning not in RULES:
