@@ -28,6 +28,10 @@ def step_size_of(state, rung: Rung):
     return rung.step_size * state.step_factor if "step_factor" in state._fields else rung.step_size
 
 
+def attributes_of(method, *names: str) -> dict:
+    return {name: getattr(method, name) for name in names}
+
+
 def fields_of(state, names) -> dict:
     values = state._asdict()
     return {name: values[name] for name in names}

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from tati_re.core.errors import InputError
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, cond, sqrt, where, zeros_like
-from tati_re.core.protocol import Info, Rung, chosen, fields_of
+from tati_re.core.protocol import Info, Rung, attributes_of, chosen, fields_of
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
 
 
@@ -165,11 +165,5 @@ class Annealing(Optimizer):
         )
 
     def get_config(self) -> dict:
-        return {
-            "optimizer": self.name,
-            "start_temperature": self.start_temperature,
-            "cooling": self.cooling,
-            "stage_steps": self.stage_steps,
-            "validations": self.validations,
-            "momentum": self.momentum,
-        }
+        known = attributes_of(self, "start_temperature", "cooling", "stage_steps", "validations", "momentum")
+        return {"optimizer": self.name, **known}

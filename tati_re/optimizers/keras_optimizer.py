@@ -113,11 +113,8 @@ class KerasOptimizer(Optimizer):
 def keras_optimizers() -> dict[str, type]:
     found = {}
     for name, value in vars(keras.optimizers).items():
-        if (
-            inspect.isclass(value)
-            and issubclass(value, keras.optimizers.Optimizer)
-            and name not in ("Optimizer", "LossScaleOptimizer")
-        ):
+        made = inspect.isclass(value) and issubclass(value, keras.optimizers.Optimizer)
+        if made and name not in ("Optimizer", "LossScaleOptimizer"):
             found[name.lower()] = value
     return dict(sorted(found.items()))
 

@@ -236,12 +236,11 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
             received="one column",
             expected="sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes",
         )
-    if loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity") and tuple(output_shape) != tuple(
-        target_shape
-    ):
+    differ = tuple(output_shape) != tuple(target_shape)
+    if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity"):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"
-        expected = "equal shapes"
-        raise InputError(f"loss: the model's outputs do not fit the labels under {loss.name}.", received, expected)
+        what = f"loss: the model's outputs do not fit the labels under {loss.name}."
+        raise InputError(what, received, "equal shapes")
 
 
 def loss_name(loss: Any) -> str:

@@ -277,12 +277,8 @@ class ModelPasses:
     def regularizer(self, position) -> tuple:
         with tf.GradientTape() as tape:
             tape.watch(position)
-            values = tf.stack(
-                [
-                    self.scale * tf.cast(self.flat.regularizer(self.flat.split_one(theta)), tf.float64)
-                    for theta in tf.unstack(position)
-                ]
-            )
+            terms = (self.flat.regularizer(self.flat.split_one(theta)) for theta in tf.unstack(position))
+            values = tf.stack([self.scale * tf.cast(term, tf.float64) for term in terms])
         return values, tape.gradient(values, position, unconnected_gradients="zero")
 
     def metric(self, position, batch: Batch | None, auxiliary: tuple):

@@ -5,64 +5,41 @@
 """
 
 from tati_re.core.errors import InputError, nearest
-from tati_re.core.method import Method, Sampler, Wrapper
-from tati_re.core.protocol import Energy, Info, Rung, State
+from tati_re.core.lazy import names_exported
+from tati_re.core.method import Method as Method
+from tati_re.core.method import Sampler as Sampler
+from tati_re.core.method import Wrapper as Wrapper
+from tati_re.core.protocol import Energy as Energy
+from tati_re.core.protocol import Info as Info
+from tati_re.core.protocol import Rung as Rung
+from tati_re.core.protocol import State as State
 from tati_re.options.families import DEFAULT, FAMILIES, WORDS, families, family
-from tati_re.samplers.ccadl import CCAdL
+from tati_re.samplers.ccadl import CCAdL as CCAdL
 from tati_re.samplers.choosing import imported
-from tati_re.samplers.first_order_hmc import FirstOrderHMC
-from tati_re.samplers.ghmc import GeneralizedHMC
-from tati_re.samplers.hmc import HamiltonianMonteCarlo
-from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews
-from tati_re.samplers.mala import MALA
-from tati_re.samplers.mams import MAMS
-from tati_re.samplers.microcanonical import MCLMC
-from tati_re.samplers.psgld import PreconditionedSGLD
-from tati_re.samplers.rwmh import RandomWalkMetropolis
-from tati_re.samplers.sghmc import SGHMC
-from tati_re.samplers.sgld import SGLD
-from tati_re.samplers.sgnht import SGNHT
-from tati_re.samplers.splitting import ALIASES, LETTERS, LangevinState, Splitting, expand, parse_word
-from tati_re.samplers.tact_hmc import TactHMC
-from tati_re.samplers.wrappers.control_variate import ControlVariate
-from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton
-from tati_re.samplers.wrappers.mass import Massive
-from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
-from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning
+from tati_re.samplers.first_order_hmc import FirstOrderHMC as FirstOrderHMC
+from tati_re.samplers.ghmc import GeneralizedHMC as GeneralizedHMC
+from tati_re.samplers.hmc import HamiltonianMonteCarlo as HamiltonianMonteCarlo
+from tati_re.samplers.leimkuhler_matthews import LeimkuhlerMatthews as LeimkuhlerMatthews
+from tati_re.samplers.mala import MALA as MALA
+from tati_re.samplers.mams import MAMS as MAMS
+from tati_re.samplers.microcanonical import MCLMC as MCLMC
+from tati_re.samplers.psgld import PreconditionedSGLD as PreconditionedSGLD
+from tati_re.samplers.rwmh import RandomWalkMetropolis as RandomWalkMetropolis
+from tati_re.samplers.sghmc import SGHMC as SGHMC
+from tati_re.samplers.sgld import SGLD as SGLD
+from tati_re.samplers.sgnht import SGNHT as SGNHT
+from tati_re.samplers.splitting import ALIASES, LETTERS, expand
+from tati_re.samplers.splitting import LangevinState as LangevinState
+from tati_re.samplers.splitting import Splitting as Splitting
+from tati_re.samplers.splitting import parse_word as parse_word
+from tati_re.samplers.tact_hmc import TactHMC as TactHMC
+from tati_re.samplers.wrappers.control_variate import ControlVariate as ControlVariate
+from tati_re.samplers.wrappers.eqn import EnsembleQuasiNewton as EnsembleQuasiNewton
+from tati_re.samplers.wrappers.mass import Massive as Massive
+from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering as SimulatedTempering
+from tati_re.samplers.wrappers.step_size_tuning import StepSizeTuning as StepSizeTuning
 
-__all__ = [
-    "MALA",
-    "MAMS",
-    "MCLMC",
-    "SGHMC",
-    "SGLD",
-    "SGNHT",
-    "CCAdL",
-    "ControlVariate",
-    "Energy",
-    "EnsembleQuasiNewton",
-    "FirstOrderHMC",
-    "GeneralizedHMC",
-    "HamiltonianMonteCarlo",
-    "Info",
-    "LangevinState",
-    "LeimkuhlerMatthews",
-    "Massive",
-    "Method",
-    "PreconditionedSGLD",
-    "RandomWalkMetropolis",
-    "Rung",
-    "Sampler",
-    "SimulatedTempering",
-    "Splitting",
-    "State",
-    "StepSizeTuning",
-    "TactHMC",
-    "Wrapper",
-    "make_sampler",
-    "parse_word",
-    "tuned",
-]
+__all__ = [*names_exported(__name__), "make_sampler", "tuned"]
 
 
 def make_sampler(name: str, options) -> Method:

@@ -3,7 +3,7 @@
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum
-from tati_re.core.protocol import Info, with_energy
+from tati_re.core.protocol import Info, attributes_of, with_energy
 from tati_re.samplers.sgnht import push, start
 from tati_re.samplers.splitting import drift
 from tati_re.samplers.thermostat import DAMPS, checked_mass, heat_up
@@ -81,9 +81,4 @@ class CCAdL(Method):
         return heat_up(state, state.rung.step_size, self.thermal_mass), Info()
 
     def get_config(self) -> dict:
-        return {
-            "sampler": self.name,
-            "friction": self.friction,
-            "thermal_mass": self.thermal_mass,
-            "covariance_window": self.covariance_window,
-        }
+        return {"sampler": self.name, **attributes_of(self, "friction", "thermal_mass", "covariance_window")}

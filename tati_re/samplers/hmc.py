@@ -6,7 +6,7 @@ from typing import Any
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
-from tati_re.core.protocol import Info
+from tati_re.core.protocol import Info, attributes_of
 from tati_re.samplers.metropolis import accept_or_keep
 from tati_re.samplers.splitting import LangevinState, with_momenta
 from tati_re.samplers.wrappers.coordinates import extend
@@ -79,12 +79,7 @@ class HamiltonianMonteCarlo(Method):
         return low, maximum(floor((1.0 + self.leapfrog_jitter) * count), low)
 
     def get_config(self) -> dict:
-        return {
-            "sampler": self.name,
-            "num_leapfrog_steps": self.num_leapfrog_steps,
-            "leapfrog_jitter": self.leapfrog_jitter,
-            "walls": self.walls,
-        }
+        return {"sampler": self.name, **attributes_of(self, "num_leapfrog_steps", "leapfrog_jitter", "walls")}
 
 
 def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) -> tuple[int, int]:
@@ -132,23 +127,11 @@ def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool =
         if reflect:
             position, momentum = evaluate.confine(position, momentum)
         energy = evaluate.full(position)
-        return (
-            position,
-            momentum - t * energy.gradient,
-            energy.gradient,
-            energy.potential,
-            energy.loss,
-            energy.log_prior,
-        )
+        known = energy.gradient, energy.potential, energy.loss, energy.log_prior
+        return (position, momentum - t * energy.gradient, *known)
 
-    start = (
-        state.position,
-        state.momentum - before * t * state.gradient,
-        state.gradient,
-        state.potential,
-        state.loss,
-        state.log_prior,
-    )
+    known = state.gradient, state.potential, state.loss, state.log_prior
+    start = (state.position, state.momentum - before * t * state.gradient, *known)
     position, momentum, gradient, potential, loss, log_prior = repeat(length, body, start)
     known = {"potential": potential, "loss": loss, "log_prior": log_prior}
     return state._replace(position=position, momentum=momentum + before * t * gradient, gradient=gradient, **known)

@@ -7,7 +7,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
-from tati_re.core.protocol import Info, State, with_energy
+from tati_re.core.protocol import Info, State, attributes_of, with_energy
 from tati_re.samplers.wrappers.coordinates import extend
 
 MODES = ("frozen", "adaptive")
@@ -122,13 +122,8 @@ class PreconditionedSGLD(Method):
         return square
 
     def get_config(self) -> dict:
-        return {
-            "sampler": self.name,
-            "preconditioner": self.preconditioner,
-            "preconditioner_decay": self.preconditioner_decay,
-            "preconditioner_offset": self.preconditioner_offset,
-            "preconditioner_correction": self.preconditioner_correction,
-        }
+        names = ("preconditioner", "preconditioner_decay", "preconditioner_offset", "preconditioner_correction")
+        return {"sampler": self.name, **attributes_of(self, *names)}
 
 
 def _curvature(position, gradient, evaluate, noise):

@@ -30,7 +30,7 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import Info, sums_at_rung, with_energy
+from tati_re.core.protocol import Info, attributes_of, sums_at_rung, with_energy
 from tati_re.samplers.sgnht import start
 from tati_re.samplers.thermostat import THERMOSTATS, checked_mass, decayed_share, thermostatted_bath
 from tati_re.samplers.wrappers.coordinates import extend
@@ -219,15 +219,8 @@ class TactHMC(Method):
         return {"weight": state.weight}
 
     def get_config(self) -> dict:
-        return {
-            "sampler": self.name,
-            "friction": self.friction,
-            "thermal_mass": self.thermal_mass,
-            "max_temperature": self.max_temperature,
-            "tempering_plateau": self.tempering_plateau,
-            "tempering_steps": self.tempering_steps,
-            "tempering_nodes": self.tempering_nodes,
-        }
+        tempering = attributes_of(self, "max_temperature", "tempering_plateau", "tempering_steps", "tempering_nodes")
+        return {"sampler": self.name, **attributes_of(self, "friction", "thermal_mass"), **tempering}
 
 
 def from_temperatures(

@@ -19,19 +19,8 @@ from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
 
 FOREIGN = (
-    ".h5",
-    ".hdf5",
-    ".npz",
-    ".npy",
-    ".parquet",
-    ".pb",
-    ".onnx",
-    ".tflite",
-    ".pt",
-    ".pth",
-    ".pkl",
-    ".json",
-    ".zip",
+    *(".h5", ".hdf5", ".npz", ".npy", ".parquet", ".pb", ".onnx"),
+    *(".tflite", ".pt", ".pth", ".pkl", ".json", ".zip"),
 )
 """Endings of kinds of files that no option of a run writes, HDF5 but for the trajectory."""
 
@@ -326,24 +315,8 @@ def check_observables(request: Request) -> None:
 
 
 CHECKS = [
-    check_callbacks,
-    check_system,
-    check_walls,
-    check_control_variate,
-    check_stages,
-    check_full_batch,
-    check_isokinetic,
-    check_batch_sampling,
-    check_burnin,
-    check_stream_predictions,
-    check_starts,
-    check_batch_norm,
-    check_validation,
-    check_single_files,
-    check_tensorboard,
-    check_exchange_batch_size,
-    check_full_every,
-    check_until,
-    check_directions,
-    check_observables,
+    *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
+    *(check_isokinetic, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
+    *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_exchange_batch_size),
+    *(check_full_every, check_until, check_directions, check_observables),
 ]

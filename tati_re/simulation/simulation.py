@@ -171,10 +171,8 @@ class Simulation(Evaluations):
     @momenta.setter
     def momenta(self, value) -> None:
         self._check_momentum()
-        self.walkers.momentum = np.array(
-            np.broadcast_to(self.walkers.fitting(value, "momenta"), self.walkers.position.shape),
-            self.walkers.position.dtype,
-        )
+        position, value = self.walkers.position, self.walkers.fitting(value, "momenta")
+        self.walkers.momentum = np.array(np.broadcast_to(value, position.shape), position.dtype)
 
     def _check_momentum(self) -> None:
         sampler = own_sampler(self.options, self.objects)

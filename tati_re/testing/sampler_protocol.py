@@ -43,14 +43,10 @@ def check_attributes(sampler: Any) -> None:
         again = json.loads(json.dumps(config))
     except TypeError:
         again = None
-    require(
-        again == config,
-        f"get_config gives {config}. Expected: texts, numbers, booleans, None and lists of them by name.",
-    )
-    require(
-        config.get("sampler") == sampler.name,
-        f"get_config says sampler = {config.get('sampler')!r}. Expected: the name, {sampler.name!r}.",
-    )
+    said = f"get_config gives {config}. Expected: texts, numbers, booleans, None and lists of them by name."
+    require(again == config, said)
+    said = f"get_config says sampler = {config.get('sampler')!r}. Expected: the name, {sampler.name!r}."
+    require(config.get("sampler") == sampler.name, said)
 
 
 def inputs(dtype=np.float64):
@@ -80,10 +76,8 @@ def stepped(sampler: Any, state, evaluate, noise):
     result = sampler.step(state, evaluate, noise)
     pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Info)
     require(pair, f"step returns a {type(result).__name__}. Expected: a pair of state and Info.")
-    require(
-        type(result[0]) is type(state),
-        f"step returns a {_in_words(result[0])}, init a {_in_words(state)}. Expected: the same type.",
-    )
+    said = f"step returns a {_in_words(result[0])}, init a {_in_words(state)}. Expected: the same type."
+    require(type(result[0]) is type(state), said)
     return result
 
 
@@ -104,10 +98,8 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
         lacking = [name for name in State._fields if name not in now._fields]
         require(not lacking, f"the state of {where} has no {', '.join(lacking)}. Expected: all fields of State.")
         require(now._fields[-1] == "rung", f"the state ends with {now._fields[-1]}. Expected: rung as its last field.")
-        require(
-            ("momentum" in now._fields) == sampler.has_momentum,
-            f"has_momentum is {sampler.has_momentum}, the fields are {', '.join(now._fields)}. Expected: both alike.",
-        )
+        said = f"has_momentum is {sampler.has_momentum}, the fields are {', '.join(now._fields)}. Expected: both alike."
+        require(("momentum" in now._fields) == sampler.has_momentum, said)
         vectors = ("position", "gradient", *(["momentum"] if sampler.has_momentum else []))
         for names, shape, wanted in ((vectors, wide, dtype), (ENERGIES, narrow, np.float64)):
             for name, field in fields_of(now, names).items():
@@ -139,10 +131,8 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
     if sampler.metropolis:
         fits = info.acceptance.shape == info.energy_change.shape == narrow
         require(fits, f"Info has the shapes {[np.shape(value) for value in info]}. Expected: {narrow}.")
-        require(
-            ((info.acceptance >= 0) & (info.acceptance <= 1)).all(),
-            f"acceptance reaches {info.acceptance.min():.3g} to {info.acceptance.max():.3g}. Expected: 0 to 1.",
-        )
+        said = f"acceptance reaches {info.acceptance.min():.3g} to {info.acceptance.max():.3g}. Expected: 0 to 1."
+        require(((info.acceptance >= 0) & (info.acceptance <= 1)).all(), said)
 
 
 def first_difference(first, second) -> str | None:
@@ -168,10 +158,8 @@ def check_pure(sampler: Any) -> None:
         then, copied = before.get(name, (None, None))
         if name not in before or value is not then or not (value is copied or np.all(value == copied)):
             changed.append(name)
-    require(
-        not changed,
-        f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state.",
-    )
+    said = f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state."
+    require(not changed, said)
     written = first_difference(copies, state)
     require(written is None, f"a step writes into {written} of the state it got. Expected: a new array.")
     differs = first_difference(first, again)
@@ -193,10 +181,8 @@ def check_noise_asked_alike(sampler: Any) -> None:
     odd = next((asked for asked in requests if asked != requests[0]), None)
     require(odd is None, f"one step draws {requests[0]}, another {odd}. Expected: the same each time.")
     for kind, shape in requests[0]:
-        require(
-            shape == () or shape[0] == WALKERS,
-            f"a step draws {kind} numbers of shape {shape}. Expected: () or the {WALKERS} walkers first.",
-        )
+        said = f"a step draws {kind} numbers of shape {shape}. Expected: () or the {WALKERS} walkers first."
+        require(shape == () or shape[0] == WALKERS, said)
 
 
 def check_walkers_alone(sampler: Any) -> None:
@@ -235,18 +221,12 @@ def check_gradients(sampler: Any) -> None:
                 ("gradient", state.gradient, state.position**3 + state.position),
                 ("potential", state.potential, quartic(state.position)),
             ):
-                require(
-                    np.allclose(value, wanted, rtol=0, atol=1e-12),
-                    f"{name} after a step is not that of the position. Expected: so, or current = False.",
-                )
+                said = f"{name} after a step is not that of the position. Expected: so, or current = False."
+                require(np.allclose(value, wanted, rtol=0, atol=1e-12), said)
     after, others = calls()
-    require(
-        others == 0,
-        f"full_batch is {sampler.full_batch}, and {wrong} is asked. Expected: one kind of evaluation, as it says.",
-    )
+    said = f"full_batch is {sampler.full_batch}, and {wrong} is asked. Expected: one kind of evaluation, as it says."
+    require(others == 0, said)
     found = (after - before) / num_steps
     said = sampler.gradients_per_step
-    require(
-        abs(found - said) <= (0.09 * said if sampler.metropolis else 0),
-        f"a step asks for {found:g} gradients. Expected: {said:g}, as gradients_per_step says.",
-    )
+    said = f"a step asks for {found:g} gradients. Expected: {said:g}, as gradients_per_step says."
+    require(abs(found - said) <= (0.09 * said if sampler.metropolis else 0), said)

@@ -1,22 +1,16 @@
 """Priors of the parameters: V = -log prior, normalization included, and the walls they put around the walkers."""
 
-from tati_re.core.potential import Prior
-from tati_re.posterior.priors.choosing import check_prior, make_prior
-from tati_re.posterior.priors.families import Flat, Gaussian, Laplace, StudentT
-from tati_re.posterior.priors.product import Product
-from tati_re.posterior.priors.soft import SoftWalls
-from tati_re.posterior.priors.walls import Box, HardWalls
+from tati_re.core.lazy import names_exported
+from tati_re.core.potential import Prior as Prior
+from tati_re.posterior.priors.choosing import check_prior as check_prior
+from tati_re.posterior.priors.choosing import make_prior as make_prior
+from tati_re.posterior.priors.families import Flat as Flat
+from tati_re.posterior.priors.families import Gaussian as Gaussian
+from tati_re.posterior.priors.families import Laplace as Laplace
+from tati_re.posterior.priors.families import StudentT as StudentT
+from tati_re.posterior.priors.product import Product as Product
+from tati_re.posterior.priors.soft import SoftWalls as SoftWalls
+from tati_re.posterior.priors.walls import Box as Box
+from tati_re.posterior.priors.walls import HardWalls as HardWalls
 
-__all__ = [
-    "Box",
-    "Flat",
-    "Gaussian",
-    "HardWalls",
-    "Laplace",
-    "Prior",
-    "Product",
-    "SoftWalls",
-    "StudentT",
-    "check_prior",
-    "make_prior",
-]
+__all__ = names_exported(__name__)

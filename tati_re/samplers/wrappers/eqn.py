@@ -27,7 +27,7 @@ from tati_re.core.ops import (
     transpose,
     with_rows,
 )
-from tati_re.core.protocol import fields_of
+from tati_re.core.protocol import attributes_of, fields_of
 from tati_re.samplers.first_order_hmc import FirstOrderHMC
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.microcanonical import MCLMC
@@ -228,10 +228,7 @@ class EnsembleQuasiNewton(Wrapper):
             due | other, lambda _: (_coordinates(preconditioner).transposed(of_moving(state.gradient)),), (state.slope,)
         )
         part = {name: of_moving(value) for name, value in inner_of(state)._asdict().items() if name != "rung"}
-        known = dict(zip(_PRECONDITIONER, preconditioner, strict=True)) | {
-            "slope": slope,
-            "slope_of": part["potential"],
-        }
+        known = dict(zip(_PRECONDITIONER, preconditioner, strict=True), slope=slope, slope_of=part["potential"])
         return state._replace(**part, **known, rung=self._moving(evaluate, count).rung)
 
     def move(self, turn, evaluate, noise):
@@ -282,12 +279,8 @@ class EnsembleQuasiNewton(Wrapper):
         blending, stiffest = self._blending(references, ensemble, deviations, stiffest)
         factor = self._factor(deviations, blending)
         used = 0.0 * reshape(state.potential, (self.num_ensembles, -1)) + reshape(blending, (-1, 1))
-        return (
-            reshape(deviations, ensemble.shape),
-            as_type(factor, state.position),
-            stiffest,
-            reshape(used, state.potential.shape),
-        )
+        deviations, used = reshape(deviations, ensemble.shape), reshape(used, state.potential.shape)
+        return deviations, as_type(factor, state.position), stiffest, used
 
     def _factor(self, deviations, blending):
         """S with (I + X' S X)(I + X' S X)' = I + η X' A X, and S of the inverse; A centers and averages over
@@ -338,12 +331,8 @@ class EnsembleQuasiNewton(Wrapper):
         return reshape(values, (self.num_ensembles, values.shape[0] // self.num_ensembles))
 
     def get_config(self) -> dict:
-        return {
-            **self.inner.get_config(),
-            "covariance_blending": self.covariance_blending,
-            "covariance_after_steps": self.covariance_after_steps,
-            "ensemble_scheme": self.scheme,
-        }
+        known = attributes_of(self, "covariance_blending", "covariance_after_steps")
+        return {**self.inner.get_config(), **known, "ensemble_scheme": self.scheme}
 
 
 def refresh_note(config: Mapping[str, Any]) -> str | None:

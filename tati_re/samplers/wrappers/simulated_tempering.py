@@ -122,10 +122,8 @@ class SimulatedTempering(Wrapper):
 
     def _reduced(self, base: Rung, scaled_loss, penalty):
         """u of every rung, `(walkers, rungs)`, float64; `scaled_loss` is L at the λ of 1, `penalty` is V."""
-        beta, weight = (
-            constant(np.array([values]), as_float64(scaled_loss))
-            for values in (self.inverse_temperatures, self.likelihood_weights)
-        )
+        tables = np.array([self.inverse_temperatures]), np.array([self.likelihood_weights])
+        beta, weight = (constant(values, as_float64(scaled_loss)) for values in tables)
         weight = base.likelihood_weight[:, None] * weight
         return base.inverse_temperature[:, None] * beta * (weight * scaled_loss[:, None] + penalty[:, None])
 

@@ -5,7 +5,7 @@ import math
 from tati_re.core.errors import InputError
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
-from tati_re.core.protocol import fields_of, same_rung
+from tati_re.core.protocol import attributes_of, fields_of, same_rung
 from tati_re.samplers.hmc import HamiltonianMonteCarlo
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 from tati_re.samplers.wrappers.metered import first_factor, timed_at
@@ -134,11 +134,7 @@ class StepSizeTuning(Wrapper):
         return type(state)(**{**new._asdict(), "rung": state.rung}, **own), info
 
     def get_config(self) -> dict:
-        return {
-            **self.inner.get_config(),
-            "target_acceptance": self.target_acceptance,
-            "step_size_tuning": self.step_size_tuning,
-        }
+        return {**self.inner.get_config(), **attributes_of(self, "target_acceptance", "step_size_tuning")}
 
 
 def shared_among(rung, values):

@@ -138,12 +138,7 @@ class Tuner(Wrapper):
             "tuner_found": np.array([step if over else np.nan, *map(float, settled[:3]), rhat, heat]),
             **changed,
         }
-        return state._replace(
-            **{
-                name: constant(value, before)
-                for (name, value), before in zip(new.items(), fields_of(state, new).values(), strict=True)
-            }
-        )
+        return state._replace(**{name: constant(new[name], old) for name, old in fields_of(state, new).items()})
 
     def _step_settled(self, state, own, weights) -> bool:
         if self.target_bias is not None:
@@ -244,9 +239,8 @@ def _own(state, info):
     of_rung = rung.inverse_temperature, rung.likelihood_weight, step_size_of(state, rung)
     heat = zeros
     if "momentum" in state._fields:
-        heat = (
-            sum_of_products(state.momentum, state.momentum) * rung.inverse_temperature / float(state.position.shape[1])
-        )
+        squares = sum_of_products(state.momentum, state.momentum)
+        heat = squares * rung.inverse_temperature / float(state.position.shape[1])
     return stack([state.potential, acceptance, *(values + zeros for values in of_rung), heat])
 
 
