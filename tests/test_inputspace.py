@@ -8,7 +8,7 @@ import tati_re
 from tati_re.cli import inputspace as command
 from tati_re.core.errors import InputError
 from tati_re.landscape import input_space
-from tati_re.plotting.inputspace import plot_input_space
+from tati_re.plotting.inputs import plot_input_space
 
 
 @pytest.fixture(scope="module")

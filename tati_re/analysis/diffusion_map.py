@@ -69,6 +69,8 @@ def diffusion_map(
     Raises:
         InputError: A bad rule; points fewer than eigenvectors, not finite, all the same, or in pieces at this ε.
     """
+    from scipy.sparse.linalg import eigsh
+
     points = np.asarray(points, np.float64)
     if points.ndim == 1:
         points = points[:, None]
@@ -97,7 +99,10 @@ def diffusion_map(
     scale = np.sqrt(right / rows)
     symmetric = kernel.multiply(scale[:, None]).multiply(scale).tocsr() if _sparse(kernel) else scale[:, None] * kernel
     symmetric = symmetric if _sparse(kernel) else symmetric * scale
-    values, inner = _leading(symmetric, num_eigenvectors + 1)
+    # The start is fixed, so that a second call gives the same signs and digits.
+    start = np.random.default_rng(0).standard_normal(count)
+    values, inner = eigsh(symmetric, num_eigenvectors + 1, which="LA", v0=start)
+    values, inner = values[::-1], inner[:, ::-1]
     weight = right * rows
     stationary = weight / weight.sum()
     vectors = inner / np.sqrt(weight)[:, None]
@@ -149,16 +154,10 @@ def _squared_distances(points: np.ndarray, num_neighbors: int | None):
 
     graph = NearestNeighbors(n_neighbors=num_neighbors).fit(points).kneighbors_graph(points, mode="distance")
     graph.data **= 2
-    # A pair counts if one is among the other's neighbors; explicit zeros on the diagonal stay.
-    return _union(graph)
-
-
-def _union(graph):
-    from scipy.sparse import csr_matrix
-
-    # Distances are shifted by 1 so that a point's own, 0, is an entry and the larger of both directions is either.
-    shifted = csr_matrix((graph.data + 1.0, graph.indices, graph.indptr), graph.shape)
-    both = shifted.maximum(shifted.T).tocsr()
+    # A pair counts if one is among the other's neighbors. Distances are shifted by 1 so that a point's own, 0, is an
+    # entry and the larger of both directions is either.
+    graph.data += 1.0
+    both = graph.maximum(graph.T).tocsr()
     both.data -= 1.0
     return both
 
@@ -203,12 +202,3 @@ def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
         if not (np.isfinite(epsilon) and epsilon > 0):
             raise InputError("bandwidth is out of range.", rule, "a number above 0")
     return epsilon, float(2 * slope(np.array([np.log(epsilon)]))[0])
-
-
-def _leading(matrix, number: int) -> tuple[np.ndarray, np.ndarray]:
-    from scipy.sparse.linalg import eigsh
-
-    # The start is fixed, so that a second call gives the same signs and digits.
-    start = np.random.default_rng(0).standard_normal(matrix.shape[0])
-    values, vectors = eigsh(matrix, number, which="LA", v0=start)
-    return values[::-1], vectors[:, ::-1]

@@ -37,13 +37,8 @@ class Heating(NamedTuple):
 
 
 class LinearStep(NamedTuple):
-    """One step of a sampler on wells of several frequencies, z -> matrix z + push c, c the noise of the gradient.
-
-    Attributes:
-        matrix: `(wells, n, n)`.
-        push: `(wells, n)`.
-        momentum: Which entry of z is the momentum; None where there is none. The position is the first.
-    """
+    """One step of a sampler on wells of several frequencies, z -> matrix z + push c, c the noise of the gradient:
+    `matrix` `(wells, n, n)`, `push` `(wells, n)`, and which entry of z is the `momentum`; the position is the first."""
 
     matrix: np.ndarray
     push: np.ndarray
@@ -182,9 +177,6 @@ def linear_step(method: Method, step_size: float, temperature: float, stiffness:
 
     One call moves a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two
     more that tell whether the step is linear, and whether something adapts.
-
-    Raises:
-        InputError: It is not, or the sampler does not run on NumPy arrays.
     """
     clause = method.against_noise
     if clause is not None:

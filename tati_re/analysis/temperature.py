@@ -75,14 +75,8 @@ def measured_temperature(
     The mean of n independent p'p/(P T) follows χ²(nP)/(nP). As n is only estimated, the distance of its quantiles from
     T is multiplied by that of Student's t over that of the normal distribution, with n/8 degrees of freedom. Virials,
     whose law depends on the potential, follow the same one where it is harmonic; their band is the wider of this one
-    and t standard errors. Below 16 rows of a walker or n = 8 there is no verdict.
-
-    Args:
-        energies: Kinetic energies, or virials θ·∇U/2, `(walkers, rows)`, at least 4 rows.
-        kind: `"kinetic"` or `"configurational"`.
-        num_parameters: P.
-        target: T.
-        level: Probability to lie outside. Default: 1e-4.
+    and t standard errors. Below 16 rows of a walker or n = 8 there is no verdict. `energies` are kinetic energies, or
+    virials θ·∇U/2, `(walkers, rows)`, at least 4 rows.
     """
     chains = 2.0 * np.atleast_2d(energies) / num_parameters
     mean, size = float(chains.mean()), effective_sample_size(chains, kind="mean")
@@ -227,8 +221,8 @@ def group_temperatures(
     run = as_run(run)
     rows = select_rows(run, burnin, thin)
     sizes = _sizes(run)
-    found = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
-    if not found:
+    recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
+    if not recorded:
         raise InputError(
             "The run recorded no temperatures of groups.",
             expected="a run with group_temperatures (--group-temperatures)",
@@ -238,7 +232,7 @@ def group_temperatures(
     target = target_temperature(rows, -1)
     lines = []
     for kind, column in COLUMNS.items():
-        tensors = [match[2] for match in found if match[1] == column]
+        tensors = [match[2] for match in recorded if match[1] == column]
         groups: dict[str, list[str]] = {}
         for tensor in tensors:
             layer, _, last = tensor.rpartition("/")
@@ -250,15 +244,12 @@ def group_temperatures(
             if energies.isna().all():
                 continue
             number = sum(sizes[tensor] for tensor in members)
-            line = _line(rows.assign(energies=energies), kind, number, target)
-            lines.append({"group": group, "parameters": number} | line)
+            chains = chains_of(rows.assign(energies=energies), "energies", -1)
+            found = measured_temperature(chains, kind, number, target)
+            line = {"group": group, "parameters": number, "temperature": kind, "mean": found.mean, "target": target}
+            line |= {"lower": found.lower, "upper": found.upper, "rows": found.effective_sample_size}
+            lines.append(line | {"verdict": found.verdict})
     return pd.DataFrame(lines)
-
-
-def _line(rows: pd.DataFrame, kind: Kind, number: int, target: float) -> dict:
-    found = measured_temperature(chains_of(rows, "energies", -1), kind, number, target)
-    line = {"temperature": kind, "mean": found.mean, "target": target, "lower": found.lower, "upper": found.upper}
-    return line | {"rows": found.effective_sample_size, "verdict": found.verdict}
 
 
 def group_sentences(table: pd.DataFrame, mini_batches: bool) -> list[str]:

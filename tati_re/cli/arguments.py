@@ -288,14 +288,7 @@ def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[
     def main(argv: Sequence[str] | None = None) -> int:
         return command(prog, body, argv)
 
-    main.__doc__ = f"""Runs `{prog}`.
-
-    Args:
-        argv: The arguments. Default: those of the process.
-
-    Returns:
-        The exit status, see `tati_re.core.exit_status`.
-    """
+    main.__doc__ = f"Runs `{prog}` with `argv`, by default that of the process, and returns the exit status."
     return main
 
 

@@ -129,7 +129,7 @@ def _body(argv: list[str]) -> None:
     if any(text.startswith("--batch_data_files") for text in argv):
         print_rows(dataset, typed.get("batch_size", 0))
     if typed.get("plot"):
-        from tati_re.plotting.points import plot_points
+        from tati_re.plotting.inputs import plot_points
 
         plot_points(dataset.prepared(), typed["plot"])
         print(f"drawn: {typed['plot']}")

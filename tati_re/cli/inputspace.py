@@ -81,7 +81,7 @@ def _predict(typed: dict[str, Any], folder: Path) -> None:
     write_whole(folder / SPECIFICATION, tomli_w.dumps({"run": os.path.relpath(typed["run"], folder)}).encode())
     written = [TABLE]
     if "no_figures" not in typed and space.axes is not None and len(space.axes) <= 2:
-        from tati_re.plotting.inputspace import plot_input_space
+        from tati_re.plotting.inputs import plot_input_space
 
         plot_input_space(space, folder / FIGURE)
         written.append(FIGURE)

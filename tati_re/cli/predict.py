@@ -37,18 +37,13 @@ def parser_of_command() -> Parser:
     return parser
 
 
-def _typed(argv: list[str]) -> dict[str, Any]:
-    typed = parser_of_command().parse(argv)
+def _body(argv: list[str]) -> None:
+    typed: dict[str, Any] = parser_of_command().parse(argv)
     if not typed.get("runs"):
         raise InputError("No run folder is given.", expected="tati-predict RUN")
     for name, kind in NUMBERS.items():
         if name in typed:
             typed[name] = number_typed(name, typed[name], kind, 0)
-    return typed
-
-
-def _body(argv: list[str]) -> None:
-    typed = _typed(argv)
     loading(not typed.get("quiet"))
     from tati_re.runs import files
     from tati_re.runs.lock import entries, writing

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 FIGURES = {
     "exploration": "tati_re.plotting.exploration:plot_exploration",
-    "input space": "tati_re.plotting.inputspace:plot_input_space",
+    "input space": "tati_re.plotting.inputs:plot_input_space",
     "ladder": "tati_re.plotting.temperatures:plot_ladder",
     "landscape": "tati_re.plotting.landscape:plot_landscape",
     "prediction": "tati_re.plotting.prediction:plot_prediction",

@@ -117,8 +117,8 @@ def cooled(
 
     `potential_of` makes the path's potential for a number of walkers; `sampler` has the distribution of each λ; of
     `plan` the step sizes, `target_acceptance`, `seed` and `execution` are used; `say` takes sentences on the progress;
-    `parts` keeps the last stage; None: nothing is kept. Source: Del Moral, Doucet and Jasra, J. R. Statist. Soc. B 68
-    (2006); all moves as members: Dau and Chopin, J. R. Statist. Soc. B 84 (2022), whose chains these are.
+    `parts` keeps the last stage; None: nothing is kept. All moves as members: Dau and Chopin, J. R. Statist. Soc. B 84
+    (2022), whose chains these are.
     """
     walkers = num_populations * num_particles
     potential = potential_of(walkers)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest
-from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix
+from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix, hessian_rows
 from tati_re.landscape.surface import Surface
 from tati_re.runs.positions import Positions
 
@@ -212,13 +212,8 @@ def _prior_widths(sim: Any, count: int) -> np.ndarray | None:
 
 
 def _hessian_diagonal(surface: Surface, position: np.ndarray) -> np.ndarray:
-    found = np.empty(len(position))
-    for start in range(0, len(position), surface.points):
-        part = np.arange(start, min(start + surface.points, len(position)))
-        unit = np.zeros((len(part), len(position)))
-        unit[np.arange(len(part)), part] = 1.0
-        found[part] = surface.hessian_product(position, unit)[np.arange(len(part)), part]
-    return found
+    blocks = hessian_rows(surface, position, np.arange(len(position)))
+    return np.concatenate([rows[np.arange(len(part)), part] for part, rows in blocks])
 
 
 def _log_density(away: np.ndarray, diagonal: np.ndarray, factor: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Curvature of U at a point: extreme eigenvalues, trace, spectral density, and the whole matrix of small models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -79,13 +79,17 @@ def hessian_matrix(surface, position: np.ndarray, free: np.ndarray | None = None
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)
     if len(chosen) > MOST_PARAMETERS:
         raise InputError("The whole Hessian is too large.", f"{len(chosen)} parameters", f"at most {MOST_PARAMETERS}")
-    matrix = np.empty((len(chosen), len(chosen)))
+    matrix = np.concatenate([rows[:, chosen] for _, rows in hessian_rows(surface, position, chosen)])
+    return 0.5 * (matrix + matrix.T)
+
+
+def hessian_rows(surface, position: np.ndarray, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks of numbers of parameters, `(n,)`, and of their rows of the Hessian, `(n, parameters)`."""
     for start in range(0, len(chosen), 256):
         part = chosen[start : start + 256]
-        rows = np.zeros((len(part), surface.num_parameters))
-        rows[np.arange(len(part)), part] = 1.0
-        matrix[start : start + len(part)] = surface.hessian_product(position, rows)[:, chosen]
-    return 0.5 * (matrix + matrix.T)
+        units = np.zeros((len(part), surface.num_parameters))
+        units[np.arange(len(part)), part] = 1.0
+        yield part, surface.hessian_product(position, units)
 
 
 def hessian_eigenpairs(

@@ -143,7 +143,7 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
 
 
 def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
-    from tati_re.prediction.of_run import dataset_of, has_its_data
+    from tati_re.prediction.network import dataset_of, has_its_data
 
     if not has_its_data(run):
         return None, ()

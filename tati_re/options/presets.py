@@ -9,44 +9,30 @@ from typing import Any
 from tati_re.core.errors import InputError
 
 _LADDER = {"num_replicas": 12, "temperature_ratio": 1.2}
+_COMPENSATED = {"swap_rule": "barker_compensated", "exchange_every": 200}
 _PAIR = {"num_replicas": 2, "swap_rule": "corrected", "swap_schedule": "all_pairs"}
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "RENHD": {
-        "sampler": "BADODAB",
-        "thermostat_bath": "noise",
-        **_LADDER,
-        "swap_rule": "barker_compensated",
-        "exchange_every": 200,
-    },
-    "renhd_euler": {"sampler": "SGNHT", **_LADDER, "swap_rule": "barker_compensated", "exchange_every": 200},
-    "RELD": {"sampler": "SGLD", **_LADDER, "swap_rule": "barker_compensated", "exchange_every": 200},
+    "RENHD": {"sampler": "BADODAB", "thermostat_bath": "noise", **_LADDER, **_COMPENSATED},
+    "renhd_euler": {"sampler": "SGNHT", **_LADDER, **_COMPENSATED},
+    "RELD": {"sampler": "SGLD", **_LADDER, **_COMPENSATED},
     "reSGLD": {"sampler": "SGLD", **_PAIR, "temperature_ratio": 10.0, "exchange_every": 1},
     "reSGHMC": {"sampler": "SGHMC", **_PAIR, "temperature_ratio": 5.0, "exchange_every": 10},
     "RE-HMC": {
-        "sampler": "HMC",
-        "num_replicas": 16,
-        "temperature": 0.01,
-        "max_temperature": 1.0,
-        "replica_start": "descent",
-        "prior": "box",
-        "prior_bound": 50.0,
-        "prior_scaling": "fan_in",
-        "mass": "fan_in",
-        "num_leapfrog_steps": 100,
-        "target_acceptance": 0.65,
-        "step_size_tuning": "baldock",
-        "exchange_every": 1,
-        "swap_schedule": "random_neighbours",
+        **{"sampler": "HMC", "num_replicas": 16, "temperature": 0.01, "max_temperature": 1.0},
+        **{
+            "replica_start": "descent",
+            "prior": "box",
+            "prior_bound": 50.0,
+            "prior_scaling": "fan_in",
+            "mass": "fan_in",
+        },
+        **{"num_leapfrog_steps": 100, "target_acceptance": 0.65, "step_size_tuning": "baldock"},
+        **{"exchange_every": 1, "swap_schedule": "random_neighbours"},
     },
     "MILE": {
-        "sampler": "MCLMC",
-        "num_walkers": 8,
-        "walker_start": "fit",
-        "mass": "fisher",
-        "target_bias": 0.36,
-        "num_burnin_steps": 50_000,
-        "num_steps": 60_000,
+        **{"sampler": "MCLMC", "num_walkers": 8, "walker_start": "fit", "mass": "fisher", "target_bias": 0.36},
+        **{"num_burnin_steps": 50_000, "num_steps": 60_000},
     },
     "simulated_tempering": {"sampler": "BAOAB", "num_replicas": 6, "temperature_ratio": 1.2, "exchange": "tempering"},
 }

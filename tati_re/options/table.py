@@ -69,14 +69,7 @@ _data, _model, _posterior, _sampler, _walkers, _replicas, _training, _evidence, 
 
 
 class Options(BaseModel):
-    """All options of a run, checked and frozen; `make_options` makes them and says what is wrong in one sentence.
-
-    Args:
-        **options: Any option of the table by name; `describe()` lists them with type, range, default and meaning.
-
-    Raises:
-        pydantic.ValidationError: An unknown name or a value out of range.
-    """
+    """All options of a run, checked and frozen; `make_options` makes them and says what is wrong in one sentence."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 

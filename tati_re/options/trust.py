@@ -31,10 +31,7 @@ def options_of_folder(
     **overrides: Any,
 ) -> Options:
     """The options that a folder holds, with others in their place; `again` are those whose value the caller knows.
-
-    Raises:
-        InputError: The options name code, or files outside of the folder to write, that is neither known nor trusted.
-    """
+    Refuses code, and files outside of the folder to write, that are neither known nor trusted."""
     if not isinstance(trust, bool):
         raise InputError("trust has the wrong type.", repr(trust), "True or False")
     options = make_options(values, **overrides)

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tati_re.plotting.figure import new_figure as new_figure
     from tati_re.plotting.figure import plain as plain
     from tati_re.plotting.figure import save as save
-    from tati_re.plotting.inputspace import plot_input_space as plot_input_space
+    from tati_re.plotting.inputs import plot_input_space as plot_input_space
+    from tati_re.plotting.inputs import plot_points as plot_points
     from tati_re.plotting.landscape import plot_landscape as plot_landscape
     from tati_re.plotting.landscape import plot_spectrum_of_hessian as plot_spectrum_of_hessian
     from tati_re.plotting.landscape_files import write_landscape_page as write_landscape_page
     from tati_re.plotting.landscape_files import write_vtk as write_vtk
-    from tati_re.plotting.points import plot_points as plot_points
     from tati_re.plotting.prediction import plot_prediction as plot_prediction
     from tati_re.plotting.prediction import plot_values as plot_values
     from tati_re.plotting.run import plot_autocorrelation as plot_autocorrelation

@@ -61,12 +61,10 @@ def independent(chains: np.ndarray) -> np.ndarray:
 
 
 class Calibrated:
-    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression (pool adjacent violators).
+    """The frequency of an event at stated probabilities `(n,)`, by isotonic regression (pool adjacent violators), told
+    at 100 `places` between the least and the largest of them.
 
     Reference: T. Dimitriadis, T. Gneiting, A. I. Jordan, Proc. Natl. Acad. Sci. 118 (2021) e2016191118.
-
-    Attributes:
-        places: Between the least and the largest of the probabilities, `(100,)`, where the curves are told.
     """
 
     def __init__(self, stated: np.ndarray) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
 from tati_re.prediction.draws import Draws, Members, independent_draws
-from tati_re.prediction.network import Network
-from tati_re.prediction.of_run import dataset_of, names_its_data
+from tati_re.prediction.network import Network, dataset_of, names_its_data
 from tati_re.prediction.results import (
     ClassPrediction,
     LabelPrediction,

@@ -91,15 +91,7 @@ class Row(NamedTuple):
 
 
 def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
-    """What a sampled run certifies, one row each: see `Run.certificate`.
-
-    Args:
-        run: The run, or its folder.
-        burnin: Steps to leave out. Default: None, the run's own burn-in.
-
-    Raises:
-        InputError: The run is one of an optimizer.
-    """
+    """What a sampled run certifies, one row each: see `Run.certificate`."""
     import pandas as pd
 
     run = as_run(run)

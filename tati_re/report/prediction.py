@@ -84,12 +84,12 @@ def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Predic
     return pd.DataFrame(rows)
 
 
-def reliability_table(predictions: Mapping[str, ClassPrediction], num_bins: int = 15) -> pd.DataFrame:
+def reliability_table(predictions: Mapping[str, ClassPrediction]) -> pd.DataFrame:
     import pandas as pd
 
     frames = []
     for name, one in predictions.items():
-        bins = one.calibration(num_bins)
+        bins = one.calibration()
         columns = {"predictor": name, "lower": bins.edges[:-1], "upper": bins.edges[1:], "count": bins.count}
         frames.append(pd.DataFrame(columns | {"confidence": bins.confidence, "accuracy": bins.accuracy}))
     return pd.concat(frames, ignore_index=True)

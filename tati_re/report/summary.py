@@ -98,19 +98,18 @@ def temperature_text(temperature: Temperature) -> str:
     return f"{temperature.mean:.{places}f}  target {temperature.target:g}  band {band}  {verdict}"
 
 
-def convergence_notes(what: str, hat: float, size: float) -> list[str]:
-    """Returns warnings about a large R-hat and a small effective sample size."""
+def convergence_notes(hat: float, size: float) -> list[str]:
+    """Returns warnings about a large R-hat and a small effective sample size of the potential."""
     notes = []
     if hat > LARGEST_R_HAT:
         notes.append(
-            f"R-hat of {what} is {hat:.3f}, above {LARGEST_R_HAT}: the walkers have not yet "
-            "converged to the same distribution; take more "
-            "steps, or a longer burn-in."
+            f"R-hat of the potential is {hat:.3f}, above {LARGEST_R_HAT}: the walkers have not yet converged to the "
+            "same distribution; take more steps, or a longer burn-in."
         )
     if size < SMALLEST_EFFECTIVE_SAMPLE_SIZE:
         notes.append(
-            f"The effective sample size of {what} is {size:.0f}, below {SMALLEST_EFFECTIVE_SAMPLE_SIZE:.0f}: averages "
-            "and their errors are rough; take more steps."
+            f"The effective sample size of the potential is {size:.0f}, below "
+            f"{SMALLEST_EFFECTIVE_SAMPLE_SIZE:.0f}: averages and their errors are rough; take more steps."
         )
     return notes
 
@@ -195,7 +194,7 @@ def _sampling_lines(
     elif len(potential[0]) >= 2 * MINIMUM_DRAWS or len(potential) > 1:
         hat, size = r_hat(potential), effective_sample_size(potential)
         lines += [("effective sample size", f"{size:,.0f} of the potential"), ("R-hat", f"{hat:.3f} of the potential")]
-        notes += convergence_notes("the potential", hat, size)
+        notes += convergence_notes(hat, size)
     if nothing_confines(manifest):
         notes.insert(
             0,

@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError
 from tati_re.options.make import make_options
 from tati_re.options.trust import options_of_folder, refuse_code
 from tati_re.options.user_code import is_code
-from tati_re.prediction.of_run import model_of
+from tati_re.prediction.network import model_of
 from tati_re.runs import files, manifest
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.system import OBJECTS, is_named

@@ -95,7 +95,7 @@ class Run(RunFiles):
         if path.suffix != ".keras":
             raise InputError("The path of a saved model must end in .keras.", received=path)
         vector = self.parameters(which, None if which == "mean" else walker)
-        from tati_re.prediction.of_run import flat_model_of
+        from tati_re.prediction.network import flat_model_of
         from tati_re.simulation.saved_model import in_units, values_kept
 
         flat = flat_model_of(self)

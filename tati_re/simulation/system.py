@@ -29,7 +29,7 @@ from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_scale, set
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
 from tati_re.posterior.priors import Prior, check_prior, make_prior
-from tati_re.prediction.of_run import fitted_shape
+from tati_re.prediction.network import fitted_shape
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.scales import as_trained, without_test_part
 
