@@ -226,9 +226,7 @@ def shift_right(x, bits: int):
 
 def take(values, index):
     """Entries of `(entries, ...)` values at int32 places of any shape."""
-    if _is_numpy(values, index):
-        return values[index]
-    return _tf().gather(values, index)
+    return values[index] if _is_numpy(values, index) else _tf().gather(values, index)
 
 
 _UNDER_XLA: ContextVar[bool] = ContextVar("under_xla", default=False)
@@ -286,8 +284,7 @@ def column(values, like):
     with."""
     if _is_numpy(values, like):
         return np.asarray(values)[:, None].astype(like.dtype)
-    tf = _tf()
-    return tf.cast(values, like.dtype)[:, None]
+    return _tf().cast(values, like.dtype)[:, None]
 
 
 def sum_of_products(x, y):

@@ -47,10 +47,8 @@ class Columns:
             raise InputError("input_columns do not fit the inputs.", f"inputs of shape {inputs.shape[1:]}", expected)
         values = inputs.astype(np.float32 if inputs.dtype == np.float32 else np.float64)
         functions = {"sin": np.sin, "cos": np.cos}
-        derived = [
-            values[:, c.source] ** c.power if c.function == "power" else functions[c.function](values[:, c.source])
-            for c in self.columns
-        ]
+        pairs = [(c, values[:, c.source]) for c in self.columns]
+        derived = [x**c.power if c.function == "power" else functions[c.function](x) for c, x in pairs]
         return np.stack(derived, axis=1)
 
     @property

@@ -59,6 +59,4 @@ def flat_names(contents: Contents) -> tuple[str, ...]:
     """Returns the names of the columns of the inputs, x1, x2, ... where they have none."""
     from tati_re.data.columns import numbered
 
-    if contents.names:
-        return contents.names
-    return numbered(int(np.prod(contents.inputs.shape[1:], dtype=int)))
+    return contents.names or numbered(int(np.prod(contents.inputs.shape[1:], dtype=int)))

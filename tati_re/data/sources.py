@@ -53,10 +53,8 @@ def read_source(source: object, reading: ReadOptions) -> tuple[Contents, Columns
         return _from_files(source, reading)
     elif is_frame(source):
         return _from_frame(source, reading)
-    elif is_tf_dataset(source):
-        contents = read_tf_dataset(source, reading.limit)
     else:
-        contents = _from_pair(source)
+        contents = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
     return contents, derived(contents, reading)
 
 
@@ -133,10 +131,8 @@ def read_test_part(
             test = _from_files(source, given)[0]
         elif is_frame(source):
             test = _from_frame(source, reading)[0]
-        elif is_tf_dataset(source):
-            test = read_tf_dataset(source, reading.limit)
         else:
-            test = _from_pair(source)
+            test = read_tf_dataset(source, reading.limit) if is_tf_dataset(source) else _from_pair(source)
     except InputError as error:
         text = str(error)
         raise InputError(f"test_{text}" if text.startswith(("data ", "data: ")) else f"test_data: {text}") from None

@@ -96,9 +96,8 @@ def load_model(path: str | Path) -> Any:
             expected = "the same model built and saved by Keras 3, with its weights carried over"
             raise InputError(what, path, expected) from None
         reason = text.strip().split("\n")[0][:200]
-        raise InputError(
-            f"model cannot be loaded: {reason}", path, "a file written by model.save('name.keras')"
-        ) from error
+        what = f"model cannot be loaded: {reason}"
+        raise InputError(what, path, "a file written by model.save('name.keras')") from error
 
 
 def _refuse_foreign(config: Any) -> None:

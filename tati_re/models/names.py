@@ -11,8 +11,7 @@ from typing import Any
 def snake_case(name: str) -> str:
     """Returns the layer name that Keras makes of a class name: `LSTMCell` -> `lstm_cell`."""
     name = re.sub(r"\W+", "", name)
-    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+    return re.sub("([a-z])([A-Z])", r"\1_\2", re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()
 
 
 def tensor_names(model: Any) -> list[str]:

@@ -43,9 +43,8 @@ def in_precision(model: Any, dtype: str) -> Any:
     except Exception as error:
         # Keras wraps the cause into its advice; the cause comes last.
         reason = re.split(r"encountered[\w ]*:", str(error))[-1].strip().strip("'").split("\n")[0][:200]
-        raise InputError(
-            f"The model cannot be rebuilt in {dtype} from its config: {reason}", type(model).__name__, hint
-        ) from error
+        what = f"The model cannot be rebuilt in {dtype} from its config: {reason}"
+        raise InputError(what, type(model).__name__, hint) from error
     wrong = _other_precision(rebuilt, dtype)
     if wrong:
         raise InputError(f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint)

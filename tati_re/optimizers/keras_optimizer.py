@@ -64,11 +64,8 @@ class KerasOptimizer(Optimizer):
 
     def _build(self, dtype: tf.DType) -> None:
         if not self._built:
-            self._variables = [
-                keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name)
-                for _ in range(self._walkers)
-                for shape in self._shapes
-            ]
+            shapes = [shape for _ in range(self._walkers) for shape in self._shapes]
+            self._variables = [keras.Variable(tf.zeros(shape, dtype), dtype=dtype.name) for shape in shapes]
             self.optimizer.build(self._variables)
             self._built = True
 

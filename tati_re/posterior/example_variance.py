@@ -31,14 +31,7 @@ def refuse_single_examples(batches, num_examples: int) -> None:
 
 
 def spread_in_chain(
-    chain: DenseChain,
-    loss: Loss | WeightedLoss,
-    weights: Sequence[Any],
-    auxiliary: Sequence[Any],
-    x,
-    y,
-    shared: bool,
-    counted,
+    chain: DenseChain, loss: Loss | WeightedLoss, weights: Sequence, auxiliary: Sequence, x, y, shared: bool, counted
 ) -> Spread:
     """Loss, gradient and variance in one pass: of each dense layer with inputs a and slopes δ, one row an example, the
     gradients sum to a'δ and their squares to (a²)'(δ²). Where the mean of a gradient is 1/ε times its deviation,

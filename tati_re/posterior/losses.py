@@ -193,9 +193,8 @@ def make_loss(
         else:
             name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
     if not isinstance(name, str):
-        raise InputError(
-            "loss is none.", type(loss).__name__, "a name, a Keras loss, or a function of (labels, outputs)"
-        )
+        what = "loss is none."
+        raise InputError(what, type(loss).__name__, "a name, a Keras loss, or a function of (labels, outputs)")
     name = SHORT.get(name, name)
     if name == "softmax_cross_entropy":
         name = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
@@ -224,18 +223,14 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
         target_shape = (*target_shape, last)
     if loss.predicts_noise:
         if num_classes is not None or tuple(output_shape) != (*target_shape[:-1], 2 * target_shape[-1]):
-            raise InputError(
-                f"loss: {loss.name} needs two outputs for each target of a regression.",
-                received=f"{last} outputs" if num_classes is None else f"{num_classes} classes",
-                expected="the means, and behind them the logarithms of their standard deviations",
-            )
+            what = f"loss: {loss.name} needs two outputs for each target of a regression."
+            expected = "the means, and behind them the logarithms of their standard deviations"
+            raise InputError(what, f"{last} outputs" if num_classes is None else f"{num_classes} classes", expected)
         return
     if loss.name == "categorical_crossentropy" and last == 1:
-        raise InputError(
-            "loss: categorical_crossentropy needs one output and one column of labels a class.",
-            received="one column",
-            expected="sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes",
-        )
+        what = "loss: categorical_crossentropy needs one output and one column of labels a class."
+        expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
+        raise InputError(what, "one column", expected)
     differ = tuple(output_shape) != tuple(target_shape)
     if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity"):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"

@@ -115,9 +115,7 @@ class Target:
         # The gradient of a reshape is dense, that of rows taken out of x is not.
         dense = tf.reshape(x, tf.shape(x))
         found = self.function(x) if self.batched else tf.vectorized_map(self.function, dense)
-        if self.pair:
-            return tf.cast(found[0], x.dtype), tf.cast(found[1], x.dtype)
-        return tf.cast(found, x.dtype)
+        return (tf.cast(found[0], x.dtype), tf.cast(found[1], x.dtype)) if self.pair else tf.cast(found, x.dtype)
 
     def _of_numpy(self, position: Any) -> Any:
         def call(x):

@@ -140,10 +140,8 @@ class CsvTable(Rows):
 
 
 def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
-    lines = [
-        ",".join("" if value != value else str(value) for value in row)
-        for row in zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
-    ]
+    rows = zip(*(np.asarray(values).tolist() for values in columns.values()), strict=True)
+    lines = [",".join("" if value != value else str(value) for value in row) for row in rows]
     return _header(list(columns)) + "".join(f"{line}\n" for line in lines).encode()
 
 

@@ -35,8 +35,7 @@ def select_rows(
     to and including step `burnin` are left out, None: the run's own burn-in. Of a temperature ladder rung 0 is the
     target, None stands for all."""
     run = as_run(run)
-    rows = run.run_info
-    return keep(rows, burnin_of(run, burnin), thin, rung)
+    return keep(run.run_info, burnin_of(run, burnin), thin, rung)
 
 
 def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = None) -> pd.DataFrame:

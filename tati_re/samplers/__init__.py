@@ -81,11 +81,9 @@ def _of_name(name: str, options) -> Method:
             raise _no_bath(name)
         return imported(where, options)
     if name.upper() == "NUTS":
-        raise InputError(
-            "sampler: trajectories whose length nobody sets are those of HMC or MAMS with num_leapfrog_steps auto.",
-            received=repr(name),
-            expected="HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test",
-        )
+        what = "sampler: trajectories whose length nobody sets are those of HMC or MAMS with num_leapfrog_steps auto."
+        expected = "HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test"
+        raise InputError(what, repr(name), expected)
     if name.upper() == "EQN":
         expected = "covariance_blending above 0, such as 10, with sampler BAOAB and several walkers (num_walkers)"
         raise InputError("sampler: ensemble quasi-Newton is a preconditioner around any sampler.", repr(name), expected)

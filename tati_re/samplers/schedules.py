@@ -122,6 +122,4 @@ def _given(name: str, said: str, known: tuple[str, ...], given, unit: float) -> 
             what = f"{name}: unknown name."
             raise InputError(what, repr(said), f"{', '.join(known)}, or a CSV file with the columns step and value")
         given = read_table(said, name)
-    if callable(given):
-        return keras_schedule(given, unit, name)
-    return table(given, unit, name)
+    return keras_schedule(given, unit, name) if callable(given) else table(given, unit, name)

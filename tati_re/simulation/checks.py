@@ -187,11 +187,9 @@ def check_stages(request: Request) -> None:
     num_examples = request.system.dataset.num_examples
     for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
         if stage.learning_rate is not None and method.scheduled:
-            raise InputError(
-                f"stages: the {method.name} object has a learning rate schedule of its own.",
-                received=f"learning_rate = {stage.learning_rate:g} of stage {number}",
-                expected="stages without learning_rate, or an optimizer with a constant one",
-            )
+            what = f"stages: the {method.name} object has a learning rate schedule of its own."
+            expected = "stages without learning_rate, or an optimizer with a constant one"
+            raise InputError(what, f"learning_rate = {stage.learning_rate:g} of stage {number}", expected)
         if plan.batch_size is not None and plan.batch_size > num_examples:
             what = f"stages: batch_size of stage {number} is larger than the data set."
             raise InputError(what, plan.batch_size, f"1 to {num_examples}, or {ALL}")

@@ -19,6 +19,7 @@ def simulation_html(sim: Simulation) -> str:
     ]
     shown = tensors if len(tensors) <= 8 else [*tensors[:4], "...", *tensors[-3:]]
     batch = "all examples" if options.batch_size is None else f"mini-batches of {options.batch_size}"
+    sampler = "an object" if "sampler" in sim.objects else options.sampler
     lines = [
         ("parameters", f"{flat.num_parameters:,}: {', '.join(shown)}"),
         ("walkers", str(options.num_walkers)),
@@ -26,10 +27,7 @@ def simulation_html(sim: Simulation) -> str:
         if sim.system.has_data
         else ("target", dataset.name),
         ("potential", f"{options.potential}, temperature {options.kT:g}" if sim.system.has_data else ""),
-        (
-            "sampler",
-            f"{options.sampler if 'sampler' not in sim.objects else 'an object'}, step_size {options.step_size}",
-        ),
+        ("sampler", f"{sampler}, step_size {options.step_size}"),
     ]
     return html_table("Simulation", lines)
 

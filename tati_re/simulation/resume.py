@@ -97,9 +97,8 @@ def _resumed(
         _check_own_sampler(request.method.get_config(), said["method"])
     run = Launch(request, starting_walkers(start, system.flat), run_files.folder, said["execution"])
     if sorted(run.loops.observables.extra) != sorted(said["observables"]):
-        raise InputError(
-            "resume: the observables differ from the run's.", sorted(run.loops.observables.extra), said["observables"]
-        )
+        what = "resume: the observables differ from the run's."
+        raise InputError(what, sorted(run.loops.observables.extra), said["observables"])
     for sentence in manifest.changes(run_files.folder, said):
         run.progress.message(f"{sentence} The run goes on with what it says.")
     if said["versions"] != versions():

@@ -31,10 +31,8 @@ def in_units(model: Any, preparation: Preparation | None, predicts_noise: bool =
     if behind is not None and predicts_noise:
         of_log_std = np.log(behind.deviation), np.ones_like(behind.deviation)
         behind = Standard(*map(np.append, (behind.mean, behind.deviation), of_log_std))
-    ends = [
-        [_normalization(one, invert, model.compute_dtype)] if one is not None else []
-        for one, invert in ((ahead, False), (behind, True))
-    ]
+    pairs, dtype = ((ahead, False), (behind, True)), model.compute_dtype
+    ends = [[_normalization(one, invert, dtype)] if one is not None else [] for one, invert in pairs]
     start = keras.Input(model.input_shape[1:], dtype=model.compute_dtype)
     # The layers keep their names where they stand in a row.
     inside = model.layers if isinstance(model, keras.Sequential) else [model]

@@ -321,12 +321,8 @@ def check_memory(options: Options, num_parameters: int, copies: int) -> None:
     one = _NUMBERS * num_parameters * (4.0 if options.dtype == "float32" else 8.0)
     sizes = options.values_of(("data", "num_classes", "hidden", "model", "dimension"))
     name = [name for name, value in sizes.items() if value or name == "data"][-1]
-    check_free(
-        name,
-        sizes[name] or "as given",
-        one,
-        f"{'positions' if name == 'dimension' else 'networks'} of {num_parameters:,} parameters",
-    )
+    what = f"{'positions' if name == 'dimension' else 'networks'} of {num_parameters:,} parameters"
+    check_free(name, sizes[name] or "as given", one, what)
     numbers = options.values_of(name for name in _COPIES if name in options.explicit) or {"num_walkers": 1}
     name = max(numbers, key=lambda name: numbers[name] or 0)
     check_free(name, numbers[name], copies * one, f"{copies:,} walkers of {num_parameters:,} parameters each")

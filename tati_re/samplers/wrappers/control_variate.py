@@ -52,8 +52,7 @@ class ControlVariate(Wrapper):
 
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
-        centre = _centre(evaluate.full(position), position)
-        return extend(state, **dict(zip(_FIELDS, centre, strict=True)))
+        return extend(state, **dict(zip(_FIELDS, _centre(evaluate.full(position), position), strict=True)))
 
     def step(self, state, evaluate, noise):
         centre = tuple(fields_of(state, _FIELDS).values())
