@@ -16,6 +16,14 @@ from tati_re.prediction.results import score_table
 from tati_re.testing.sampler_law import TOLERANCE
 
 
+def test_probabilities_of_0_and_1_have_a_loss():
+    stated = Predictive({"loss": "binary_crossentropy", "from_logits": False}, "classification", 2, 1)
+    outputs, targets = np.array([[1.0], [0.0], [0.25], [0.25]]), np.array([1, 0, 1, 0])
+    found = stated.losses(outputs, targets)
+    np.testing.assert_allclose(found, [0.0, 0.0, -np.log(0.25), -np.log(0.75)], atol=1e-15)
+    assert stated.losses(np.array([[1.0]]), np.array([0]))[0] == np.inf
+
+
 class Linear:
     """A network x -> x W, weights flattened row by row; behind them log s where the noise is a parameter."""
 

@@ -126,7 +126,9 @@ class Predictive:
             f = np.asarray(outputs, np.float64)
             with np.errstate(divide="ignore"):
                 logits = f if self.from_logits else np.log(f) - np.log1p(-f)
-            return (np.logaddexp(0, logits) - targets * logits).sum(axis=-1)
+            # Where a probability is 0 or 1 in its precision, the other term is infinite and has no weight.
+            yes = targets * np.where(targets > 0, np.logaddexp(0, -logits), 0.0)
+            return (yes + (1 - targets) * np.where(targets < 1, np.logaddexp(0, logits), 0.0)).sum(axis=-1)
         if self.name == "categorical_crossentropy":
             values = self.log_probabilities(outputs)
             return -np.sum(np.where(targets > 0, targets * np.where(targets > 0, values, 0.0), 0.0), axis=-1)
