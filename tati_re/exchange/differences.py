@@ -131,8 +131,8 @@ def estimated_difference(
     if bias is not None:
         known = penalty if centre_loss is None else penalty + evaluate.scale * tf.gather(centre_loss, at_rung)
         known, factor = tf.stack(sides(known)), tf.fill(tf.shape(factor), tf.constant(evaluate.scale, tf.float64))
-        energies = known + evaluate.scale * moments(tf.stack(sides(first[0])), first[1]).mean
-        both = noise_factors(bias, table.inverse_temperature, *tf.unstack(energies), pairs.low, pairs.high)
+        low, high = tf.unstack(known + evaluate.scale * moments(tf.stack(sides(first[0])), first[1]).mean)
+        both = noise_factors(bias, table.inverse_temperature, low, high, pairs.low, pairs.high)
         slopes = [values[..., None] for values in both]
     seen = grown(*first)
     if target_variance is not None and batch_size < count:
