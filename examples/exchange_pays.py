@@ -165,6 +165,7 @@ def ladders(problem: Problem, seed: int, walkers: int, rounds: int) -> dict:
         num_burnin_steps=burnin,
         record_every=10,
         trajectory_every=max(1, (rounds - burnin) // 1000),
+        starts=problem.prior_draws(problem.rungs * walkers, seed).reshape(problem.rungs, walkers, -1),
     )
     return measured(problem, run, burnin, walkers)
 
@@ -403,7 +404,9 @@ def drawn(lines: Sequence[dict], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(2, 4, figsize=(14, 5.5), sharex="col", height_ratios=(3, 1), layout="constrained")
+    figure, axes = pyplot.subplots(
+        2, 4, figsize=(14, 5.5), sharex="col", sharey="row", height_ratios=(3, 1), layout="constrained"
+    )
     labels = {"width": "hidden units H", "noise": "noise σ", "prior_std": "prior width s", "examples": "examples N"}
     for (name, problems), (above, below) in zip(BORDER.items(), axes.T, strict=True):
         for method, start, style in (("ladder", "", "o-"), ("HMC", "prior", "s--"), ("MCLMC", "prior", "^:")):
