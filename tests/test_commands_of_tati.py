@@ -112,6 +112,12 @@ BAD = {
         "--interval_weights and --samples_weights are no grid. Received: 1 to 0 in 3.",
     ),
     "no step": (landscape, f"trajectory {NETWORK} --parse_parameters_file c.csv --parse_steps 7", "Received: 7."),
+    "a step in words": (
+        landscape,
+        f"trajectory {NETWORK} --parse_parameters_file c.csv --parse_steps x",
+        "Received: x.",
+    ),
+    "no batch": (dataset, "--batch_data_files d.csv --batch_size 0", "--batch_size is out of range. Received: 0."),
     "files of runs": (explore, f"{NETWORK} --run_file r.csv", "--run_file is not of the exploration here."),
     "legs": (explore, f"{NETWORK} --max_legs x", "--max_legs: other numbers. Received: x."),
     "no parameters": (inputspace, "--interval_input 0 1 --samples_input 3", "--parse_parameters_file is missing."),
@@ -121,7 +127,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_sentence(capsys, case):
     command, text, sentence = BAD[case]
-    more = "" if command is explore else " --csv_file out.csv"
+    more = "" if command in (explore, dataset) else " --csv_file out.csv"
     assert command.main((text + more).split()) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1 and sentence in said

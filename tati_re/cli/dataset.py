@@ -127,7 +127,7 @@ def _body(argv: list[str]) -> None:
         raise InputError("--output is there already.", taken[0], "a new file, or --overwrite")
     print(describe_dataset(dataset))
     if any(text.startswith("--batch_data_files") for text in argv):
-        print_rows(dataset, typed.get("batch_size", 0))
+        print_rows(dataset, typed.get("batch_size"))
     if typed.get("plot"):
         from tati_re.plotting.inputs import plot_points
 

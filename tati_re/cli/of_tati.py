@@ -4,7 +4,7 @@ space sampler and explorer, besides their own."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,11 +188,8 @@ def write_dataset_as_tati(argv: list[str]) -> None:
     """Makes points of two classes, shuffles them, and writes them to training and test files."""
     parts = ("train", "test")
     typed = _parser("tati-dataset", **_MADE, **{f"{part}_data_files": [] for part in parts}).parse(argv)
-    files, count, ratio = (
-        {part: typed.get(f"{part}_data_files", []) for part in parts},
-        typed["dimension"],
-        typed["train_test_ratio"],
-    )
+    files = {part: typed.get(f"{part}_data_files", []) for part in parts}
+    count, ratio = typed["dimension"], typed["train_test_ratio"]
     check_free("--dimension", count, 100.0 * count, f"{count:,} points")
     if not 0 <= ratio <= 1:
         raise InputError("--train_test_ratio is out of range.", ratio, "a part for training, from 0 to 1")
@@ -214,18 +211,21 @@ def write_dataset_as_tati(argv: list[str]) -> None:
             print(f"{sizes[part]} points to {' '.join(files[part])}")
 
 
-def print_rows(dataset: Dataset, batch_size: int) -> None:
+def print_rows(dataset: Dataset, batch_size: int | None) -> None:
     """Prints inputs and labels of all rows, batch after batch, as TATi's parser does."""
     import numpy as np
 
     parts = (dataset.inputs * dataset.input_scale, dataset.targets)
     rows = np.column_stack([np.reshape(part, (len(part), -1)) for part in parts])
-    for number, start in enumerate(range(0, len(rows), batch_size or len(rows))):
-        print(f"batch {number}")
-        np.savetxt(sys.stdout, rows[start : start + (batch_size or len(rows))], fmt="%.9g")
+    size = len(rows) if batch_size is None else batch_size
+    if size < 1:
+        raise InputError("--batch_size is out of range.", size, "an integer at least 1")
+    for start in range(0, len(rows), size):
+        print(f"batch {start // size}")
+        np.savetxt(sys.stdout, rows[start : start + size], fmt="%.9g")
 
 
-def _of_network(prog: str, argv: list[str], required: tuple[str, ...], *optional: str) -> dict[str, Any]:
+def _of_network(prog: str, argv: list[str], required: Sequence[str], *optional: str) -> dict[str, Any]:
     flags: dict[str, Any] = {name: 1 if name.startswith("samples") else [] for name in (*required, *optional)}
     parser = _parser(prog, csv_file=None, **{name: value for name, value in flags.items() if name not in ALIASES})
     parser.add_names_of_tati(("data", "prior", "model", "restore_model", "inter_ops_threads", "intra_ops_threads"))
@@ -247,13 +247,13 @@ def _simulation(typed: dict[str, Any], *left_out: str, **objects: Any) -> Any:
 
 
 def _numbers(typed: dict[str, Any], name: str, count: int, kind: Callable = float) -> list[Any]:
-    """The numbers after a flag; none is all 0."""
+    """The numbers after a flag; none is all 0, or of a count of 0 none."""
     try:
         values = [kind(text) for text in typed.get(name, [0] * count)]
     except ValueError:
-        values = []
-    if count and len(values) != count:
-        raise InputError(f"--{name}: other numbers.", " ".join(typed[name]), f"{count} of them")
+        values = [float("nan")]
+    if (count and len(values) != count) or not all(abs(value) < 1e30 for value in values):
+        raise InputError(f"--{name}: other numbers.", " ".join(typed[name]), f"{count or 'one or more'} of them")
     return values
 
 
@@ -277,13 +277,8 @@ def sample_as_tati(argv: list[str]) -> None:
     from tati_re.landscape.grid import Grid
 
     mode = next(text for text in argv if text in MODES)
-    typed = _of_network(
-        "tati-landscape",
-        argv,
-        MODES[mode][:4] if mode == "naive_grid" else MODES[mode][:3],
-        *MODES[mode][3:],
-        "exclude_parameters",
-    )
+    required = [name for name in MODES[mode] if name != "interval_offsets"]
+    typed = _of_network("tati-landscape", argv, required, *MODES[mode], "exclude_parameters")
     from tati_re.landscape import Surface
     from tati_re.runs.parameters import read_trajectory
     from tati_re.simulation.saved_model import read_directions
