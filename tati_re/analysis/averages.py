@@ -18,7 +18,7 @@ from tati_re.analysis.convergence import (
     monte_carlo_error,
     r_hat,
 )
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.runs.selection import as_run, burnin_of, select_rows, spacing
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def averages(
 
     Reference: Vehtari and others, Bayesian Analysis 16 (2021) for all but the autocorrelation time.
     """
-    if by not in ("all", "walker", "rung"):
-        raise InputError("by is not known.", by, "all, walker or rung")
+    refuse_if(by not in ("all", "walker", "rung"), "by is not known.", by, "all, walker or rung")
     rows = select_rows(run, burnin, thin, rung=None if by == "rung" else 0)
     return averages_of_rows(rows, observables, by)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.averages import time_or_note
 from tati_re.analysis.convergence import rows_by_walker
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.runs.positions import Positions
 from tati_re.runs.selection import as_run
 
@@ -85,10 +85,8 @@ def leading_eigenpairs(
     Raises:
         InputError: Fewer than two positions, numbers that are not finite, or arguments out of range.
     """
-    if num_eigenpairs < 1:
-        raise InputError("num_eigenpairs is too small.", num_eigenpairs, "at least 1")
-    if max_passes < 2:
-        raise InputError("max_passes is too small.", max_passes, "at least 2")
+    refuse_if(num_eigenpairs < 1, "num_eigenpairs is too small.", num_eigenpairs, "at least 1")
+    refuse_if(max_passes < 2, "max_passes is too small.", max_passes, "at least 2")
     pass_over = _Passes(blocks)
     num_parameters = pass_over.num_parameters
     if num_parameters <= dense_limit:
@@ -102,8 +100,7 @@ def leading_eigenpairs(
     start = pass_over.first(np.random.default_rng(seed).standard_normal((num_parameters, width)))
     wanted = min(num_eigenpairs, pass_over.num_rows - 1)
     scale = np.linalg.norm(start, axis=0).max()
-    if scale == 0:
-        raise InputError("The positions never change: their covariance is zero.")
+    refuse_if(scale == 0, "The positions never change: their covariance is zero.")
     basis = [_orthonormal(start, scale)]
     projected = np.zeros((0, 0))
     while True:
@@ -222,8 +219,7 @@ class _Passes:
     def __init__(self, blocks: Blocks) -> None:
         self._start, self.number = blocks, 0
         first, _ = next(iter(self.blocks()), (np.zeros((0, 0)), None))
-        if not first.size:
-            raise InputError("There are no positions.")
+        refuse_if(not first.size, "There are no positions.")
         self.num_parameters = first.shape[1]
         # Deviations from about the mean: where it is far from zero, digits would be lost in differences of squares.
         self.origin = first.mean(axis=0, dtype=np.float64)
@@ -248,10 +244,8 @@ class _Passes:
             product += (deviation @ matrix.astype(values.dtype, copy=False)).T @ weighted
             self.num_rows += len(values)
             self.total += len(values) if weight is None else float(weight.sum())
-        if not (np.isfinite(squares) and np.isfinite(shift).all()):
-            raise InputError("Some positions are not finite.")
-        if self.num_rows < 2 or self.total <= 0:
-            raise InputError("A covariance needs two positions or more.", f"{self.num_rows}")
+        refuse_if(not (np.isfinite(squares) and np.isfinite(shift).all()), "Some positions are not finite.")
+        refuse_if(self.num_rows < 2 or self.total <= 0, "A covariance needs two positions or more.", f"{self.num_rows}")
         self.shift = shift / self.total
         self.divisor = self.total * (1 - 1 / self.num_rows)
         self.trace = max(0.0, squares - self.total * float(self.shift @ self.shift)) / self.divisor

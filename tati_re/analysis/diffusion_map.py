@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 DENSE_LIMIT = 3000
 """Up to so many points all pairs count; beyond, each point's nearest neighbors."""
@@ -78,12 +78,10 @@ def diffusion_map(
     if count < num_eigenvectors + 2 or not np.isfinite(points).all():
         expected = f"more than {num_eigenvectors + 1} finite points"
         raise InputError("A diffusion map needs more points.", f"shape {points.shape}", expected)
-    if num_eigenvectors < 1:
-        raise InputError("num_eigenvectors is too small.", num_eigenvectors, "at least 1")
+    refuse_if(num_eigenvectors < 1, "num_eigenvectors is too small.", num_eigenvectors, "at least 1")
     squares = _squared_distances(points, num_neighbors)
     entries = squares.data if hasattr(squares, "data") and not isinstance(squares, np.ndarray) else squares.ravel()
-    if entries.max() == 0:
-        raise InputError("All points are the same.")
+    refuse_if(entries.max() == 0, "All points are the same.")
     epsilon, dimension = _bandwidth(entries, count, bandwidth)
     kernel = _kernel(squares, epsilon)
     density = np.asarray(kernel.sum(axis=1)).ravel()
@@ -91,8 +89,7 @@ def diffusion_map(
         right = density**-alpha
     else:
         log_target = np.asarray(log_target, np.float64)
-        if log_target.shape != (count,):
-            raise InputError("log_target does not fit the points.", log_target.shape, f"({count},)")
+        refuse_if(log_target.shape != (count,), "log_target does not fit the points.", log_target.shape, f"({count},)")
         right = np.exp(0.5 * (log_target - log_target.max())) / density
     rows = np.asarray(kernel @ right).ravel()
     # P = diag(1/rows) K diag(right) is similar to a symmetric matrix, for which eigsh is made.
@@ -148,8 +145,7 @@ def _squared_distances(points: np.ndarray, num_neighbors: int | None):
         from scipy.spatial.distance import pdist, squareform
 
         return squareform(pdist(points, "sqeuclidean"))
-    if num_neighbors < 2:
-        raise InputError("num_neighbors is too small.", num_neighbors, "at least 2")
+    refuse_if(num_neighbors < 2, "num_neighbors is too small.", num_neighbors, "at least 2")
     from sklearn.neighbors import NearestNeighbors
 
     graph = NearestNeighbors(n_neighbors=num_neighbors).fit(points).kneighbors_graph(points, mode="distance")
@@ -199,6 +195,5 @@ def _bandwidth(entries: np.ndarray, count: int, rule) -> tuple[float, float]:
         raise InputError("bandwidth: the rule is not known.", rule, "bgh, median, or a number above 0")
     else:
         epsilon = float(rule)
-        if not (np.isfinite(epsilon) and epsilon > 0):
-            raise InputError("bandwidth is out of range.", rule, "a number above 0")
+        refuse_if(not (np.isfinite(epsilon) and epsilon > 0), "bandwidth is out of range.", rule, "a number above 0")
     return epsilon, float(2 * slope(np.array([np.log(epsilon)]))[0])

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import replacing
 
@@ -70,8 +70,7 @@ def write_table(table: pd.DataFrame, path: str | os.PathLike[str], to: str = "cs
     Raises:
         InputError: Parquet without the package pyarrow, another format, or a file that cannot be written.
     """
-    if to not in ("csv", "parquet"):
-        raise InputError("to is not known.", to, "csv or parquet")
+    refuse_if(to not in ("csv", "parquet"), "to is not known.", to, "csv or parquet")
     path = Path(path).with_name(f"{Path(path).name}.{to}")
     try:
         with replacing(path) as file:

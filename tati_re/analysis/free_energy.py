@@ -17,7 +17,7 @@ from tati_re.analysis.convergence import (
 )
 from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.runs.positions import Block, Positions
 from tati_re.runs.selection import as_run, select_rows
 
@@ -55,8 +55,7 @@ def coordinate_of(
     run = as_run(run)
     kind, _, number = name.partition(":")
     if number and kind in ("covariance", "diffusion"):
-        if not number.isdecimal() or int(number) < 1:
-            raise InputError(f"{kind}: which?", number, f"{kind}:1, {kind}:2, ...")
+        refuse_if(not number.isdecimal() or int(number) < 1, f"{kind}: which?", number, f"{kind}:1, {kind}:2, ...")
         return _along(run, kind, int(number), burnin, thin, map_options)
     if name in run.run_info.columns and name not in ("step", "walker"):
         rows = select_rows(run, burnin, thin)
@@ -113,8 +112,7 @@ def _along(
         found, block = diffusion_map_of(run, number, burnin, thin, **map_options)
         return _by_walker([block], lambda _: found.vectors[:, number - 1])
     pairs = covariance_eigenpairs(run, number, None, burnin, thin)
-    if number > len(pairs.values):
-        raise InputError("The covariance has fewer eigenvectors.", number, f"1 to {len(pairs.values)}")
+    refuse_if(number > len(pairs.values), "The covariance has fewer eigenvectors.", number, f"1 to {len(pairs.values)}")
     vector = pairs.vectors[number - 1]
     return _by_walker(Positions(run, burnin, thin).blocks(), lambda block: (block.values - pairs.mean) @ vector)
 
@@ -164,8 +162,7 @@ def free_energy(
     import pandas as pd
 
     values = np.atleast_2d(np.asarray(values, np.float64))
-    if method not in ("histogram", "kernel"):
-        raise InputError("method is not known.", method, "histogram or kernel")
+    refuse_if(method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel")
     if not 2 <= num_bins <= MOST_BINS:
         raise InputError("num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
     if values.shape[1] < MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0:

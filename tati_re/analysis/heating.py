@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Clock, Energy, Evaluate, Rung
 from tati_re.core.method import Method
 
@@ -213,8 +213,7 @@ def _linear_step(method: Method, step_size: float, temperature: float, stiffness
     mixed = np.einsum("j,wji->wi", tried[size + 1], after[:, : size + 1])
     bound = _TOLERANCE * np.abs(after).max(axis=(1, 2))
     linear = (np.abs(after[:, -2] - mixed).max(1) <= bound) & (np.abs(after[:, -1]).max(1) <= bound)
-    if not (same and linear.all()):
-        raise InputError("its step adapts, or is not linear in the gradient.")
+    refuse_if(not (same and linear.all()), "its step adapts, or is not linear in the gradient.")
     momentum = names.index("momentum") if "momentum" in names else None
     return LinearStep(after[:, :size].swapaxes(1, 2), after[:, size], momentum)
 

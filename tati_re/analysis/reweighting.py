@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tati_re.analysis.convergence import chains_of, is_short
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.runs.selection import as_run, select_rows
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ def _jackknife(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np
     own = {name: values[:, :, ::stride] for name, values in own.items()}
     draws = sampled.likelihood.shape[2]
     blocks = min(BLOCKS, draws)
-    if blocks < 2:
-        raise InputError("Too few rows to reweight.", f"{draws} a walker", "at least 2")
+    refuse_if(blocks < 2, "Too few rows to reweight.", f"{draws} a walker", "at least 2")
     part = np.arange(draws) * blocks // draws
     whole, effective, free = _estimates(sampled, temperatures, own, slice(None), None)
     without = np.array([_estimates(sampled, temperatures, own, part != k, free)[0] for k in range(blocks)])
@@ -207,10 +206,8 @@ def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
 
 def _exact(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with energies on all data; refuses mini-batch energies, whose noise enters the weights exponentially."""
-    if "weight" in rows.columns:
-        raise InputError(
-            "reweighting does not know the bias or the visits of this run.", "a column weight", "averages, which use it"
-        )
+    what = "reweighting does not know the bias or the visits of this run."
+    refuse_if("weight" in rows.columns, what, "a column weight", "averages, which use it")
     if "full_potential" in rows.columns:
         rows = rows.dropna(subset=["full_potential"])
         return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import gammaincinv, ndtri, stdtrit
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.selection import as_run, select_rows
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ def target_temperature(run_info: pd.DataFrame, num_burnin_steps: int = 0) -> flo
 
 
 def _measured(run_info: pd.DataFrame, kind: Kind, num_parameters: int, num_burnin_steps: int) -> Temperature | None:
-    if num_parameters < 1:
-        raise InputError("A temperature needs the number of parameters.", num_parameters, "at least 1")
+    refuse_if(num_parameters < 1, "A temperature needs the number of parameters.", num_parameters, "at least 1")
     column = COLUMNS[kind]
     if column not in run_info.columns or run_info[column].isna().all():
         return None
@@ -216,17 +215,13 @@ def group_temperatures(
     """
     import pandas as pd
 
-    if by not in ("tensor", "layer", "kind"):
-        raise InputError("by is not known.", by, "tensor, layer or kind")
+    refuse_if(by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind")
     run = as_run(run)
     rows = select_rows(run, burnin, thin)
     sizes = _sizes(run)
     recorded = [match for match in map(_COLUMN.match, rows.columns) if match and match[2] in sizes]
-    if not recorded:
-        raise InputError(
-            "The run recorded no temperatures of groups.",
-            expected="a run with group_temperatures (--group-temperatures)",
-        )
+    what = "The run recorded no temperatures of groups."
+    refuse_if(not recorded, what, expected="a run with group_temperatures (--group-temperatures)")
     if rows.groupby("walker").size().min() < MINIMUM_DRAWS:
         raise InputError(f"Fewer than {MINIMUM_DRAWS} rows of each walker are left.", len(rows))
     target = target_temperature(rows, -1)

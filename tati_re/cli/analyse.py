@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
 from tati_re.cli.of_tati import analyse_as_tati, analyses
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.options.flags import flag
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ def _body(argv: list[str]) -> None:
     if analyses(argv):
         return analyse_as_tati(argv)
     typed = parser_of_command().parse(argv)
-    if not typed.get("runs"):
-        raise InputError("tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
+    refuse_if(not typed.get("runs"), "tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
     for name in typed.get("what", []):
         _one_of("what", name, list(WHAT))
     _one_of("to", typed.get("to", "csv"), TO)

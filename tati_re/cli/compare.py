@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 
 KINDS = ("absolute", "relative")
 _MOST_LINES = 20
@@ -96,8 +96,7 @@ def _body(argv: list[str]) -> int:
             received = " ".join(argv)
             raise InputError("--verify takes run folders alone.", received, "tati-compare --verify RUN [RUN ...]")
         return _verify(paths, typed.get("quiet", False))
-    if len(paths) != 2:
-        raise InputError("tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
+    refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
     if typed.get("elpd"):
         if typed.keys() - {"paths", "elpd", "quiet"}:
             raise InputError("--elpd takes two run folders alone.", " ".join(argv), "tati-compare --elpd A B")

@@ -2,7 +2,7 @@
 
 import argparse
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.options.families import WORDS, families
 from tati_re.options.flags import choices
 from tati_re.options.presets import PRESETS
@@ -39,8 +39,7 @@ class PrintCompletion(argparse.Action):
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The completion script for "bash" or "zsh", `source <(tati-sample --print-completion bash)`. The parser parses
     nothing afterwards: names that are only offered become its choices."""
-    if shell not in SHELLS:
-        raise InputError("--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
+    refuse_if(shell not in SHELLS, "--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
     import shtab
 
     names = offered()

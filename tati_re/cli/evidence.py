@@ -7,7 +7,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.flags import flag
 from tati_re.options.make import EVIDENCE, OPTIONS, Options, to_toml
@@ -31,8 +31,7 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
     refuse_trust(typed)
     if files is None:
         return {"": with_config(typed)}
-    if "config" in typed:
-        raise InputError("--compare and --config both name files of options.", expected="one of the two")
+    refuse_if("config" in typed, "--compare and --config both name files of options.", expected="one of the two")
     if len(files) < 2:
         raise InputError("--compare needs several models.", " ".join(files), "two TOML files or more")
     stems = [Path(file).stem for file in files]

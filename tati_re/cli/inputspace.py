@@ -8,7 +8,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, integer_of, loading, output_folder
 from tati_re.cli.of_tati import sample_inputs_as_tati, scans
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 TABLE, FIGURE, SPECIFICATION = "inputspace.csv", "inputspace.png", "inputspace.toml"
 OWN: dict[str, tuple[Any, str]] = {
@@ -98,8 +98,7 @@ def _body(argv: list[str]) -> None:
     if scans(argv):
         return sample_inputs_as_tati(argv)
     typed = parser_of_command().parse(argv)
-    if "run" not in typed:
-        raise InputError("tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
+    refuse_if("run" not in typed, "tati-inputspace needs a run folder.", expected="tati-inputspace RUN [options]")
     loading(not typed.get("quiet"))
     from tati_re.runs.lock import writing
 

@@ -15,7 +15,7 @@ from tati_re.cli.arguments import (
     requeue_signal_of,
 )
 from tati_re.cli.of_tati import sample_as_tati, scans
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.interruption import stopping
 from tati_re.options.flags import flag
 from tati_re.options.make import OPTIONS, options_from_flags, options_of
@@ -253,8 +253,7 @@ def _look(typed: dict[str, Any], flags: dict[str, Any], folder: Path) -> None:
             prepare(folder, said, "overwrite" in typed)
             written = _say_hessian(typed, surface, centre, free, folder)
     elif typed.get("along"):
-        if not trajectory:
-            raise InputError("--along needs a run with a trajectory.")
+        refuse_if(not trajectory, "--along needs a run with a trajectory.")
         frame = module.along(surface, trajectory, output=folder, overwrite="overwrite" in typed, description=words)
         written = ["trajectory.csv"]
         if not quiet:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tati_re.cli.arguments import Parser, loading
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.options.make import options_from_flags
 from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, NOT_OF_EXPLORER
@@ -95,8 +95,7 @@ def analyse_as_tati(argv: list[str]) -> None:
 
 
 def _file(typed: dict[str, Any], name: str) -> str:
-    if name not in typed:
-        raise InputError(f"--{name} is missing.", expected="a CSV file")
+    refuse_if(name not in typed, f"--{name} is missing.", expected="a CSV file")
     return typed[name]
 
 
@@ -191,8 +190,7 @@ def write_dataset_as_tati(argv: list[str]) -> None:
     files = {part: typed.get(f"{part}_data_files", []) for part in parts}
     count, ratio = typed["dimension"], typed["train_test_ratio"]
     check_free("--dimension", count, 100.0 * count, f"{count:,} points")
-    if not 0 <= ratio <= 1:
-        raise InputError("--train_test_ratio is out of range.", ratio, "a part for training, from 0 to 1")
+    refuse_if(not 0 <= ratio <= 1, "--train_test_ratio is out of range.", ratio, "a part for training, from 0 to 1")
     first = round(ratio * count)
     rows = {"train": slice(None, first), "test": slice(first, None)}
     sizes = {"train": first, "test": count - first}
@@ -321,8 +319,7 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
 
     typed = _of_network("tati-inputspace", argv, ("interval_input", "samples_input"))
     inputs, outputs = int(typed.get("input_dimension", 2)), int(typed.get("output_dimension", 1))
-    if {"parse_parameters_file", "restore_model"}.isdisjoint(typed):
-        raise InputError("--parse_parameters_file is missing.")
+    refuse_if({"parse_parameters_file", "restore_model"}.isdisjoint(typed), "--parse_parameters_file is missing.")
     grid = Grid(np.zeros(inputs), np.eye(inputs), [_axis(typed, "input")] * inputs)
     points = grid.positions(grid.coordinates(0, grid.num_points)[:, 1:])
     left_out = ("batch_data_files", "batch_data_file_type", "batch_size", "loss")

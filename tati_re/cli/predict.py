@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading, number_typed
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": int}
 
@@ -39,8 +39,7 @@ def parser_of_command() -> Parser:
 
 def _body(argv: list[str]) -> None:
     typed: dict[str, Any] = parser_of_command().parse(argv)
-    if not typed.get("runs"):
-        raise InputError("No run folder is given.", expected="tati-predict RUN")
+    refuse_if(not typed.get("runs"), "No run folder is given.", expected="tati-predict RUN")
     for name, kind in NUMBERS.items():
         if name in typed:
             typed[name] = number_typed(name, typed[name], kind, 0)

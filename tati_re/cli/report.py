@@ -3,7 +3,7 @@
 import sys
 
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.options.flags import flag
 
 NUMBERS = {
@@ -31,8 +31,7 @@ def parser_of_command() -> Parser:
 
 def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
-    if not typed.get("runs"):
-        raise InputError("tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
+    refuse_if(not typed.get("runs"), "tati-report needs a run folder.", expected="tati-report RUN [RUN ...]")
     chosen = {
         name: number_typed(name, typed[name], least=least) for name, (least, _) in NUMBERS.items() if name in typed
     }

@@ -7,7 +7,7 @@ import sys
 from tati_re._version import __version__
 from tati_re.cli.arguments import Parser, entry_point
 from tati_re.cli.completion import SHELLS, script
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 
 COMMANDS = {
     "sample": "sample a posterior, or go on with a run",
@@ -39,8 +39,7 @@ def _help() -> str:
 
 def _completion(shell: str) -> str:
     """A script that completes `tati` and the commands with names of their own."""
-    if shell not in SHELLS:
-        raise InputError("--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
+    refuse_if(shell not in SHELLS, "--print-completion: there is none for this shell.", shell, " or ".join(SHELLS))
     whole = argparse.ArgumentParser("tati")
     parts = whole.add_subparsers(metavar="COMMAND")
     scripts = []

@@ -22,6 +22,12 @@ class InputError(ValueError):
         super().__init__(text)
 
 
+def refuse_if(wrong: object, what: str, received: object = None, expected: object = None) -> None:
+    """Raises the `InputError` of these words where something is wrong."""
+    if wrong:
+        raise InputError(what, received, expected)
+
+
 class SamplingError(RuntimeError):
     """A run that had to stop: the potential is no longer finite, or the dynamics is unstable.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.streams import BATCHES, stream
 
 _REPLACEMENT_BLOCK = 16_384
@@ -81,14 +81,12 @@ class Batches:
         shuffle: bool = True,
         first_walker: int = 0,
     ) -> None:
-        if num_examples < 1:
-            raise InputError("The data set has no examples.", num_examples, "at least 1 example")
+        refuse_if(num_examples < 1, "The data set has no examples.", num_examples, "at least 1 example")
         if batch_size is not None and batch_size > num_examples:
             raise InputError("batch_size is larger than the data set.", batch_size, f"1 to {num_examples}")
         if batch_size is not None and batch_size < 1:
             raise InputError("batch_size is not positive.", batch_size, f"1 to {num_examples}")
-        if num_walkers < 1:
-            raise InputError("num_walkers is not positive.", num_walkers, "at least 1")
+        refuse_if(num_walkers < 1, "num_walkers is not positive.", num_walkers, "at least 1")
         if sampling not in ("epochs", "symmetric", "replacement"):
             raise InputError("batch_sampling is not known.", sampling, "'epochs', 'symmetric' or 'replacement'")
         if not shuffle and sampling == "replacement":

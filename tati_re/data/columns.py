@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 
 FORMS = "x1, x1^2, sin(x1) or cos(x1), with x1, x2, ... or the name of a column"
 
@@ -73,8 +73,7 @@ def parse_columns(texts: Sequence[str], names: Sequence[str]) -> Columns:
     """Reads derived inputs as a user writes them: `x1`, `x1^2`, `sin(x1)`, `cos(x2)`, at least one.
     Exponents are positive whole numbers. A column is meant by its name; where no column has the name `x2`, that is the
     second one, as is `2`."""
-    if not texts:
-        raise InputError("input_columns are empty.", expected=f"at least one of {FORMS}")
+    refuse_if(not texts, "input_columns are empty.", expected=f"at least one of {FORMS}")
     return Columns(tuple(_column(text, names) for text in texts), tuple(names))
 
 
@@ -100,8 +99,7 @@ def _source(variable: str, text: str, names: Sequence[str]) -> int:
     number = re.fullmatch(r"x?([1-9][0-9]*)", variable)
     if number and int(number[1]) <= len(names):
         return int(number[1]) - 1
-    if re.search(r"[()^*+/]", variable):
-        raise InputError("input_columns: one is not understood.", text, FORMS)
+    refuse_if(re.search(r"[()^*+/]", variable), "input_columns: one is not understood.", text, FORMS)
     what = f"input_columns: there is no column '{variable}'.{nearest(variable, names)}"
     shown = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:9])}, ..., {names[-1]}"
     raise InputError(what, text, f"columns of {shown}")

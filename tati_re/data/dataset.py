@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.labels import are_labels, as_storage_type, kind_of
 from tati_re.data.on_disk import blocks, chosen
@@ -158,8 +158,7 @@ class Dataset:
             seed: Which examples, the same for the same seed; both parts keep the order of the examples.
             shuffle: A random part. Default True; False keeps the last examples for testing.
         """
-        if not 0 <= test_fraction < 1:
-            raise InputError("test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
+        refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
         count = min(round(test_fraction * self.num_examples), self.num_examples - 1)
         if self.test_inputs is not None or count == 0:
             return self

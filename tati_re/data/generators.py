@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.columns import numbered
 from tati_re.data.dataset import Dataset
 from tati_re.data.plane import spirals, squares, two_circles, two_clusters
@@ -40,8 +40,7 @@ def harmonic(a: float = 1.0) -> Dataset:
     Args:
         a: Above 0. Default 1.0.
     """
-    if not a > 0:
-        raise InputError("a is not positive.", a, "a number above 0")
+    refuse_if(not a > 0, "a is not positive.", a, "a number above 0")
     return Dataset(np.array([[np.sqrt(a)]]), np.zeros(1), name="harmonic", feature_names=("x",))
 
 
@@ -74,10 +73,8 @@ def gaussian(
         num_dimensions = len(variances)
         eigenvalues, vectors = num_dimensions / 2 / variances[::-1], vectors[:, ::-1]
     else:
-        if num_dimensions < 1:
-            raise InputError("num_dimensions is not positive.", num_dimensions, "at least 1")
-        if not condition >= 1:
-            raise InputError("condition is too small.", condition, "a number of at least 1")
+        refuse_if(num_dimensions < 1, "num_dimensions is not positive.", num_dimensions, "at least 1")
+        refuse_if(not condition >= 1, "condition is too small.", condition, "a number of at least 1")
         vectors, triangle = np.linalg.qr(stream(seed, GENERATE).standard_normal((num_dimensions, num_dimensions)))
         # With positive diagonal of R the decomposition is unique, the vectors uniform over the orthogonal group.
         vectors *= np.where(np.diag(triangle) < 0, -1.0, 1.0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 MAX_CLASSES = 100
 """Integer labels from 0 below this are classes unless the user gives their number; larger ones are of a regression."""
@@ -19,8 +19,7 @@ def kind_of(
     if num_classes == 0:
         return "regression", None
     if num_classes is not None:
-        if num_classes < 2:
-            raise InputError("num_classes is out of range.", num_classes, "at least 2, or 0 for a regression")
+        refuse_if(num_classes < 2, "num_classes is out of range.", num_classes, "at least 2, or 0 for a regression")
         return _declared(targets, test_targets, num_classes), num_classes
     parts = [targets] if test_targets is None else [targets, test_targets]
     values = np.unique(np.concatenate([t.reshape(-1) for t in parts]))

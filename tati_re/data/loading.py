@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.archives import KERAS
 from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset
@@ -80,8 +80,7 @@ def load_data(
     fraction = test_fraction
     if fraction is None:
         fraction = DEFAULT_TEST_FRACTION if by_name(source) else 0.0
-    if not 0 <= fraction < 1:
-        raise InputError("test_fraction is out of its range.", fraction, "a number in [0, 1)")
+    refuse_if(not 0 <= fraction < 1, "test_fraction is out of its range.", fraction, "a number in [0, 1)")
     if isinstance(source, str) and source in GENERATORS:
         source, fraction = built_in(source, 0.0 if test_data is not None else fraction, seed, shuffle), 0.0
     if isinstance(source, Dataset):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.frames import numbers_of
 
@@ -35,8 +35,7 @@ def packed(inputs: Mapping[str, Any] | Sequence[Any], bytes_scale: float = 1.0) 
     Inputs are arrays `(N, ...)` by name, or in the order of the model's inputs; one-dimensional ones are `(N, 1)`."""
     names = [str(name) for name in inputs] if isinstance(inputs, Mapping) else [""] * len(inputs)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else list(inputs)
-    if not values:
-        raise InputError("data has no inputs.", "an empty mapping", "arrays by the names of the model's inputs")
+    refuse_if(not values, "data has no inputs.", "an empty mapping", "arrays by the names of the model's inputs")
     arrays = [numbers_of(value, f"data: input {name}".rstrip()) for name, value in zip(names, values, strict=True)]
     for name, array in zip(names, arrays, strict=True):
         called = f" {name}" if name else ""

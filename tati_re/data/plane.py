@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.data.dataset import Dataset
 from tati_re.data.streams import GENERATE, GENERATE_TEST, stream
 
@@ -34,8 +34,7 @@ def two_clusters(
     """
     if noise is not None:
         std = 0.5 + 7 * _checked_noise(noise)
-    if not std > 0:
-        raise InputError("std is not positive.", std, "a number above 0")
+    refuse_if(not std > 0, "std is not positive.", std, "a number above 0")
 
     def draw(generator: np.random.Generator, labels: np.ndarray) -> np.ndarray:
         return 2 * labels[:, None] + std * generator.standard_normal((len(labels), 2))
@@ -104,16 +103,13 @@ def spirals(num_examples: int = 500, seed: int = 0, noise: float = 0.0, test_fra
 
 
 def _checked_noise(noise: float) -> float:
-    if not 0 <= noise <= 1:
-        raise InputError("noise is out of its range.", noise, "a number in [0, 1]")
+    refuse_if(not 0 <= noise <= 1, "noise is out of its range.", noise, "a number in [0, 1]")
     return noise
 
 
 def _two_classes(name: str, draw: Draw, num_examples: int, seed: int, test_fraction: float, noise: float) -> Dataset:
-    if num_examples < 2:
-        raise InputError(f"num_examples: {name} needs a point of each class.", num_examples, "at least 2")
-    if not 0 <= test_fraction < 1:
-        raise InputError("test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
+    refuse_if(num_examples < 2, f"num_examples: {name} needs a point of each class.", num_examples, "at least 2")
+    refuse_if(not 0 <= test_fraction < 1, "test_fraction is out of its range.", test_fraction, "a number in [0, 1)")
     width = RADIUS * _checked_noise(noise)
 
     def part(count: int, purpose: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.columns import Column, Columns
 from tati_re.data.on_disk import on_disk
 
@@ -125,8 +125,7 @@ class Preparation:
 def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparation | None:
     """The preparation of a data set that is already split, fitted on its training part; None where nothing happens.
     `standardize` is "none", "inputs", or "all" for the targets of a regression too; those of classes stay."""
-    if standardize not in STANDARDIZE:
-        raise InputError("standardize is not known.", standardize, "'none', 'inputs' or 'all'")
+    refuse_if(standardize not in STANDARDIZE, "standardize is not known.", standardize, "'none', 'inputs' or 'all'")
     if columns is not None and columns.plain:
         columns = None
     if columns is None and standardize == "none":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
@@ -84,8 +84,7 @@ def derived(contents: Contents, reading: ReadOptions) -> Columns | None:
 def _from_files(source: object, reading: ReadOptions) -> tuple[Contents, Columns | None]:
     paths = [_existing(path) for path in _listed(source)]
     kinds = sorted({_suffix(path) for path in paths})
-    if not paths:
-        raise InputError("data names no files.", expected=FILES)
+    refuse_if(not paths, "data names no files.", expected=FILES)
     if len(kinds) > 1 and not set(kinds) <= set(RECORDS):
         raise InputError("data: files of different types cannot be joined.", " and ".join(kinds), "files of one type")
     if kinds[0] in TABLES:
@@ -184,10 +183,8 @@ def _existing(source: str | Path) -> Path:
     known = _suffix(path) in suffixes
     if path.is_file() and known:
         return path
-    if path.is_file():
-        raise InputError("data is a file of an unknown type.", source, FILES)
-    if path.is_dir():
-        raise InputError("data is a folder.", source, FILES)
+    refuse_if(path.is_file(), "data is a file of an unknown type.", source, FILES)
+    refuse_if(path.is_dir(), "data is a folder.", source, FILES)
     if not known and len(path.parts) == 1:
         names = (*GENERATORS, *KERAS)
         expected = f"{', '.join(names)}, or {FILES}"
@@ -205,8 +202,7 @@ def _from_pair(source: object) -> Contents:
         train, test = source
         weights, test_weights = (_array(part[2]) if len(part) == 3 else None for part in (train, test))
         (inputs, layout), (test_inputs, test_layout) = (_inputs(*part[:2]) for part in (train, test))
-        if layout != test_layout:
-            raise InputError("data: the test part has other inputs.", test_layout or "one", layout or "one")
+        refuse_if(layout != test_layout, "data: the test part has other inputs.", test_layout or "one", layout or "one")
         parts = (test_inputs, _array(test[1]))
         counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights}
         return Contents(inputs, _array(train[1]), parts, layout=layout, **counted)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import said
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import Store
@@ -40,8 +40,7 @@ def read_tf_dataset(source: Any, limit: float | None = None) -> Contents:
         raise InputError("data: the tf.data.Dataset holds arrays of unequal shapes.", expected=FORM) from None
     except Exception as error:
         raise InputError(f"data: the tf.data.Dataset raises {said(error)}.", expected=FORM) from error
-    if stores[0].empty:
-        raise InputError("data: the tf.data.Dataset has no examples.", expected=FORM)
+    refuse_if(stores[0].empty, "data: the tf.data.Dataset has no examples.", expected=FORM)
     inputs, targets, *weights = (store.finished() for store in stores)
     scale = 1 / 255 if inputs.dtype == np.uint8 else 1.0
     counted = weights[0] if weights else None

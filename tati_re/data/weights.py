@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 
 
@@ -18,8 +18,7 @@ def checked_weights(weights: Any, count: int, what: str = "sample_weights") -> n
     if not np.isfinite(values).all() or (values < 0).any():
         i = int(np.flatnonzero(~np.isfinite(values) | (values < 0))[0])
         raise InputError(f"{what} hold a value that is not a weight.", f"{values[i]:g} of example {i}", "0 or more")
-    if not values.any():
-        raise InputError(f"{what} are all zero.", expected="some above 0")
+    refuse_if(not values.any(), f"{what} are all zero.", expected="some above 0")
     return values
 
 

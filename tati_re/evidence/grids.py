@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 __all__ = ["Quadrature", "gauss_legendre", "make_grid", "simpson", "trapezoid"]
 
@@ -126,7 +126,5 @@ def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
 
 
 def _check(num_nodes: int, power: float) -> None:
-    if num_nodes < 2:
-        raise InputError("evidence_nodes: too few.", num_nodes, "at least 2")
-    if not power >= 1:
-        raise InputError("evidence_power is out of range.", power, "at least 1")
+    refuse_if(num_nodes < 2, "evidence_nodes: too few.", num_nodes, "at least 2")
+    refuse_if(not power >= 1, "evidence_power is out of range.", power, "at least 1")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erfcinv, gammaln, log_ndtr
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import html_table
 from tati_re.exchange.ladder import Ladder
 
@@ -170,10 +170,8 @@ def ladder_advice(
     """
     if sum(given is not None for given in (energy_sd, heat_capacity, dimensions)) != 1:
         raise InputError("Advice needs the spread of the energies.", expected="energy_sd, heat_capacity or dimensions")
-    if not 0 < acceptance < 1:
-        raise InputError("acceptance is out of range.", acceptance, "above 0 and below 1")
-    if ladder.num_rungs < 2:
-        raise InputError("A ladder of one rung has no neighbors.", expected="at least 2 rungs")
+    refuse_if(not 0 < acceptance < 1, "acceptance is out of range.", acceptance, "above 0 and below 1")
+    refuse_if(ladder.num_rungs < 2, "A ladder of one rung has no neighbors.", expected="at least 2 rungs")
     tempers_posterior = ladder.tempering == "posterior"
     if energy_sd is None and not tempers_posterior:
         raise InputError("Likelihood tempering needs energy_sd, the spread of L on each rung.")

@@ -2,7 +2,7 @@
 
 import math
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.exchange.advice import ladder_advice
 from tati_re.exchange.correction import Correction
 from tati_re.exchange.ladder import Ladder, make_ladder
@@ -35,8 +35,7 @@ def ladder_of(options) -> Ladder | None:
         step_size=None if options.step_sizes else options.first_step_size,
         step_sizes=options.step_sizes or None,
     )
-    if ladder.num_rungs < 2:
-        raise InputError("num_replicas: a ladder needs rungs.", ladder.num_rungs, "2 or more temperatures")
+    refuse_if(ladder.num_rungs < 2, "num_replicas: a ladder needs rungs.", ladder.num_rungs, "2 or more temperatures")
     return ladder
 
 
@@ -127,23 +126,14 @@ def _check_bias(options) -> None:
 
 
 def _check_burnin(options, what: str) -> None:
-    if not options.num_burnin_steps:
-        raise InputError(what, "num_burnin_steps = 0", "some thousand, and fewer than num_steps")
+    refuse_if(not options.num_burnin_steps, what, "num_burnin_steps = 0", "some thousand, and fewer than num_steps")
 
 
 def _check_likelihood(options, ladder: Ladder, prior) -> None:
-    if not prior.proper and ladder.draws_prior:
-        raise InputError(
-            "tempering: the hottest rung is the prior, which has to be proper.",
-            received=f"prior {prior}",
-            expected="gaussian or box",
-        )
-    if options.control_variate:
-        raise InputError(
-            "control_variate: its center belongs to one likelihood weight.",
-            received="tempering likelihood",
-            expected="tempering posterior",
-        )
+    what = "tempering: the hottest rung is the prior, which has to be proper."
+    refuse_if(not prior.proper and ladder.draws_prior, what, f"prior {prior}", "gaussian or box")
+    what = "control_variate: its center belongs to one likelihood weight."
+    refuse_if(options.control_variate, what, "tempering likelihood", "tempering posterior")
 
 
 def ladder_sentences(method, potential) -> list[str]:

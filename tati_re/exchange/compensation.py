@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.ops import absolute, as_float64, as_int32, constant, floor, log, log1p, logistic, minimum, take, where
 
 LARGEST_NOISE_VARIANCE = 1.05
@@ -212,8 +212,7 @@ def compensation_table(
         cut = best_cut(noise_variance)
         ratio, largest = _filtered(noise_variance, cut.frequency, cut.power), 16.0
     else:
-        if series_terms < 1:
-            raise InputError("series_terms: too few.", received=series_terms, expected="at least 1")
+        refuse_if(series_terms < 1, "series_terms: too few.", series_terms, "at least 1")
         if series_filter is not None and not series_filter > 0:
             raise InputError("series_filter: out of range.", received=series_filter, expected="above 0, or None")
         ratio, largest = _series(noise_variance, series_terms, series_filter), 16.0 + 2.0 * series_terms
@@ -222,11 +221,8 @@ def compensation_table(
     raw = _half_density(ratio, largest, points)
     tail = _tail_ratio(ratio)
     clipped = -2 * float(np.trapezoid(np.minimum(raw, 0.0), z))
-    if not (tail > 0 and clipped < 0.1):
-        raise InputError(
-            "The series is no density, large parts of it are negative: it has too many terms for its filter.",
-            received=f"series_terms {series_terms}, series_filter {series_filter}",
-        )
+    what = "The series is no density, large parts of it are negative: it has too many terms for its filter."
+    refuse_if(not (tail > 0 and clipped < 0.1), what, f"series_terms {series_terms}, series_filter {series_filter}")
     whole = np.linspace(0, RANGE, NUM_POINTS)
     inside = whole[whole <= _TAIL]
     spline = CubicSpline(z, np.maximum(raw, _SMALLEST * expit(z) * expit(-z)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binom, shapiro
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 LEVEL = 0.05
 
@@ -69,8 +69,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
     gradients = np.asarray(gradients, float)
     _check_batches(len(gradients))
     noise = gradients - gradients.mean(0)
-    if not np.ptp(noise) > 0:
-        raise InputError("The mini-batch gradients are all the same: there is no noise to test.")
+    refuse_if(not np.ptp(noise) > 0, "The mini-batch gradients are all the same: there is no noise to test.")
     generator = np.random.default_rng(seed)
     vectors = generator.standard_normal((gradients.shape[1], num_vectors))
     projections = noise @ (vectors / np.linalg.norm(vectors, axis=0))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.ops import cumulative_sum, exp, interp, log, maximum, take, where
 
 TEMPERINGS = ("posterior", "likelihood")
@@ -95,10 +95,8 @@ def geometric(
         _check_above("temperature_ratio", temperature_ratio, 1.0)
     with np.errstate(over="ignore"):
         temperatures = temperature * np.float64(temperature_ratio) ** np.arange(num_replicas)
-    if not np.isfinite(temperatures).all():
-        raise InputError(
-            "temperature_ratio is too large for so many rungs.", temperature_ratio, "a finite hottest rung"
-        )
+    what = "temperature_ratio is too large for so many rungs."
+    refuse_if(not np.isfinite(temperatures).all(), what, temperature_ratio, "a finite hottest rung")
     return _posterior(temperatures, step_size)
 
 
@@ -148,8 +146,7 @@ def likelihood(
     """
     _check_count(num_replicas)
     _check_above("temperature", temperature, 0.0)
-    if not power >= 1:
-        raise InputError("power is out of range.", power, "at least 1")
+    refuse_if(not power >= 1, "power is out of range.", power, "at least 1")
     weights = np.linspace(1.0, 0.0, num_replicas) ** power
     return Ladder(np.full(num_replicas, 1.0 / temperature), weights, _step_sizes(step_size, num_replicas))
 
@@ -272,8 +269,7 @@ def _numbers(name: str, values) -> np.ndarray:
         numbers = np.array(values, np.float64)
     except (TypeError, ValueError):
         numbers = np.zeros((0, 0))
-    if numbers.ndim != 1:
-        raise InputError(f"{name} is not a list of numbers.", repr(values), "numbers, one for each rung")
+    refuse_if(numbers.ndim != 1, f"{name} is not a list of numbers.", repr(values), "numbers, one for each rung")
     return numbers
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.ops import as_int32, cumulative_sum, exp, largest, sum_over, take, take_last, where
 
 MOST_GIBBS_RUNGS = 6
@@ -174,8 +174,7 @@ def all_assignments(rungs: int) -> np.ndarray:
 
 
 def _checked(num_rungs: int) -> int:
-    if num_rungs < 2:
-        raise InputError("A schedule of swaps needs rungs.", num_rungs, "at least 2")
+    refuse_if(num_rungs < 2, "A schedule of swaps needs rungs.", num_rungs, "at least 2")
     return int(num_rungs)
 
 

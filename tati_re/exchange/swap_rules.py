@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.ops import as_float64, constant, exp, log, log1p, logistic, maximum, minimum, sqrt, sum_over
 from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
 from tati_re.exchange.correction import Correction
@@ -239,8 +239,7 @@ class Corrected(SwapRule):
     def __init__(
         self, factor: float = 1.0, target_variance: float | None = None, correction: Correction | None = None
     ) -> None:
-        if not factor > 0:
-            raise InputError("correction_factor: out of range.", received=factor, expected="above 0")
+        refuse_if(not factor > 0, "correction_factor: out of range.", factor, "above 0")
         self.factor = float(factor)
         self.target_variance = _checked_target(target_variance)
         self.correction = correction or Correction()
@@ -330,10 +329,8 @@ def make_swap_rule(
         raise InputError(f"swap_rule is not known.{nearest(name, SWAP_RULES)}", name, ", ".join(SWAP_RULES))
     maker, given = SWAP_RULES[name], dict[str, Any]()
     if swap_variance is not None:
-        if maker.exact:
-            raise InputError(
-                f"swap_variance: '{name}' sees all data, and no noise.", swap_variance, "a rule on noisy energies"
-            )
+        what = f"swap_variance: '{name}' sees all data, and no noise."
+        refuse_if(maker.exact, what, swap_variance, "a rule on noisy energies")
         given["target_variance"] = swap_variance
     if name == "corrected":
         given |= {"factor": correction_factor, "correction": correction}

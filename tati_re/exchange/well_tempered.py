@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.ops import (
     absolute,
     as_float64,
@@ -167,12 +167,9 @@ class WellTempered:
             ("max_jump", max_jump),
             ("memory", memory),
         ):
-            if not (math.isfinite(given) and given > 0):
-                raise InputError(f"{name} is out of range.", given, "above 0")
-        if not 0 <= decay <= 1:
-            raise InputError("decay is out of range.", decay, "from 0 to 1")
-        if cells < 32:
-            raise InputError("cells is out of range.", cells, "at least 32")
+            refuse_if(not (math.isfinite(given) and given > 0), f"{name} is out of range.", given, "above 0")
+        refuse_if(not 0 <= decay <= 1, "decay is out of range.", decay, "from 0 to 1")
+        refuse_if(cells < 32, "cells is out of range.", cells, "at least 32")
         self.bias_factor, self.height, self.decay, self.decay_after = bias_factor, height, decay, decay_after
         self.cells, self.kernel_width, self.max_jump, self.memory = cells, kernel_width, max_jump, memory
 

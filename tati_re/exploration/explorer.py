@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.views import drawn, html_table
 from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
@@ -353,8 +353,7 @@ def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, dir
         "patience": patience,
     }  # fmt: skip
     for name, value in numbers.items():
-        if value < 1:
-            raise InputError(f"{name} is out of range.", value, "at least 1")
+        refuse_if(value < 1, f"{name} is out of range.", value, "at least 1")
     if not len(heats) or min(heats) <= 0:
         raise InputError("heats are out of range.", list(heats), "numbers above 0")
     if directions not in DIRECTIONS:

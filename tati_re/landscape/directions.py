@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 
 NORMALIZATIONS = ("filter", "tensor", "none")
 
@@ -126,8 +126,7 @@ def between(*sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         The first vector as the center, and the directions to the others, not normalized: they lie at coordinate 1
         along each axis, so that (0, 0), (1, 0), (0, 1) are the given points.
     """
-    if len(sets) not in (2, 3):
-        raise InputError("A line or plane goes through two or three points.", len(sets))
+    refuse_if(len(sets) not in (2, 3), "A line or plane goes through two or three points.", len(sets))
     points = [np.asarray(one, np.float64) for one in sets]
     if any(point.shape != points[0].shape for point in points):
         raise InputError("The points differ in length.", ", ".join(str(len(point)) for point in points))
@@ -171,6 +170,5 @@ def project_out(directions: np.ndarray, mask: np.ndarray) -> np.ndarray:
         InputError: Nothing is left of one of them.
     """
     left = np.where(mask, 0.0, directions)
-    if not np.linalg.norm(left, axis=1).all():
-        raise InputError("A direction moves nothing but parameters that are held fixed.")
+    refuse_if(not np.linalg.norm(left, axis=1).all(), "A direction moves nothing but parameters that are held fixed.")
     return left

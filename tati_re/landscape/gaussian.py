@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.landscape.hessian import MOST_PARAMETERS, hessian_matrix, hessian_rows
 from tati_re.landscape.surface import Surface
 from tati_re.runs.positions import Positions
@@ -185,8 +185,7 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
 
 
 def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:
-    if rank < 2:
-        raise InputError("rank is out of range.", rank, "at least 2")
+    refuse_if(rank < 2, "rank is out of range.", rank, "at least 2")
     every = max(1, fit.get("num_steps", sim.options.num_steps) // (5 * rank))
     run = sim.fit(**{"optimizer": "gradient_descent", "trajectory_every": every, "directions": None, **fit})
     values = Positions(run, burnin=0, rung=None).read().values.reshape(-1, sim.num_walkers(), sim.num_parameters())

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 MOST_PARAMETERS = 5_000
 """Of a whole Hessian: 200 MB of float64."""
@@ -209,8 +209,7 @@ def hessian_trace(
         free: A mask `(parameters,)`. Default: all.
         seed: Default: 0.
     """
-    if num_probes < 2:
-        raise InputError("num_probes is too small for an error.", num_probes, "at least 2")
+    refuse_if(num_probes < 2, "num_probes is too small for an error.", num_probes, "at least 2")
     values = []
     for signs in _probes(surface, num_probes, free, seed):
         values.append(np.sum(signs * surface.hessian_product(position, signs), axis=1))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED
 from tati_re.core.views import drawn, html_table
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
@@ -133,8 +133,7 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
 
     if not isinstance(which, str):
         return np.stack([run.parameters(int(step), walker) for step in which])
-    if which not in ("all", "mean", "last"):
-        raise InputError("which is not known.", which, WHICH)
+    refuse_if(which not in ("all", "mean", "last"), "which is not known.", which, WHICH)
     if run.manifest.get("kind") == "fit":
         return centre_of(run.folder, "last", walker)[0][None]
     if which == "all":
@@ -177,8 +176,7 @@ def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
     from tati_re.simulation.saved_model import _read_rows
 
     path = Path(path)
-    if not path.is_file():
-        raise InputError("inputs: the file does not exist.", path, "a .npy, .npz or .csv file of inputs")
+    refuse_if(not path.is_file(), "inputs: the file does not exist.", path, "a .npy, .npz or .csv file of inputs")
     try:
         rows = np.asarray(_read_rows(path))
     except (OSError, ValueError, EOFError, IndexError, *DAMAGED) as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.core.views import drawn, html_table
 from tati_re.landscape import tables
@@ -160,8 +160,7 @@ def along(
         One row a position: step, walker, loss, potential, ..., `ln_excess_loss`.
     """
     positions = list(trajectory)
-    if not positions:
-        raise InputError("The trajectory has no positions.")
+    refuse_if(not positions, "The trajectory has no positions.")
     folder = None
     if output is not None:
         said = {"schema_version": 1, "columns": list(surface.columns), **(description or {})}
@@ -185,8 +184,7 @@ def load(folder: str | os.PathLike[str]) -> Landscape:
 
     folder = Path(folder)
     path = folder / tables.SPECIFICATION
-    if not path.is_file():
-        raise InputError(f"{folder} is not the folder of a landscape.")
+    refuse_if(not path.is_file(), f"{folder} is not the folder of a landscape.")
     said = tomllib.loads(path.read_text(encoding="utf-8"))
     table = tables.finished(folder / "landscape.csv")
     if table is None:

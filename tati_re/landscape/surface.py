@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import Compiled, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.potential import ModelPotential
 
@@ -47,8 +47,7 @@ class Surface:
     """
 
     def __init__(self, system: Any, *, batch_size: int | None = None, test: bool = False, points: int = _BLOCK) -> None:
-        if points < 1:
-            raise InputError("points is too small.", points, "at least 1")
+        refuse_if(points < 1, "points is too small.", points, "at least 1")
         self.points = int(points)
         self._part: Any
         if not isinstance(system, FunctionPotential) and not system.system.has_data:

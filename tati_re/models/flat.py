@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import keras, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.models import inspect
 from tati_re.models.fan_in import PartShape, fan_in_plus_one
 from tati_re.models.fixed import fixed_parts
@@ -75,8 +75,7 @@ class FlatModel:
         trainable, names = self.model.trainable_variables, tensor_names(self.model)
         fixed = fixed_parts(fix, names, [v.numpy() for v in trainable]) if fix else [None] * len(names)
         free = [i for i, part in enumerate(fixed) if part is None or not part.mask.all()]
-        if not free:
-            raise InputError("fix_parameters: all parameters are fixed.", fix, "some that are free")
+        refuse_if(not free, "fix_parameters: all parameters are fixed.", fix, "some that are free")
         self.variables = [trainable[i] for i in free]
         self.tensor_names = [names[i] for i in free]
         self.others = [*self.model.non_trainable_variables]

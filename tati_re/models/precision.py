@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import keras, layers_of, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.models.inspect import input_dtype_of, input_shape_of
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
@@ -46,8 +46,7 @@ def in_precision(model: Any, dtype: str) -> Any:
         what = f"The model cannot be rebuilt in {dtype} from its config: {reason}"
         raise InputError(what, type(model).__name__, hint) from error
     wrong = _other_precision(rebuilt, dtype)
-    if wrong:
-        raise InputError(f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint)
+    refuse_if(wrong, f"The model cannot be rebuilt in {dtype}.", f"layer {wrong} keeps its own type", hint)
     _copy_state(model, rebuilt, dtype, hint)
     return rebuilt
 

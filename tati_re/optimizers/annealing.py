@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, cond, sqrt, where, zeros_like
 from tati_re.core.protocol import Info, Rung, attributes_of, chosen, fields_of
@@ -90,14 +90,10 @@ class Annealing(Optimizer):
     ) -> None:
         if not start_temperature > 0:
             raise InputError("annealing_start_temperature is out of range.", start_temperature, "above 0")
-        if not 0 < cooling < 1:
-            raise InputError("annealing_cooling is out of range.", received=cooling, expected="above 0 and below 1")
-        if stage_steps < 1:
-            raise InputError("annealing_stage_steps: too few.", received=stage_steps, expected="at least 1")
-        if validations < 1:
-            raise InputError("annealing_validations: too few.", received=validations, expected="at least 1")
-        if not 0 <= momentum < 1:
-            raise InputError("momentum is out of range.", received=momentum, expected="at least 0 and below 1")
+        refuse_if(not 0 < cooling < 1, "annealing_cooling is out of range.", cooling, "above 0 and below 1")
+        refuse_if(stage_steps < 1, "annealing_stage_steps: too few.", stage_steps, "at least 1")
+        refuse_if(validations < 1, "annealing_validations: too few.", validations, "at least 1")
+        refuse_if(not 0 <= momentum < 1, "momentum is out of range.", momentum, "at least 0 and below 1")
         self.start_temperature, self.cooling = float(start_temperature), float(cooling)
         self.stage_steps, self.validations, self.momentum = int(stage_steps), int(validations), float(momentum)
         self._every = max(1, self.stage_steps // self.validations)

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import absolute, column, sqrt, sum_of_products, where
 from tati_re.core.protocol import Info, Rung, chosen, with_energy
@@ -58,8 +58,7 @@ class BarzilaiBorwein(Optimizer):
     full_batch = True
 
     def __init__(self, step: str = "short") -> None:
-        if step not in STEPS:
-            raise InputError("barzilai_borwein_step: unknown name.", received=repr(step), expected=" or ".join(STEPS))
+        refuse_if(step not in STEPS, "barzilai_borwein_step: unknown name.", repr(step), " or ".join(STEPS))
         self.barzilai_borwein_step = step
 
     def init(self, position, evaluate, noise) -> BarzilaiBorweinState:

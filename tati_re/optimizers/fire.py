@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, minimum, where, zeros_like
 from tati_re.core.protocol import Info, Rung, chosen, with_energy
@@ -56,10 +56,8 @@ class Fire(Optimizer):
     full_batch = True
 
     def __init__(self, increase: float = 0.05, decrease: float = 0.95) -> None:
-        if not increase >= 0:
-            raise InputError("fire: increase is out of range.", received=increase, expected="at least 0")
-        if not 0 < decrease < 1:
-            raise InputError("fire: decrease is out of range.", received=decrease, expected="above 0 and below 1")
+        refuse_if(not increase >= 0, "fire: increase is out of range.", increase, "at least 0")
+        refuse_if(not 0 < decrease < 1, "fire: decrease is out of range.", decrease, "above 0 and below 1")
         self.increase, self.decrease = float(increase), float(decrease)
 
     def init(self, position, evaluate, noise) -> FireState:

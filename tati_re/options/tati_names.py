@@ -8,7 +8,7 @@ prior, which its own names `step_width` and `friction_constant` therefore mean, 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 SAMPLERS = {
     "StochasticGradientLangevinDynamics": "SGLD",
@@ -72,8 +72,7 @@ def _unset(value: Any) -> bool:
 
 def _yes(name: str, value: Any) -> bool:
     text = str(value).lower()
-    if text not in (*_YES, *_NO):
-        raise InputError(f"{name} has the wrong type.", value, "true or false")
+    refuse_if(text not in (*_YES, *_NO), f"{name} has the wrong type.", value, "true or false")
     return text in _YES
 
 
@@ -90,8 +89,7 @@ def _refused_if(wrong: bool, what: str, instead: str) -> Translation:
     """A switch of which one side is what is done here anyway."""
 
     def switch(name: str, value: Any) -> dict[str, Any]:
-        if _yes(name, value) == wrong:
-            raise InputError(f"{name}: {what}.", value, instead)
+        refuse_if(_yes(name, value) == wrong, f"{name}: {what}.", value, instead)
         return {}
 
     return switch
@@ -240,8 +238,7 @@ def _time(name: str, value: Any) -> dict[str, Any]:
         number = float(value)
     except (TypeError, ValueError):
         number = -1.0
-    if not 0 < number < float("inf"):
-        raise InputError(f"{name} is out of range.", value, "a number greater than 0")
+    refuse_if(not 0 < number < float("inf"), f"{name} is out of range.", value, "a number greater than 0")
     return {}
 
 

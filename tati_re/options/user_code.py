@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import said
 from tati_re.options.table import OPTIONS
 
@@ -109,8 +109,7 @@ def _module(option: str, name: str) -> ModuleType:
 
 
 def _file(option: str, path: Path, form: str) -> ModuleType:
-    if not os.path.isfile(path):
-        raise InputError(f"{option}: there is no such file.", received=path, expected=f"such as {form}")
+    refuse_if(not os.path.isfile(path), f"{option}: there is no such file.", path, f"such as {form}")
     full = path.resolve()
     # A name of its own: a file may be called like a module that is installed.
     name = f"{full.stem}_{hashlib.sha256(str(full).encode()).hexdigest()[:8]}"

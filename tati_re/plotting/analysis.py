@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[st
     """
     from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
-    if not tables:
-        raise InputError("There is no covariance to draw.")
+    refuse_if(not tables, "There is no covariance to draw.")
     timed = any(np.isfinite(table["autocorrelation_steps"]).any() for table in tables.values())
     figure = new_figure(8.0 if timed else 4.8, 3.4)
     panels = figure.subplots(1, 2 if timed else 1, squeeze=False, sharex=True)[0]
@@ -72,8 +71,7 @@ def plot_free_energy(
     Raises:
         InputError: An empty table, or a path that cannot be written.
     """
-    if table.empty:
-        raise InputError("There is no free energy to draw.")
+    refuse_if(table.empty, "There is no free energy to draw.")
     figure = new_figure(5.4, 3.4)
     axes = figure.subplots()
     x, energy = table["coordinate"].to_numpy(), table["free_energy"].to_numpy()
@@ -137,8 +135,7 @@ def plot_reweighting(table: pd.DataFrame, sampled, path: str | os.PathLike[str] 
     Raises:
         InputError: An empty table, or a path that cannot be written.
     """
-    if table.empty:
-        raise InputError("There are no averages to draw.")
+    refuse_if(table.empty, "There are no averages to draw.")
     names = list(dict.fromkeys(table["observable"]))
     figure = new_figure(2.9 * len(names), 3.0)
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
@@ -166,8 +163,7 @@ def plot_group_temperatures(table: pd.DataFrame, path: str | os.PathLike[str] | 
     Raises:
         InputError: An empty table, or a path that cannot be written.
     """
-    if table.empty:
-        raise InputError("There are no temperatures to draw.")
+    refuse_if(table.empty, "There are no temperatures to draw.")
     kinds = list(dict.fromkeys(table["temperature"]))
     most = int(table.groupby("temperature").size().max())
     figure = new_figure(7.2, 1.1 + 0.26 * most)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = N
     Raises:
         InputError: Nothing was found, or a bad path.
     """
-    if not len(found.minima):
-        raise InputError("The exploration found no minimum.")
+    refuse_if(not len(found.minima), "The exploration found no minimum.")
     several = bool(found.paths)
     figure = new_figure(12.6 if several else 4.4, 4.0)
     panels = figure.subplots(1, 3 if several else 1, squeeze=False)[0]

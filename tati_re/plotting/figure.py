@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.runs.storage import replacing
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def save(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
     """
     if path is None:
         return figure
-    if Path(path).suffix.lower() != ".png":
-        raise InputError("The path of a figure must end in .png.", received=path)
+    refuse_if(Path(path).suffix.lower() != ".png", "The path of a figure must end in .png.", path)
     with replacing(path) as file:
         figure.savefig(file, format="png", dpi=DPI)
     return figure

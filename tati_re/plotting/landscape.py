@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, save
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def plot_landscape(
     """
     axes = len(landscape.names)
     kinds = {1: ("sweep",), 2: ("contour", "surface")}.get(axes, ())
-    if not kinds:
-        raise InputError("A figure shows one or two coordinates.", axes)
+    refuse_if(not kinds, "A figure shows one or two coordinates.", axes)
     kind = kinds[0] if kind == "auto" else kind
     if kind not in kinds:
         raise InputError("kind does not fit the landscape.", kind, " or ".join(kinds))

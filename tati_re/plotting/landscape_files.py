@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting.figure import COLORS
 from tati_re.plotting.landscape import WORDS, _scales, matrix
 from tati_re.runs.storage import write_whole
@@ -36,12 +36,10 @@ def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], qua
         import plotly.graph_objects as go
     except ImportError:
         raise InputError("A page needs plotly.", expected="pip install 'tati_re[interactive]'") from None
-    if len(landscape.names) != 2:
-        raise InputError("A page shows two coordinates.", len(landscape.names))
+    refuse_if(len(landscape.names) != 2, "A page shows two coordinates.", len(landscape.names))
     if quantity not in landscape.table:
         raise InputError("quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns))
-    if Path(path).suffix.lower() != ".html":
-        raise InputError("The path of a page must end in .html.", received=path)
+    refuse_if(Path(path).suffix.lower() != ".html", "The path of a page must end in .html.", path)
     figure, parts = go.Figure(), _scales(landscape)
     groups: list[list[int]] = []
     for number, (_, table, trajectory) in enumerate(parts):
@@ -96,8 +94,7 @@ def write_vtk(landscape: Landscape, folder: str | os.PathLike[str], quantity: st
         StorageError: A file cannot be written.
     """
     height = quantity or "ln_excess_loss"
-    if len(landscape.names) not in (2, 3):
-        raise InputError("A VTK file has two or three coordinates.", len(landscape.names))
+    refuse_if(len(landscape.names) not in (2, 3), "A VTK file has two or three coordinates.", len(landscape.names))
     if height not in landscape.table:
         raise InputError("quantity is not a column of the table.", height, ", ".join(landscape.table.columns))
     written = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function, chains_of
 from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.plotting.bands import draw_ranks
 from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
 from tati_re.runs.selection import at_target, burnin_of, is_optimization, keep, spacing
@@ -50,8 +50,7 @@ def plot_run(
         InputError: No rows, no such column, or a path that cannot be written.
     """
     rows = at_target(run.run_info)
-    if rows.empty:
-        raise InputError("The run has no rows to draw.")
+    refuse_if(rows.empty, "The run has no rows to draw.")
     names = [observables] if isinstance(observables, str) else observables
     if names is None:
         names = [name for name in _SHOWN if name in rows and rows[name].nunique() > 1] or ["potential"]
@@ -104,8 +103,7 @@ def plot_traces(
     Raises:
         InputError: No rows, or a path that cannot be written.
     """
-    if run_info.empty:
-        raise InputError("The run has no rows to draw.")
+    refuse_if(run_info.empty, "The run has no rows to draw.")
     shown = _measured(run_info, num_parameters, num_burnin_steps)
     figure = new_figure(8.0, 3.0 + 1.9 * len(shown))
     panels = figure.subplots(1 + len(shown), 1, sharex=True, squeeze=False, height_ratios=[1.4] + [1.0] * len(shown))[
@@ -220,8 +218,7 @@ def plot_autocorrelation(
         for name, values in chains.items()
         if values.shape[1] >= MINIMUM_DRAWS and np.isfinite(values).all() and (np.ptp(values, axis=1) > 0).all()
     }
-    if not shown:
-        raise InputError("No observable changes: there is no autocorrelation to draw.")
+    refuse_if(not shown, "No observable changes: there is no autocorrelation to draw.")
     figure = new_figure(6.4, 3.4)
     draw_autocorrelation(figure.subplots(), shown, steps_between_rows)
     return save(figure, path)

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tati_re.analysis.format import SHORT_NOTE
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def plot_ladder(ladder: pd.DataFrame, path: str | os.PathLike[str] | None = None
         InputError: A single rung, or a path that cannot be written.
     """
     pairs = ladder.iloc[:-1]
-    if pairs.empty:
-        raise InputError("A ladder of one rung has no swaps to draw.")
+    refuse_if(pairs.empty, "A ladder of one rung has no swaps to draw.")
     figure = new_figure(8.6, 3.0)
     axes, right = figure.subplots(1, 2)
     axes.bar(pairs["rung"] + 0.5, pairs["acceptance"], width=0.8, color=COLORS[0], label="accepted")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import keras, tf
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.given import users_code
 from tati_re.posterior.predictive import HETEROSCEDASTIC, LEAST_LOG_STD
 
@@ -227,10 +227,9 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
             expected = "the means, and behind them the logarithms of their standard deviations"
             raise InputError(what, f"{last} outputs" if num_classes is None else f"{num_classes} classes", expected)
         return
-    if loss.name == "categorical_crossentropy" and last == 1:
-        what = "loss: categorical_crossentropy needs one output and one column of labels a class."
-        expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
-        raise InputError(what, "one column", expected)
+    what = "loss: categorical_crossentropy needs one output and one column of labels a class."
+    expected = "sparse_categorical_crossentropy for class numbers, or binary_crossentropy for two classes"
+    refuse_if(loss.name == "categorical_crossentropy" and last == 1, what, "one column", expected)
     differ = tuple(output_shape) != tuple(target_shape)
     if differ and loss.name in (*CLASSIFICATION, *REGRESSION, *MARGIN, "cosine_similarity"):
         received = f"outputs of shape {tuple(output_shape)} for labels of shape {tuple(target_shape)}"

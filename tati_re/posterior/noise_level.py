@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.potential import Prior, prior_generator
 from tati_re.posterior.priors.product import Product
 from tati_re.posterior.priors.quantiles import NormalMap
@@ -207,9 +207,8 @@ def check_noise(noise_std: float | str, loss, flat, given: bool) -> None:
     sampled, has = noise_std == SAMPLED, flat.samples_noise
     if given and loss.predicts_noise:
         raise InputError(f"noise_std: the network of {loss.name} predicts the noise.", noise_std, "no noise_std")
-    if sampled != has:
-        what = "noise_std: sampled is one more parameter and shapes the system."
-        raise InputError(what, noise_std, "noise_std where the Simulation is made")
+    what = "noise_std: sampled is one more parameter and shapes the system."
+    refuse_if(sampled != has, what, noise_std, "noise_std where the Simulation is made")
     if sampled and loss.name != "gaussian":
         expected = "loss gaussian, or no noise_std; and the loss where the Simulation is made"
         raise InputError("noise_std: sampled is a parameter of the Gaussian likelihood.", f"loss {loss.name}", expected)

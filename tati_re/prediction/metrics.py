@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 """Where a softmax in float32 underflows, 1.2e-38; 87.3 nats."""
@@ -162,8 +162,7 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 1
     Raises:
         InputError: Shapes or labels that do not fit.
     """
-    if num_bins < 1:
-        raise InputError("num_bins is too small.", num_bins, "at least 1")
+    refuse_if(num_bins < 1, "num_bins is too small.", num_bins, "at least 1")
     values, right = paired(probabilities, labels)
     sure = values.max(axis=1)
     hit = values.argmax(axis=1) == right
@@ -206,8 +205,7 @@ def posterior_average(
         squares = squares + difference * (prediction - mean)
         if observe is not None:
             observed.append(observe(prediction))
-    if num_draws == 0:
-        raise InputError("There are no parameter vectors to average over.", 0, "at least 1")
+    refuse_if(num_draws == 0, "There are no parameter vectors to average over.", 0, "at least 1")
     return PosteriorAverage(mean, squares / num_draws, num_draws, observed)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.data.packing import as_packed
 from tati_re.data.preparation import Preparation
 from tati_re.posterior.outputs import Outputs
@@ -41,11 +41,8 @@ def model_of(run: RunFiles) -> Any:
 
 
 def check_model(run: RunFiles) -> None:
-    if run.manifest.get("dataset", {}).get("potential"):
-        raise InputError(
-            f"The run {run.folder} sampled a potential given as a function: it has no model and no data.",
-            expected="run.trajectory, run.averages",
-        )
+    what = f"The run {run.folder} sampled a potential given as a function: it has no model and no data."
+    refuse_if(run.manifest.get("dataset", {}).get("potential"), what, expected="run.trajectory, run.averages")
 
 
 def flat_model_of(run: RunFiles, model: Any = None) -> FlatModel:

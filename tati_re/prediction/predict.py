@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
 from tati_re.prediction.draws import Draws, Members, independent_draws
 from tati_re.prediction.network import Network, dataset_of, names_its_data
@@ -75,10 +75,8 @@ def predict(
         InputError: Inputs or labels that do not fit, runs that predict different things, or no draws.
     """
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
-    if not runs:
-        raise InputError("There are no runs to predict with.")
-    if not 0 < interval < 1:
-        raise InputError("interval is out of range.", interval, "a number between 0 and 1")
+    refuse_if(not runs, "There are no runs to predict with.")
+    refuse_if(not 0 < interval < 1, "interval is out of range.", interval, "a number between 0 and 1")
     if inputs is None:
         if labels is not None:
             raise InputError("labels without inputs.", expected="predict(inputs, labels)")

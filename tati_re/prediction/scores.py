@@ -4,7 +4,7 @@ each draw of the parameters, as the posterior average of a regression is."""
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.metrics import paired
 
 _PIECE_VALUES = 4_000_000
@@ -44,8 +44,7 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     inside, outside = (np.asarray(part, np.float64).reshape(-1) for part in (inside, outside))
     if not (inside.size and outside.size):
         raise InputError("There is nothing to tell apart.", f"{inside.size} and {outside.size} scores", "both above 0")
-    if np.isnan(inside).any() or np.isnan(outside).any():
-        raise InputError("The scores are not numbers.", "nan", "numbers")
+    refuse_if(np.isnan(inside).any() or np.isnan(outside).any(), "The scores are not numbers.", "nan", "numbers")
     ranks = rankdata(np.concatenate([inside, outside]))[inside.size :]
     return float((ranks.sum() - outside.size * (outside.size + 1) / 2) / (inside.size * outside.size))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.posterior.predictive import VALUES
 from tati_re.prediction.draws import Draws
 from tati_re.prediction.network import Network
@@ -166,8 +166,7 @@ def stopping(frame: pd.DataFrame) -> tuple[float, float | None]:
 
 
 def _parts(inputs: np.ndarray, labels: np.ndarray, fraction: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    if not 0 <= fraction < 1:
-        raise InputError("validation_fraction is out of range.", fraction, "a number in [0, 1)")
+    refuse_if(not 0 <= fraction < 1, "validation_fraction is out of range.", fraction, "a number in [0, 1)")
     numbers = np.arange(len(inputs))
     first = np.floor((numbers + 1) * fraction) > np.floor(numbers * fraction)
     parts = {"test": (inputs[~first], labels[~first])}

@@ -16,7 +16,7 @@ from tati_re.analysis.diffusion_map import landmarks
 from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_energy
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import html_table
 from tati_re.runs import files
 from tati_re.runs.manifest import sees_batches
@@ -217,8 +217,7 @@ def modules_of(run: RunFiles) -> list[str]:
 
 
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
-    if name not in MODULES:
-        raise InputError("Unknown module.", name, ", ".join(MODULES))
+    refuse_if(name not in MODULES, "Unknown module.", name, ", ".join(MODULES))
     descends = is_optimization(run.manifest, run.run_info)
     if descends and name in _OF_SAMPLES:
         what = f"{name}: the run {run.folder} is a fit, which samples no temperature."

@@ -13,7 +13,7 @@ from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
 from tati_re.analysis.temperature import group_sentences, group_temperatures
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting import plot_ladder
 from tati_re.report import html
 from tati_re.report.description import name_of_method, what_was_sampled
@@ -76,19 +76,16 @@ def write_report(
     """
     listed = [runs] if isinstance(runs, str | os.PathLike | RunFiles) else list(runs)
     opened = [as_run(run) for run in listed]
-    if not opened:
-        raise InputError("A report needs a run.")
+    refuse_if(not opened, "A report needs a run.")
     if path is None:
         if len(opened) > 1:
             names = [run.folder.resolve().name for run in opened]
-            if len(opened) > 2:
-                raise InputError("A report of more than two runs needs a file.", expected="--output FILE.html")
+            refuse_if(len(opened) > 2, "A report of more than two runs needs a file.", expected="--output FILE.html")
             path = opened[0].folder.resolve().parent / f"report-{names[0]}-{names[1]}.html"
         else:
             path = opened[0].folder / files.REPORT
     path = Path(path)
-    if path.suffix.lower() != ".html":
-        raise InputError("The path of a report must end in .html.", received=path)
+    refuse_if(path.suffix.lower() != ".html", "The path of a report must end in .html.", path)
     write_whole(path, page_of(opened, figures, burnin, thin).encode())
     return path
 
@@ -112,8 +109,7 @@ def page_of(
     body += told
     for number, folder in enumerate(map(Path, figures)):
         paths = sorted(folder.glob("*.png"))
-        if not paths:
-            raise InputError("figures: the folder has no figure.", folder, "a folder with .png files")
+        refuse_if(not paths, "figures: the folder has no figure.", folder, "a folder with .png files")
         drawn = html.figures([_found(path, path.name) for path in paths[:_MOST_FOUND]])
         body.append(html.Section(f"Figures of {folder}", f"figures-{number}", [drawn]).html())
     return html.document(title, "\n".join(body), "two" if len(runs) == 2 else "")

@@ -12,7 +12,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, table, with_error
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part
@@ -169,8 +169,7 @@ def _text(folder: Path, files: list[str], predictions: dict, scores, apart) -> s
 
 def report_temperatures(runs: Sequence[Run], folder: Path, typed: Mapping[str, Any]) -> str:
     for name in ("optimum", "ensemble", "ood", "rung"):
-        if name in typed:
-            raise InputError(f"--{name} does not belong to --by-temperature.")
+        refuse_if(name in typed, f"--{name} does not belong to --by-temperature.")
     frame = temperature_curve(runs, *(read_inputs(typed["data"], runs[0]) if "data" in typed else ()))
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tati_re.core.cells import as_cell
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.checked import csv_digest
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
@@ -78,8 +78,7 @@ class CsvTable(Rows):
         """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there; refuses one
         of another `digest` up to there, where a checkpoint knows it."""
         path, headers = Path(path), (_header(columns), _header(columns, str))
-        if not path.is_file():
-            raise InputError(f"The file {path} of the run to resume is missing.")
+        refuse_if(not path.is_file(), f"The file {path} of the run to resume is missing.")
         with open(path, "rb") as file:
             found = file.readline()
             file.seek(max(position - 1, 0))

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import reading
 from tati_re.runs.checked import RowCheck, h5_bytes
 from tati_re.runs.digests import Known
@@ -94,9 +94,8 @@ class H5Table(Rows):
             stored = reading.h5_length(source)
             if index_columns != table._index_names or other_columns != table._row_names:
                 raise InputError(f"The file {table.path} has other columns than the run to resume.")
-            if source["rows"].dtype != table.dtype:
-                what = f"The file {table.path} has other numbers than the run to resume."
-                raise InputError(what, source["rows"].dtype, table.dtype)
+            what = f"The file {table.path} has other numbers than the run to resume."
+            refuse_if(source["rows"].dtype != table.dtype, what, source["rows"].dtype, table.dtype)
             if stored < position:
                 expected = f"at least {position} rows"
                 raise InputError(f"The file {table.path} does not fit the checkpoint.", f"{stored} rows", expected)

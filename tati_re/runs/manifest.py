@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.table import OPTIONS
 from tati_re.runs import checkpoint
 from tati_re.runs.digests import lasting
@@ -35,8 +35,7 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     checkpoint knows of it."""
     path = Path(folder) / MANIFEST
     try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"The file {path} cannot be read: it is no regular file.")
+        refuse_if(path.exists() and not path.is_file(), f"The file {path} cannot be read: it is no regular file.")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"The folder {os.fspath(folder)} is not the folder of a run: it has no {MANIFEST}.") from None

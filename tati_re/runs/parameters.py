@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.models.names import described_names, parameter_names
 from tati_re.runs import checkpoint, files, manifest, reading
@@ -47,8 +47,7 @@ def read_parameters(
     if path.is_dir():
         return _folder(path, step, wanted)
     readers = {".csv": _rows, ".h5": _rows, ".npz": _arrays, ".npy": _arrays, ".keras": _keras}
-    if path.suffix not in readers:
-        raise InputError("parameters: a file of another kind.", received=path, expected=KINDS)
+    refuse_if(path.suffix not in readers, "parameters: a file of another kind.", path, KINDS)
     if step is not None and path.suffix not in (".csv", ".h5"):
         raise InputError(f"parameters_step: {path} has no steps.", received=step, expected="a trajectory, or no step")
     try:

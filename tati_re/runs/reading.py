@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.cells import from_cell
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.h5_killed import KilledFile
 from tati_re.runs.lock import is_held
 
@@ -39,8 +39,7 @@ def complete_lines(path: str | os.PathLike[str]) -> bytes:
     """The bytes of a CSV table up to the end of its last complete line."""
     content = Path(path).read_bytes()
     complete = content[: content.rfind(b"\n") + 1]
-    if not complete:
-        raise InputError(f"The file {path} has no header line; the run was stopped before it wrote one.")
+    refuse_if(not complete, f"The file {path} has no header line; the run was stopped before it wrote one.")
     return complete
 
 
@@ -73,8 +72,7 @@ def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
     killed: `was_killed` says so."""
     import h5py
 
-    if not Path(path).is_file():
-        raise InputError(f"The file {path} is missing.")
+    refuse_if(not Path(path).is_file(), f"The file {path} is missing.")
     with ExitStack() as opened:
         try:
             try:

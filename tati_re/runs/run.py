@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest, shown
+from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.given import said
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
@@ -185,8 +185,7 @@ class RunFiles:
         return self._read[name][1]
 
     def _table(self, name: str) -> pandas.DataFrame:
-        if not self.has(name):
-            raise InputError(f"The run {self.folder} has no {name}.")
+        refuse_if(not self.has(name), f"The run {self.folder} has no {name}.")
         return self._cached(name, self._read_table)
 
     def _read_table(self, path: Path) -> pandas.DataFrame:
@@ -232,8 +231,7 @@ class RunFiles:
 
     def _find(self, index: np.ndarray, step: int, walker: int | None) -> int:
         """Returns the row of a step and walker in the columns step, walker `(rows, 2)`."""
-        if not len(index):
-            raise InputError(f"The trajectory of {self.folder} is empty.", f"step {step}")
+        refuse_if(not len(index), f"The trajectory of {self.folder} is empty.", f"step {step}")
         if not (rows := rows_of_step(index, step)):
             raise InputError("The step is not stored.", f"step {step}", stored_steps(index, step))
         if walker is None and len(rows) > 1:

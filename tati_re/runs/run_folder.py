@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.files import FILES, LOCK, PARTIAL
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import LEFTOVER, storing
@@ -15,8 +15,7 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bo
     the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
     be empty, but for the files of a start that was `abandoned`."""
     folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InputError("The output is a file.", received=folder, expected="a folder that is new or empty")
+    refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if abandoned:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import RunFiles
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
     if burnin is None:
         options = run.manifest.get("options", {})
         return 0 if run.manifest.get("kind") == "fit" else int(options.get("num_burnin_steps") or 0)
-    if burnin < 0:
-        raise InputError("burnin is a number of steps.", burnin, "0 or more")
+    refuse_if(burnin < 0, "burnin is a number of steps.", burnin, "0 or more")
     return int(burnin)
 
 
@@ -56,8 +55,7 @@ def keep(rows: pd.DataFrame, burnin: int = 0, thin: int = 1, rung: int | None = 
 
 
 def check_thin(thin: int) -> None:
-    if thin < 1:
-        raise InputError("thin keeps every k-th row.", thin, "1 or more")
+    refuse_if(thin < 1, "thin keeps every k-th row.", thin, "1 or more")
 
 
 def spacing(rows: pd.DataFrame) -> float:

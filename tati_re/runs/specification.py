@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import remove_leftovers, storing, write_whole
 
@@ -48,8 +48,7 @@ def open_folder(
         found = difference(then, now)
         if found is None:
             return then
-        if not overwrite:
-            raise InputError(f"output: {folder} holds another {kind}.", found, "another folder, or overwrite")
+        refuse_if(not overwrite, f"output: {folder} holds another {kind}.", found, "another folder, or overwrite")
     elif (others := ", ".join(entries(folder)[:3])) and not overwrite:
         raise InputError(f"output: the folder {folder} is not empty.", others, "a new folder, or overwrite")
     with storing(folder):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tati_re.core.cells import from_cell
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import files, reading
 
 KINDS = "a trajectory (.csv, .h5), an .npz, a .keras file or a run folder"
@@ -140,8 +140,7 @@ def _of_tati(path: Path, weights: list[int], biases: list[int], names: list[str]
 
 def _rows_at(path: Path, index: np.ndarray, step: int | None) -> tuple[list[int], int]:
     """The rows of a step, one a walker in the walkers' order, and the step; the last step where none is asked for."""
-    if not len(index):
-        raise InputError(f"parameters: {path} has no rows.", expected="at least one")
+    refuse_if(not len(index), f"parameters: {path} has no rows.", expected="at least one")
     if step is None:
         step = int(index[:, 0].max())
     if not (rows := rows_of_step(index, step)):

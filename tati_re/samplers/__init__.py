@@ -4,7 +4,7 @@
 `skeleton.py`) and one line of `tati_re/options/families.py`.
 """
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.lazy import names_exported
 from tati_re.core.method import Method as Method
 from tati_re.core.method import Sampler as Sampler
@@ -80,10 +80,9 @@ def _of_name(name: str, options) -> Method:
         if where in FAMILIES.values() and options.thermostat_bath == "noise":
             raise _no_bath(name)
         return imported(where, options)
-    if name.upper() == "NUTS":
-        what = "sampler: trajectories whose length nobody sets are those of HMC or MAMS with num_leapfrog_steps auto."
-        expected = "HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test"
-        raise InputError(what, repr(name), expected)
+    what = "sampler: trajectories whose length nobody sets are those of HMC or MAMS with num_leapfrog_steps auto."
+    expected = "HMC or MAMS, which has the shorter ones; or MCLMC, without a Metropolis test"
+    refuse_if(name.upper() == "NUTS", what, repr(name), expected)
     if name.upper() == "EQN":
         expected = "covariance_blending above 0, such as 10, with sampler BAOAB and several walkers (num_walkers)"
         raise InputError("sampler: ensemble quasi-Newton is a preconditioner around any sampler.", repr(name), expected)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.method import Method, as_method, missing
 from tati_re.models.fan_in import fan_in_plus_one
@@ -35,8 +35,7 @@ def with_steps(sampler, options, given_schedule: bool = False):
         ("covariance_blending", options.covariance_blending > 0),
         ("step_schedule", given_schedule or options.step_schedule != "constant"),
     ):
-        if asked:
-            raise InputError(f"{name}: needs a step size that is given.", "step_size = auto", "a number as step_size")
+        refuse_if(asked, f"{name}: needs a step size that is given.", "step_size = auto", "a number as step_size")
     if isinstance(sampler, StepSizeTuning):
         sampler = sampler.inner
     if sampler.metropolis:
@@ -106,8 +105,7 @@ def unused_options(options, sampler) -> list[str]:
 def _checked(mass, shapes) -> np.ndarray:
     mass = as_array(mass, "mass", np.float64)
     wanted = (sum(math.prod(shape) for shape in shapes),)
-    if mass.shape != wanted:
-        raise InputError("mass: wrong shape.", received=mass.shape, expected=f"{wanted}, one a parameter")
+    refuse_if(mass.shape != wanted, "mass: wrong shape.", mass.shape, f"{wanted}, one a parameter")
     return mass
 
 

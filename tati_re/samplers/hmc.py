@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, column, floor, maximum, minimum, repeat, sqrt, sum_of_products, sum_over
 from tati_re.core.protocol import Info, attributes_of
@@ -51,8 +51,7 @@ class HamiltonianMonteCarlo(Method):
     full_batch = True
 
     def __init__(self, num_leapfrog_steps: int | str = 10, leapfrog_jitter: float = 0.5, walls: str = "reject") -> None:
-        if walls not in ("reject", "reflect"):
-            raise InputError("walls: not known.", received=repr(walls), expected="'reject' or 'reflect'")
+        refuse_if(walls not in ("reject", "reflect"), "walls: not known.", repr(walls), "'reject' or 'reflect'")
         self.walls = walls
         self.finds_length = num_leapfrog_steps == "auto"
         self.lengths = trajectory_lengths(_FIRST if self.finds_length else num_leapfrog_steps, leapfrog_jitter)
@@ -86,10 +85,8 @@ def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) ->
     """The least and the largest whole number of [(1 - j) L₀, (1 + j) L₀], at least 1."""
     if isinstance(num_leapfrog_steps, str):
         raise InputError("num_leapfrog_steps: the sampler cannot find them.", num_leapfrog_steps, "a number, or HMC")
-    if num_leapfrog_steps < 1:
-        raise InputError("num_leapfrog_steps: too few.", received=num_leapfrog_steps, expected="at least 1")
-    if not 0 <= leapfrog_jitter <= 1:
-        raise InputError("leapfrog_jitter: out of range.", received=leapfrog_jitter, expected="0 to 1")
+    refuse_if(num_leapfrog_steps < 1, "num_leapfrog_steps: too few.", num_leapfrog_steps, "at least 1")
+    refuse_if(not 0 <= leapfrog_jitter <= 1, "leapfrog_jitter: out of range.", leapfrog_jitter, "0 to 1")
     low = max(1, math.ceil((1 - leapfrog_jitter) * num_leapfrog_steps - 1e-9))
     return low, max(low, math.floor((1 + leapfrog_jitter) * num_leapfrog_steps + 1e-9))
 

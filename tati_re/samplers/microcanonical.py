@@ -14,7 +14,7 @@ keeps exp(-βU) without a bath, and U + K with dK = -g·dθ. It is split into ex
 In the units of the papers, where the speed is 1, a step is h sqrt(d T) and the decoherence length sqrt(d T)/γ.
 """
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import column, exp, log, maximum, minimum, sqrt, sum_of_products
 from tati_re.core.protocol import Info, with_energy
@@ -28,16 +28,14 @@ INTEGRATORS = {"leapfrog": (0.5, 1.0, 0.5), "mclachlan": (_B, 0.5, 1.0 - 2.0 * _
 
 def checked(integrator: str) -> str:
     """The integrator, if there is such one."""
-    if integrator not in INTEGRATORS:
-        raise InputError("integrator: not known.", received=repr(integrator), expected=" or ".join(INTEGRATORS))
+    refuse_if(integrator not in INTEGRATORS, "integrator: not known.", repr(integrator), " or ".join(INTEGRATORS))
     return integrator
 
 
 def check_dimension(num_parameters: int) -> None:
     """Refuses a single parameter."""
-    if num_parameters < 2:
-        what = "sampler: a momentum of fixed length has nowhere to turn in one dimension."
-        raise InputError(what, received="1 parameter", expected="2 or more, or a sampler such as HMC or BAOAB")
+    what = "sampler: a momentum of fixed length has nowhere to turn in one dimension."
+    refuse_if(num_parameters < 2, what, "1 parameter", "2 or more, or a sampler such as HMC or BAOAB")
 
 
 def on_sphere(state):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
 from tati_re.core.protocol import Info, State, attributes_of, with_energy
@@ -59,8 +59,7 @@ class PreconditionedSGLD(Method):
         preconditioner_offset: float = 1e-5,
         preconditioner_correction: bool = True,
     ) -> None:
-        if preconditioner not in MODES:
-            raise InputError("preconditioner: not known.", received=repr(preconditioner), expected="frozen or adaptive")
+        refuse_if(preconditioner not in MODES, "preconditioner: not known.", repr(preconditioner), "frozen or adaptive")
         if not 0 <= preconditioner_decay < 1:
             raise InputError("preconditioner_decay: out of range.", preconditioner_decay, "at least 0 and below 1")
         if not preconditioner_offset > 0:

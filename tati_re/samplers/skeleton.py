@@ -15,7 +15,7 @@ To add it to the package:
    must fail.
 """
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.core.method import Method
 
 # Only arithmetic operators and these functions, so that one step runs on numpy, eagerly, as a graph and under XLA.
@@ -49,8 +49,7 @@ class Skeleton(Method):
 
     def __init__(self, mobility: float = 1.0) -> None:
         # Tuning parameters live here, not in the state; `not x > 0` also refuses nan.
-        if not mobility > 0:
-            raise InputError("mobility: nothing would move.", received=mobility, expected="a number above 0")
+        refuse_if(not mobility > 0, "mobility: nothing would move.", mobility, "a number above 0")
         self.mobility = float(mobility)
 
     def init(self, position, evaluate, noise) -> State:

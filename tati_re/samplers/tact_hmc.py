@@ -15,7 +15,7 @@ only visits them unevenly. U enters as U - Ū: a constant in it has no effect.
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import (
     absolute,
@@ -98,16 +98,13 @@ class TactHMC(Method):
         tempering_steps: float = 100.0,
         tempering_nodes: int = 25,
     ) -> None:
-        if not friction > 0:
-            raise InputError("friction: TACT-HMC needs a heat bath.", received=friction, expected="a number above 0")
+        refuse_if(not friction > 0, "friction: TACT-HMC needs a heat bath.", friction, "a number above 0")
         if not (max_temperature >= 1 and np.isfinite(max_temperature)):
             raise InputError("max_temperature: it is in units of the temperature.", max_temperature, "1 or more")
         if not 0 < tempering_plateau < 1:
             raise InputError("tempering_plateau: out of range.", received=tempering_plateau, expected="between 0 and 1")
-        if not tempering_steps > 0:
-            raise InputError("tempering_steps: too few.", received=tempering_steps, expected="a number above 0")
-        if tempering_nodes < 2:
-            raise InputError("tempering_nodes: too few.", received=tempering_nodes, expected="2 or more")
+        refuse_if(not tempering_steps > 0, "tempering_steps: too few.", tempering_steps, "a number above 0")
+        refuse_if(tempering_nodes < 2, "tempering_nodes: too few.", tempering_nodes, "2 or more")
         self.friction, self.thermal_mass = float(friction), checked_mass(thermal_mass)
         self.max_temperature, self.tempering_plateau = float(max_temperature), float(tempering_plateau)
         self.tempering_steps, self.tempering_nodes = float(tempering_steps), int(tempering_nodes)

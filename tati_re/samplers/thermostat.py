@@ -15,7 +15,7 @@ with X and Y of the covariance γT/ξ · ((2a - 3 + 4c - c²)/ξ², (1 - c)²/ξ
 without D.
 """
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.core.ops import as_float64, column, exp, expm1, sqrt, sum_of_products, where, zeros_like
 
 THERMOSTATS = "its thermostat takes out noise that is white and of one variance for all parameters, whatever its size."
@@ -28,8 +28,7 @@ def checked_mass(thermal_mass: float | None) -> float | None:
     """The thermal mass as a float; `None` stands for the number of parameters."""
     if thermal_mass is None:
         return None
-    if not thermal_mass > 0:
-        raise InputError("thermal_mass: too light.", received=thermal_mass, expected="a number above 0, or none")
+    refuse_if(not thermal_mass > 0, "thermal_mass: too light.", thermal_mass, "a number above 0, or none")
     return float(thermal_mass)
 
 

@@ -1,7 +1,7 @@
 """Batch normalization while sampling: by fixed statistics, or by those of each mini-batch."""
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.protocol import Rung
 from tati_re.engine.noise import RecordingNoise
 from tati_re.engine.silent import SilentEvaluate
@@ -20,9 +20,8 @@ class _VarianceProbe(SilentEvaluate):
 
 def check_model(flat) -> None:
     """Refuses `batch_norm="batch"` for models that it would change in other ways, or not at all."""
-    if LAYER not in flat.training_layers:
-        what = "batch_norm: the model has no batch normalization that trains."
-        raise InputError(what, "batch", "batch_norm = frozen, the default")
+    what = "batch_norm: the model has no batch normalization that trains."
+    refuse_if(LAYER not in flat.training_layers, what, "batch", "batch_norm = frozen, the default")
     others = [name for name in flat.training_layers if name != LAYER]
     if others:
         raise InputError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.analysis.until import conditions_of
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, nearest, shown
+from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.given import as_array
 from tati_re.core.method import Optimizer
 from tati_re.engine.observables import Observables
@@ -137,9 +137,8 @@ def check_starts(request: Request) -> None:
         return
     if not request.samples:
         raise InputError("starts belongs to sample.", expected="Simulation.parameters to say where fit starts")
-    if options.replica_start != "same":
-        what = "starts and replica_start both say where replicas start."
-        raise InputError(what, f"replica_start {options.replica_start}", "one of the two")
+    what = "starts and replica_start both say where replicas start."
+    refuse_if(options.replica_start != "same", what, f"replica_start {options.replica_start}", "one of the two")
     starts = as_array(starts, "starts")
     rungs, walkers = request.method.copies, options.num_walkers
     wanted = (rungs, walkers, request.system.flat.num_parameters)
@@ -156,9 +155,8 @@ def check_batch_norm(request: Request) -> None:
     if not request.samples or request.options.batch_norm != "batch":
         return
     check_model(flat)
-    if method.full_batch:
-        what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
-        raise InputError(what, "batch", "batch_norm = frozen, or a method for mini-batches such as BAOAB")
+    what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
+    refuse_if(method.full_batch, what, "batch", "batch_norm = frozen, or a method for mini-batches such as BAOAB")
     if request.options.control_variate:
         raise InputError(
             "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which "
@@ -222,9 +220,8 @@ def check_single_files(request: Request) -> None:
             raise InputError(f"{option} cannot be written.", path, "a file in a folder that exists")
     if options.trajectory_file is None:
         return
-    if not request.trajectory_every:
-        what = "trajectory_file: no trajectory is stored."
-        raise InputError(what, "trajectory_every = 0", "trajectory_every above 0")
+    what = "trajectory_file: no trajectory is stored."
+    refuse_if(not request.trajectory_every, what, "trajectory_every = 0", "trajectory_every above 0")
     if options.trajectory_format != "auto" and kind_of(options.trajectory_file) != options.trajectory_format:
         received = f"{options.trajectory_file} and trajectory_format {options.trajectory_format}"
         raise InputError("trajectory_file: its ending says another format.", received, "the same format")

@@ -9,7 +9,7 @@ import numpy as np
 from tati_re.analysis.format import percent
 from tati_re.analysis.heating import linear_step, relative_heating, slowest_frequency
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method, Wrapper
 from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.exchange.replicas import ReplicaExchange
@@ -126,12 +126,10 @@ def _linear_part(request: Request, measured: np.ndarray | None) -> tuple[Method,
     """The sampler at the target, and what a unit of its coordinates is in each parameter."""
     method, options = request.method, request.options
     scale: np.ndarray | float = 1.0
-    if request.potential.training:
-        raise InputError("batch_norm: batch statistics tie the examples of a mini-batch together.")
+    refuse_if(request.potential.training, "batch_norm: batch statistics tie the examples of a mini-batch together.")
     if options.step_schedule != "constant" or "step_schedule" in request.objects:
         raise InputError("step_schedule: it grows and falls with the step size, which changes.")
-    if not options.shuffle:
-        raise InputError("shuffle: the noise of batches in the order of the data is not random.")
+    refuse_if(not options.shuffle, "shuffle: the noise of batches in the order of the data is not random.")
     if method.bias is not None:
         raise InputError("bias: the bias on the energies changes the frequencies.")
     while isinstance(method, ReplicaExchange | SimulatedTempering | Tuner):
@@ -150,8 +148,7 @@ def _examples(request: Request) -> np.ndarray:
     count = min(potential.num_examples, max(potential.batches.batch_size, min(max(part, few), _MOST)))
     random = np.random.default_rng([options.seed, _PURPOSE])
     chosen = np.sort(random.permutation(potential.num_examples)[:count]).astype(np.int32)
-    if count < 2:
-        raise InputError("batch_size: a single example has no variance.")
+    refuse_if(count < 2, "batch_size: a single example has no variance.")
     return chosen
 
 
@@ -170,8 +167,7 @@ def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum, found_
         step_size, temperature = float(steps), float(1 / beta)
     step_size = found_step or step_size
     largest = float(spectrum.curvature[-1])
-    if not (math.isfinite(largest) and largest > 0):
-        raise InputError("no direction is curved upwards at the start.")
+    refuse_if(not (math.isfinite(largest) and largest > 0), "no direction is curved upwards at the start.")
     white = batches.sampling == "replacement"
     # Of the mean over a batch, from that of one example; without replacement all examples together have none.
     examples = count / batches.steps_per_epoch if batches.sampling == "symmetric" else batches.batch_size

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tati_re.core.backend import set_threads
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.engine.environment import versions
 from tati_re.engine.limits import LIMITS, Limits
@@ -136,5 +136,4 @@ def _as_it_was(folder: str | os.PathLike[str]) -> str:
 def _check_own_sampler(config: dict[str, Any], then: dict[str, Any]) -> None:
     """Code that was imported or given may have changed since; what it says of itself must not."""
     config = {name: value for name, value in config.items() if value is not None}
-    if json.loads(json.dumps(config)) != then:
-        raise InputError("resume: the sampler differs from the run's.", received=config, expected=then)
+    refuse_if(json.loads(json.dumps(config)) != then, "resume: the sampler differs from the run's.", config, then)

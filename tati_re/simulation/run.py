@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.views import drawn
 from tati_re.data.preparation import Preparation
@@ -92,8 +92,7 @@ class Run(RunFiles):
             StorageError: The file cannot be written.
         """
         path = Path(path)
-        if path.suffix != ".keras":
-            raise InputError("The path of a saved model must end in .keras.", received=path)
+        refuse_if(path.suffix != ".keras", "The path of a saved model must end in .keras.", path)
         vector = self.parameters(which, None if which == "mean" else walker)
         from tati_re.prediction.network import flat_model_of
         from tati_re.simulation.saved_model import in_units, values_kept

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from tati_re.core.backend import set_threads, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.data.packing import as_packed
 from tati_re.engine.limits import LIMITS
@@ -176,9 +176,8 @@ class Simulation(Evaluations):
 
     def _check_momentum(self) -> None:
         sampler = own_sampler(self.options, self.objects)
-        if not sampler.has_momentum:
-            what = f"momenta: the sampler has none, {sampler.name} moves positions alone."
-            raise InputError(what, expected="sampler BAOAB or another with momenta, by set_options")
+        what = f"momenta: the sampler has none, {sampler.name} moves positions alone."
+        refuse_if(not sampler.has_momentum, what, expected="sampler BAOAB or another with momenta, by set_options")
 
     def init_momenta(
         self,
@@ -259,8 +258,7 @@ class Simulation(Evaluations):
         walker_index = self._checked_walker(walker_index or 0)
         here = self.walkers.position[walker_index]
         parameters = here if parameters is None else as_array(parameters, "parameters", numbers=True)
-        if parameters.shape != here.shape:
-            raise InputError("parameters: wrong shape.", received=parameters.shape, expected=here.shape)
+        refuse_if(parameters.shape != here.shape, "parameters: wrong shape.", parameters.shape, here.shape)
         parameters = parameters.astype(here.dtype)
         inputs = self.dataset.prepare(as_packed(inputs, self.dataset.layout))
         inputs = fit_inputs(inputs, input_shape_of(self.system.model)[1:])

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from tati_re.core.backend import Compiled, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
 from tati_re.core.potential import Potential
 from tati_re.core.protocol import Rung
@@ -69,9 +69,8 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     else:
         said = "Start: all walkers at the same place" if walkers > 1 else ""
     if given is not None:
-        if start in ("fresh", "fit"):
-            what = f"parameters and walker_start {start} both say where walkers start."
-            raise InputError(what, expected="one of them")
+        what = f"parameters and walker_start {start} both say where walkers start."
+        refuse_if(start in ("fresh", "fit"), what, expected="one of them")
         position = np.array(_finite(Walkers(position, auxiliary).fitting(given, "parameters"), position), flat.dtype)
         said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
     if start in ("fresh", "fit"):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tati_re.core.backend import keras, layers_of, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Batches, Dataset, dataset_from_options
 from tati_re.models.build import build_network, imported_model, load_model
@@ -222,9 +222,8 @@ class System:
         none; "auto" means XLA if it compiles all layers, none is 3 times faster in a graph, and there is enough to do.
         Measured on 2 cores, 28 x 28 images, 8 filters, batch 100: a step takes 3.6 ms in a graph, 11.4 under XLA."""
         if self.streamed:
-            if options.execution == "xla":
-                what = "execution: data larger than memory_limit are read by the host, which XLA cannot ask."
-                raise InputError(what, "xla", "auto or graph, or a larger memory_limit")
+            what = "execution: data larger than memory_limit are read by the host, which XLA cannot ask."
+            refuse_if(options.execution == "xla", what, "xla", "auto or graph, or a larger memory_limit")
             return "eager" if options.execution == "eager" else "graph"
         if options.execution != "auto":
             return options.execution
@@ -238,8 +237,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     function in one) or `options.hidden` says which; the data are `data`, arrays or a Dataset, `test_data` and
     `sample_weights`, else those of the options."""
     for name, value in options.values_of(("dimension", "coordinates")).items():
-        if value:
-            raise InputError(f"{name} belongs to a potential given as a function.", value, "potential=f")
+        refuse_if(value, f"{name} belongs to a potential given as a function.", value, "potential=f")
     model, *given = (objects.get(name) for name in ("model", "data", "test_data", "sample_weights", "loss"))
     read = dataset_from_options(options, *given)
     noise_std = settled_noise(options, objects.get("loss"), read)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.data import Dataset
 from tati_re.models.flat import FlatModel
 from tati_re.options.make import OPTIONS, Options, make_options, options_of
@@ -97,9 +97,8 @@ class TargetSystem(System):
         return TargetPotential(self.target, prior, names, copies or options.num_walkers)
 
     def execution(self, options: Options, copies: int | None = None) -> str:
-        if self.target.numpy and options.execution == "xla":
-            what = "execution: XLA cannot compile a function that computes in NumPy."
-            raise InputError(what, "xla", "auto, graph or eager")
+        what = "execution: XLA cannot compile a function that computes in NumPy."
+        refuse_if(self.target.numpy and options.execution == "xla", what, "xla", "auto, graph or eager")
         return super().execution(options, copies)
 
     def check(self, options: Options, objects: Mapping[str, Any]) -> None:

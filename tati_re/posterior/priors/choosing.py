@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.potential import Prior
 from tati_re.models.fan_in import fan_in_plus_one
 from tati_re.options.patterns import by_tensor, in_words
@@ -109,9 +109,8 @@ def _one(chosen: Sequence[_TensorPrior], sizes: Sequence[int], fan_in, options) 
         ends = of("prior_lower_boundary", -math.inf), of("prior_upper_boundary", math.inf)
         prior = SoftWalls(prior, of("prior_factor"), of("prior_power"), *ends)
     if hard:
-        if soft:
-            what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
-            raise InputError(what, "lower_wall or upper_wall as well", "one kind of walls for a parameter")
+        what = "prior_lower_boundary, prior_upper_boundary: hard and soft walls exclude each other."
+        refuse_if(soft, what, "lower_wall or upper_wall as well", "one kind of walls for a parameter")
         prior = HardWalls(prior, of("lower_wall", -math.inf), of("upper_wall", math.inf))
     return prior
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Delegating, Energy
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import replaced_if, rows
@@ -41,8 +41,7 @@ class ControlVariate(Wrapper):
         super().__init__(inner or Splitting())
         if self.inner.full_batch:
             raise InputError("control_variate: the sampler sees all data already.", self.inner.name, "such as BAOAB")
-        if refresh_every < 0:
-            raise InputError("control_variate_every: negative.", received=refresh_every, expected="0 or more steps")
+        refuse_if(refresh_every < 0, "control_variate_every: negative.", refresh_every, "0 or more steps")
         self.refresh_every = int(refresh_every)
         self.against_noise = (
             "the control variate takes out what the noise at its center shares with that where the walker is, and the "

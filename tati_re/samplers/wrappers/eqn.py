@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import (
     absolute,
@@ -169,12 +169,9 @@ class EnsembleQuasiNewton(Wrapper):
         if not by_word and not fits:
             what = "covariance_blending: this sampler works parameter by parameter."
             raise InputError(what, self.inner.name, "a Langevin word without C, SGLD, HMC, MAMS or MCLMC")
-        if not covariance_blending >= 0:
-            raise InputError("covariance_blending: negative.", received=covariance_blending, expected="0 or more")
-        if covariance_after_steps < 1:
-            raise InputError("covariance_after_steps: too few.", received=covariance_after_steps, expected="1 or more")
-        if scheme not in SCHEMES:
-            raise InputError("ensemble_scheme: not known.", received=repr(scheme), expected=" or ".join(SCHEMES))
+        refuse_if(not covariance_blending >= 0, "covariance_blending: negative.", covariance_blending, "0 or more")
+        refuse_if(covariance_after_steps < 1, "covariance_after_steps: too few.", covariance_after_steps, "1 or more")
+        refuse_if(scheme not in SCHEMES, "ensemble_scheme: not known.", repr(scheme), " or ".join(SCHEMES))
         self.covariance_blending = float(covariance_blending)
         self.covariance_after_steps = int(covariance_after_steps)
         self.scheme, self.capped, self.num_ensembles = scheme, capped, num_ensembles

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method, Wrapper
 from tati_re.core.ops import (
     absolute,
@@ -119,8 +119,7 @@ class Metered(Wrapper):
         super().__init__(inner or Splitting())
         if self.inner.metropolis or self.inner.groups > 1:
             raise InputError("target_bias: for a method without a Metropolis test.", self.inner.name, "such as BAOAB")
-        if not target_bias > 0:
-            raise InputError("target_bias: no share of a variance.", target_bias, "a number above 0")
+        refuse_if(not target_bias > 0, "target_bias: no share of a variance.", target_bias, "a number above 0")
         self.target_bias = float(target_bias)
         self.wanted = error_of_bias(self.target_bias)
         self.power = 1.0 / 6.0 if is_timed(self.inner) else 1.0 / 3.0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import (
     as_float64,
@@ -87,8 +87,7 @@ class SimulatedTempering(Wrapper):
         self.log_weights = None if log_weights is None else [float(value) for value in log_weights]
         if log_weights is not None and not (len(log_weights) == self.num_rungs and np.isfinite(log_weights).all()):
             raise InputError("log_weights: one a rung.", received=log_weights, expected=f"{self.num_rungs} numbers")
-        if move_every < 1:
-            raise InputError("move_every: too few steps.", received=move_every, expected="1 or more")
+        refuse_if(move_every < 1, "move_every: too few steps.", move_every, "1 or more")
         if self.groups > 1:
             what = "simulated tempering: an ensemble whose halves take turns has one temperature."
             raise InputError(what, self.inner.name, "no covariance_blending")
