@@ -170,6 +170,8 @@ def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np
     elif one.targets is not None:
         ends = [min(true.min(), mean.min()), max(true.max(), mean.max())]
         axes.plot(ends, ends, color=GRAY, linewidth=0.8, linestyle="--")
+    if label == "number of the input":
+        axes.locator_params(axis="x", integer=True)
     axes.set_xlabel(label)
     axes.set_ylabel("predicted")
     axes.set_title(name, loc="left", color=DARK, fontsize=10)
