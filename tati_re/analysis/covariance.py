@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -189,7 +189,7 @@ def covariance_table(
     temperature = float(run.manifest.get("temperature", np.nan))
     with np.errstate(divide="ignore"):
         curvature = temperature / np.where(values > 0, values, np.nan)
-    columns = {"number": np.arange(1, len(values) + 1), "eigenvalue": values}
+    columns: dict[str, Any] = {"number": np.arange(1, len(values) + 1), "eigenvalue": values}
     columns |= {"share": values / eigenpairs.total_variance, "curvature": curvature}
     columns |= {"direction": [_in_words(value, mean) for value in values], "residual": eigenpairs.residuals}
     return pd.DataFrame(columns | {"autocorrelation_steps": times, "note": notes})

@@ -166,9 +166,8 @@ def free_energy(
     if not 2 <= num_bins <= MOST_BINS:
         raise InputError("num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
     if values.shape[1] < MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0:
-        raise InputError(
-            "A free energy needs draws that differ and are finite.", f"shape {values.shape}", "(chains, draws)"
-        )
+        what = "A free energy needs draws that differ and are finite."
+        raise InputError(what, f"shape {values.shape}", "(chains, draws)")
     weights = np.ones_like(values) if weights is None else np.atleast_2d(np.asarray(weights, np.float64))
     weights = weights / weights.mean()
     low, high = limits if limits is not None else (float(values.min()), float(values.max()))

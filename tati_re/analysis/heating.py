@@ -82,9 +82,8 @@ def relative_heating(
         0.242
     """
     omega = np.asarray(omega, np.float64)
-    spread = noise_covariance(
-        linear_step(method, step_size, temperature, omega**2), order, batch_size, num_examples, record_every
-    )
+    step = linear_step(method, step_size, temperature, omega**2)
+    spread = noise_covariance(step, order, batch_size, num_examples, record_every)
     share, hot = np.asarray(variance, np.float64) / temperature, omega**2 * spread.position
     return Heating(share * hot, share * (hot + spread.virial), share * spread.kinetic)
 

@@ -28,9 +28,8 @@ def load_pymbar():
         with _quiet():
             import pymbar
     except ImportError:
-        raise InputError(
-            "method: mbar needs the package pymbar.", "not installed", "pip install 'tati_re[evidence]'"
-        ) from None
+        what = "method: mbar needs the package pymbar."
+        raise InputError(what, "not installed", "pip install 'tati_re[evidence]'") from None
     return pymbar
 
 
@@ -213,11 +212,8 @@ def _exact(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
         return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])
     batch = run.manifest.get("options", {}).get("batch_size")
     if batch not in (None, run.manifest.get("dataset", {}).get("num_examples")):
-        raise InputError(
-            "reweighting needs energies of all data: the noise of mini-batches enters weights exponentially.",
-            f"batch_size {batch}",
-            "a run on all data, or with full_every",
-        )
+        what = "reweighting needs energies of all data: the noise of mini-batches enters weights exponentially."
+        raise InputError(what, f"batch_size {batch}", "a run on all data, or with full_every")
     return rows
 
 

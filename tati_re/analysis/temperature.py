@@ -272,8 +272,5 @@ def group_sentences(table: pd.DataFrame, mini_batches: bool) -> list[str]:
 
 def _sizes(run: RunFiles) -> dict[str, int]:
     described = run.manifest.get("parameters", {})
-    shapes = described.get("shapes", [])
-    return {
-        name: int(np.prod(shape, dtype=np.int64))
-        for name, shape in zip(described.get("names", []), shapes, strict=True)
-    }
+    tensors = zip(described.get("names", []), described.get("shapes", []), strict=True)
+    return {name: int(np.prod(shape, dtype=np.int64)) for name, shape in tensors}

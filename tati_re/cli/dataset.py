@@ -117,9 +117,8 @@ def _body(argv: list[str]) -> None:
     typed = parser_of_command().parse(argv)
     if (typed.get("name") is None) == (typed.get("inspect") is None):
         both = f"{typed['name']} and --inspect" if typed.get("name") else "neither"
-        raise InputError(
-            "tati-dataset makes a set or reads files.", both, f"one of {', '.join(GENERATORS)}; or --inspect"
-        )
+        what = "tati-dataset makes a set or reads files."
+        raise InputError(what, both, f"one of {', '.join(GENERATORS)}; or --inspect")
     dataset = _made(typed) if typed.get("name") else _read(typed)
     output = Path(typed["output"]) if "output" in typed else None
     taken = [path for path in files_of(dataset, output) if path.exists()] if output else []

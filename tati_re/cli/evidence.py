@@ -44,9 +44,8 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     for name in typed:
         if name not in BESIDE_RESUME:
-            raise InputError(
-                f"{flag(name)} cannot be changed by --resume.", expected="only --verbose or --quiet beside it"
-            )
+            what = f"{flag(name)} cannot be changed by --resume."
+            raise InputError(what, expected="only --verbose or --quiet beside it")
     folder, trust = typed.pop("resume"), typed.pop("trust", False)
     try:
         said = json.loads((Path(folder) / KEPT / MODELS).read_text(encoding="utf-8"))
@@ -83,11 +82,8 @@ def _check(models: dict[str, Options]) -> None:
         if options.data is None and not options.is_target:
             raise InputError(f"{f'{name}: ' * bool(name)}--data is missing.", expected=OPTIONS["data"].description)
     if len({str(options.data) for options in models.values()}) > 1:
-        raise InputError(
-            "--compare: the models have different data, on which evidences do not compare.",
-            " and ".join(str(options.data) for options in models.values()),
-            "one data set",
-        )
+        what = "--compare: the models have different data, on which evidences do not compare."
+        raise InputError(what, " and ".join(str(options.data) for options in models.values()), "one data set")
     if len({tuple(options.method) for options in models.values()}) > 1:
         raise InputError("--compare: the models have different methods.", expected="--method, which goes for all")
 

@@ -91,9 +91,8 @@ def _check(typed: dict[str, Any]) -> None:
     if not {"run", "data", "potential"} & {*typed}:
         raise InputError("tati-landscape needs a run folder or --data.", expected="tati-landscape RUN [options]")
     if not {"run", "parameters", "model"} & {*typed} and typed.get("centre") != "zero":
-        raise InputError(
-            "There is no center.", expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero"
-        )
+        what = "There is no center."
+        raise InputError(what, expected="a run folder, --parameters FILE, --model FILE.keras, or --centre zero")
     for word in typed.get("hessian", "").split(",") if typed.get("hessian") else ():
         if word not in HESSIAN:
             raise InputError(f"--hessian has an unknown word.{nearest(word, HESSIAN)}", word, ", ".join(HESSIAN))

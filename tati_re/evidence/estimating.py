@@ -38,11 +38,9 @@ def estimated(energies: Energies, method: str, grid: Quadrature | None = None) -
         found = estimators.thermodynamic_integration(grid, energies.values)
     settings = {"points": len(energies.path), "walkers": energies.values.shape[1], "draws": energies.values.shape[2]}
     settings["gradients"] = float(energies.gradients)
-    curve = pd.DataFrame(found.curve)
+    curve, notes = pd.DataFrame(found.curve), _notes(found, energies)
     name = method if method in NAMES else "thermodynamic_integration"
-    return Evidence(
-        found.log_z, found.error, name, curve, found.repeats, _notes(found, energies), settings, found.short
-    )
+    return Evidence(found.log_z, found.error, name, curve, found.repeats, notes, settings, found.short)
 
 
 def _notes(found: estimators.Estimate, energies: Energies) -> tuple[str, ...]:

@@ -41,22 +41,19 @@ def check(sim, options: Options, potential) -> None:
     if options.potential == "mean_loss":
         raise InputError("potential: the mean loss is not a log likelihood.", options.potential, "potential posterior")
     if not loss.likelihood:
-        advice = (
-            "loss gaussian with noise_std" if "error" in loss.name else "a cross-entropy, or gaussian with noise_std"
-        )
-        raise InputError(f"loss: {loss.name} is not a likelihood with its constant.", loss.name, advice)
+        advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
+        what = f"loss: {loss.name} is not a likelihood with its constant."
+        raise InputError(what, loss.name, f"{advice} with noise_std")
     if sim.system.has_data and len(output_shape_of(sim.system.model)) > 2:
         raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
     if sim.dataset.weights is not None:
-        raise InputError(
-            "sample_weights: a loss with weights is not a log likelihood.", "weights of examples or classes", "none"
-        )
+        what = "sample_weights: a loss with weights is not a log likelihood."
+        raise InputError(what, "weights of examples or classes", "none")
     if not prior.proper:
         raise InputError("prior: the evidence needs a proper prior.", f"{prior}", "gaussian, laplace, student_t or box")
     if sim.system.flat.regularizer is not None:
-        raise InputError(
-            "model: its weight regularizers are priors without a normalization.", expected="prior and prior_std instead"
-        )
+        what = "model: its weight regularizers are priors without a normalization."
+        raise InputError(what, expected="prior and prior_std instead")
     if options.batch_norm == "batch":
         raise InputError("batch_norm: its statistics would change from step to step.", "batch", "batch_norm frozen")
     if options.batch_size not in (None, sim.dataset.num_examples):
@@ -64,10 +61,8 @@ def check(sim, options: Options, potential) -> None:
     if options.kT != 1.0:
         raise InputError("temperature: the evidence is that of the posterior.", options.kT, "no temperature, or 1")
     if given := [name for name in _LADDER if name in options.explicit]:
-        raise InputError(
-            f"{given[0]}: the points of the path are those of evidence_grid.",
-            expected="evidence_nodes, evidence_sampling",
-        )
+        what = f"{given[0]}: the points of the path are those of evidence_grid."
+        raise InputError(what, expected="evidence_nodes, evidence_sampling")
 
 
 _UNUSED = (
@@ -153,11 +148,8 @@ class Estimation:
         check_walls(request)
         check_control_variate(request)
         if sampler.groups > 1 or sampler.adapts or sampler.of_rung or sampler.label_names:
-            raise InputError(
-                "sampler: the points of a path need a sampler whose distribution is fixed.",
-                sampler.name,
-                "HMC, MALA, GHMC or a splitting word such as BAOAB",
-            )
+            what = "sampler: the points of a path need a sampler whose distribution is fixed."
+            raise InputError(what, sampler.name, "HMC, MALA, GHMC or a splitting word such as BAOAB")
         return sampler
 
     def plan(self, widths: np.ndarray) -> SamplingPlan:
@@ -222,12 +214,10 @@ class Estimation:
         settings |= {"stages": len(found.curve["path"]), "gradients": float(found.gradients)}
         notes = []
         if found.repeats.std() > 1.0:
-            notes.append(
-                f"The populations' log Z spread by {found.repeats.std():.2g}: take more num_particles or num_moves."
-            )
-        return Evidence(
-            found.log_z, found.error, "smc", pd.DataFrame(found.curve), found.repeats, tuple(notes), settings
-        )
+            spread = f"{found.repeats.std():.2g}"
+            notes.append(f"The populations' log Z spread by {spread}: take more num_particles or num_moves.")
+        curve = pd.DataFrame(found.curve)
+        return Evidence(found.log_z, found.error, "smc", curve, found.repeats, tuple(notes), settings)
 
     def _frenkel_ladd(self, parts: PartFiles) -> Evidence:
         springs, gradients = springs_at_minimum(self, parts)

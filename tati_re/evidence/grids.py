@@ -48,10 +48,9 @@ def gauss_legendre(num_nodes: int = 16, power: float = POWER) -> Quadrature:
     _check(num_nodes, power)
     nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
     t = (nodes + 1) / 2
-    inner, slopes = t**power, power * t ** (power - 1)
-    return Quadrature(
-        np.concatenate([[0.0], inner, [1.0]]), np.concatenate([[0.0], slopes * weights / 2, [0.0]]), "gauss_legendre"
-    )
+    path = np.concatenate([[0.0], t**power, [1.0]])
+    weights = np.concatenate([[0.0], power * t ** (power - 1) * weights / 2, [0.0]])
+    return Quadrature(path, weights, "gauss_legendre")
 
 
 def trapezoid(num_nodes: int = 16, power: float = POWER, corrected: bool = False) -> Quadrature:
@@ -120,9 +119,8 @@ def make_grid(rule: str, num_nodes: int, power: float = POWER) -> Quadrature:
         return trapezoid(num_nodes, power, rule == "corrected_trapezoid")
     if rule == "simpson":
         return simpson(num_nodes)
-    raise InputError(
-        "evidence_grid: unknown name.", repr(rule), "gauss_legendre, trapezoid, corrected_trapezoid or simpson"
-    )
+    what = "evidence_grid: unknown name."
+    raise InputError(what, repr(rule), "gauss_legendre, trapezoid, corrected_trapezoid or simpson")
 
 
 def _check(num_nodes: int, power: float) -> None:

@@ -72,9 +72,8 @@ class PartFiles:
 def opened(folder: str | os.PathLike[str], specification: Mapping[str, Any], overwrite: bool) -> list[str]:
     """Makes the folder of an estimate, or opens one of the same estimate; returns messages on what is reused."""
     now = {**specification, **versions()}
-    then = open_folder(
-        folder, SPECIFICATION, now, "evidence", outdated=("*.npz",), overwrite=overwrite, difference=_difference
-    )
+    how: dict[str, Any] = {"outdated": ("*.npz",), "overwrite": overwrite, "difference": _difference}
+    then = open_folder(folder, SPECIFICATION, now, "evidence", **how)
     if then is None:
         return []
     parts = len(list(Path(folder).glob("*.npz")))

@@ -33,9 +33,8 @@ class Springs:
         self.std = np.asarray(std, np.float64)
         self.bound = None if bound is None else np.broadcast_to(np.asarray(bound, np.float64), self.centre.shape)
         if self.centre.ndim != 1 or self.std.shape != self.centre.shape:
-            raise InputError(
-                "springs: wrong shapes.", f"{self.centre.shape} and {self.std.shape}", "(parameters,) both"
-            )
+            what = "springs: wrong shapes."
+            raise InputError(what, f"{self.centre.shape} and {self.std.shape}", "(parameters,) both")
         if not (np.isfinite(self.std) & (self.std > 0)).all():
             raise InputError("springs: a standard deviation is not above 0.", self.std.min(), "finite numbers above 0")
         if self.bound is not None and (np.abs(self.centre) > self.bound).any():
@@ -88,12 +87,9 @@ class SpringsPotential(Potential):
 
     def __init__(self, potential, springs: Springs) -> None:
         self.posterior, self.springs = potential, springs
-        self.num_walkers, self.num_parameters, self.dtype = (
-            potential.num_walkers,
-            potential.num_parameters,
-            potential.dtype,
-        )
-        self.num_examples, self.auxiliary, self.prior = potential.num_examples, potential.auxiliary, potential.prior
+        self.num_walkers, self.num_parameters = potential.num_walkers, potential.num_parameters
+        self.num_examples, self.auxiliary = potential.num_examples, potential.auxiliary
+        self.prior, self.dtype = potential.prior, potential.dtype
         self.stiffness = 1.0 / springs.std**2
         self.log_normalization = springs.log_normalization
 

@@ -131,11 +131,9 @@ class Pool:
         self._executor: ProcessPoolExecutor | None = None
         if num_processes > 1:
             if not isinstance(source, dict) or folder is None:
-                raise InputError(
-                    "num_processes: other processes cannot see objects of this one.",
-                    num_processes,
-                    "a run folder or options in words, and an output folder; or num_processes 0",
-                )
+                what = "num_processes: other processes cannot see objects of this one."
+                expected = "a run folder or options in words, and an output folder; or num_processes 0"
+                raise InputError(what, num_processes, expected)
             self._executor = ProcessPoolExecutor(
                 num_processes, get_context("spawn"), initializer=_make, initargs=(json.dumps(source), str(folder), seed)
             )

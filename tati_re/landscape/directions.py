@@ -151,10 +151,8 @@ def held(names: Sequence[str], patterns: Sequence[str]) -> np.ndarray:
     for pattern in patterns:
         # In fnmatch brackets are sets of characters; in the names of parameters they are brackets.
         literal = pattern.replace("[", "[[]")
-        found = [
-            fnmatchcase(name, literal) or fnmatchcase(tensor, literal)
-            for name, tensor in zip(names, tensors, strict=True)
-        ]
+        both = zip(names, tensors, strict=True)
+        found = [fnmatchcase(name, literal) or fnmatchcase(tensor, literal) for name, tensor in both]
         if not any(found):
             known = list(dict.fromkeys(tensors))
             shown = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")

@@ -59,9 +59,8 @@ class GaussianApproximation:
         precision = [np.diag(m) for m in whole] or [1 / d - np.sum(_scaled(d, f)[0] ** 2, axis=1) for d, f in pairs]
         mass = np.sqrt(np.mean(precision, axis=0) / self.variance.mean(axis=0))
         root = 1 / np.sqrt(mass)
-        stiffest = [np.linalg.eigvalsh(root[:, None] * m * root)[-1] for m in whole] or [
-            1 / (d * mass) for d, _ in pairs
-        ]
+        stiffest = [np.linalg.eigvalsh(root[:, None] * m * root)[-1] for m in whole]
+        stiffest = stiffest or [1 / (d * mass) for d, _ in pairs]
         return self.temperature * np.max(stiffest) * mass
 
     def covariance(self, walker: int = 0) -> np.ndarray:
@@ -73,9 +72,8 @@ class GaussianApproximation:
         are one around each, a start: `sim.parameters = approximation.draw(sim.num_walkers())`."""
         random, walkers = np.random.default_rng([seed, 0x4741]), np.arange(count) % len(self.mean)
         wide = self.factor[0].shape[1]
-        draws = self.mean[walkers] + np.sqrt(self.diagonal[walkers]) * random.standard_normal(
-            (count, self.mean.shape[1])
-        )
+        normal = random.standard_normal((count, self.mean.shape[1]))
+        draws = self.mean[walkers] + np.sqrt(self.diagonal[walkers]) * normal
         along = random.standard_normal((count, wide))
         for walker in range(min(count, len(self.mean))):
             draws[walkers == walker] += along[walkers == walker] @ self.factor[walker].T
@@ -86,10 +84,8 @@ class GaussianApproximation:
         positions = np.asarray(positions, np.float64)
         if positions.ndim != 2 or positions.shape[1] != self.mean.shape[1]:
             raise InputError("positions: wrong shape.", positions.shape, f"(n, {self.mean.shape[1]})")
-        each = [
-            _log_density(positions - mean, d, f)
-            for mean, d, f in zip(self.mean, self.diagonal, self.factor, strict=True)
-        ]
+        parts = zip(self.mean, self.diagonal, self.factor, strict=True)
+        each = [_log_density(positions - mean, diagonal, factor) for mean, diagonal, factor in parts]
         return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
 
 
@@ -159,11 +155,9 @@ def _laplace(sim: Any, full: bool) -> GaussianApproximation:
             curvatures = widths**2 * (hessian if hessian.ndim == 1 else np.diag(hessian))
         kept = np.maximum(curvatures, least)
         if not kept.min() > flat * kept.max():
-            raise InputError(
-                f"kind: U is not curved upwards where walker {walker} is.",
-                f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}",
-                "walkers at a minimum, as fit leaves them, or a prior that confines all parameters",
-            )
+            what = f"kind: U is not curved upwards where walker {walker} is."
+            expected = "walkers at a minimum, as fit leaves them, or a prior that confines all parameters"
+            raise InputError(what, f"curvatures from {curvatures.min():.3g} to {curvatures.max():.3g}", expected)
         std = widths * np.sqrt(temperature / kept) if vectors is None else np.zeros(count)
         factor = np.zeros((count, 0))
         if vectors is not None:
@@ -194,9 +188,8 @@ def _swag(sim: Any, rank: int, fit: dict[str, Any]) -> GaussianApproximation:
     running = np.cumsum(values, axis=0) / np.arange(1, len(values) + 1)[:, None, None]
     deviations = (values - running)[-rank:].transpose(1, 2, 0)
     diagonal = np.maximum(0.5 * values.var(axis=0), _SMALLEST_VARIANCE)
-    return GaussianApproximation(
-        "swag", float(sim.options.kT), running[-1], diagonal, deviations / np.sqrt(2 * (rank - 1))
-    )
+    factor = deviations / np.sqrt(2 * (rank - 1))
+    return GaussianApproximation("swag", float(sim.options.kT), running[-1], diagonal, factor)
 
 
 def _prior_widths(sim: Any, count: int) -> np.ndarray | None:

@@ -48,9 +48,8 @@ class InputSpace(NamedTuple):
         return drawn("input space", self, path=path)
 
     def _repr_html_(self) -> str:
-        return html_table(
-            "Predictions over inputs", [("inputs", f"{len(self.inputs):,}")], frame=self.frame().describe()
-        )
+        lines = [("inputs", f"{len(self.inputs):,}")]
+        return html_table("Predictions over inputs", lines, frame=self.frame().describe())
 
     def frame(self) -> pandas.DataFrame:
         """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""

@@ -74,9 +74,8 @@ def expanded(values: Mapping[str, Any]) -> dict[str, Any]:
     name = values.get("preset")
     if isinstance(name, str) and name in NAMES:
         if values.get("sampler") is not None:
-            raise InputError(
-                "preset and sampler both name the sampler.", f"{name} and {values['sampler']}", "one of the two"
-            )
+            what = "preset and sampler both name the sampler."
+            raise InputError(what, f"{name} and {values['sampler']}", "one of the two")
         values = {**{key: value for key, value in values.items() if key != "preset"}, "sampler": name}
     name = values.get("sampler")
     preset = PRESETS.get(_BY_NAME.get(name.upper(), ""), {}) if isinstance(name, str) else {}

@@ -65,8 +65,6 @@ def _refuse(asked: Mapping[str, str], folder: str | os.PathLike[str], who: str) 
         *(["code to run"] if set(asked) & set(CODE) else []),
         *(["files to write outside of it"] if set(asked) & set(WRITTEN) else []),
     ]
-    raise InputError(
-        f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}.",
-        received=", ".join(f"{name} = {text!r}" for name, text in asked.items()),
-        expected=f"trust=True (--trust) if you trust it, or {' and '.join(asked)} named again",
-    )
+    what = f"{who}: the folder {os.fspath(folder)} names {' and '.join(kinds)}."
+    expected = f"trust=True (--trust) if you trust it, or {' and '.join(asked)} named again"
+    raise InputError(what, received=", ".join(f"{name} = {text!r}" for name, text in asked.items()), expected=expected)

@@ -31,11 +31,8 @@ def found(option: str, name: str, form: str, known: Callable[[Any], bool], kind:
         module = _module(option, where) if path is None else _file(option, path, form)
         if not hasattr(module, what):
             others = [key for key, value in vars(module).items() if known(value)]
-            raise InputError(
-                f"{option}: {where} has no {kind.split()[1]} of this name.{nearest(what, others)}",
-                received=what,
-                expected=", ".join(others) or kind,
-            )
+            sentence = f"{option}: {where} has no {kind.split()[1]} of this name.{nearest(what, others)}"
+            raise InputError(sentence, received=what, expected=", ".join(others) or kind)
         return getattr(module, what)
 
 
@@ -66,10 +63,8 @@ def called(option: str, factory: Callable, options: Any, others: Mapping[str, An
         if required and not known and parameter.name not in others:
             where = "in the constructor" if inspect.isclass(factory) else "in the function"
             also = f", or one of {', '.join(others)}" if others else ""
-            raise InputError(
-                f"{option}: {name} needs {parameter.name}, which is no option.",
-                expected=f"a default for it {where}, or the name of an option such as friction{also}",
-            )
+            expected = f"a default for it {where}, or the name of an option such as friction{also}"
+            raise InputError(f"{option}: {name} needs {parameter.name}, which is no option.", expected=expected)
         if required or value is not None:
             arguments[parameter.name] = value
     try:
@@ -99,11 +94,8 @@ def _module(option: str, name: str) -> ModuleType:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise _failed(option, name, error) from error
         beside = f", or {name}.py:..." if Path(f"{name}.py").exists() else ""
-        raise InputError(
-            f"{option}: there is no such module.",
-            received=name,
-            expected=f"one that is installed or lies in {Path.cwd()}{beside}",
-        ) from None
+        expected = f"one that is installed or lies in {Path.cwd()}{beside}"
+        raise InputError(f"{option}: there is no such module.", received=name, expected=expected) from None
     except Exception as error:
         raise _failed(option, name, error) from error
 

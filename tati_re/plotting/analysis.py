@@ -114,9 +114,8 @@ def plot_diffusion_map(
     order = np.argsort(-potential)
     drawn = right.scatter(first[order], second[order], c=potential[order], s=6, cmap="viridis", linewidths=0)
     if landmarks is not None:
-        right.scatter(
-            first[landmarks], second[landmarks], s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3
-        )
+        x, y = first[landmarks], second[landmarks]
+        right.scatter(x, y, s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3)
     right.set_xlabel("eigenfunction 1")
     right.set_ylabel("eigenfunction 2" if len(found.values) > 1 else "potential U")
     figure.colorbar(drawn, ax=right, label="potential U")

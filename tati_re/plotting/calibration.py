@@ -85,7 +85,7 @@ def plot_classes(
 
 def _halves(
     sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str], num_bins: int
-) -> tuple[Figure, Sequence[Axes]]:
+) -> tuple[Figure, np.ndarray]:
     """A figure with the reliability of several predictions on the left, and on the right a panel of entropies each."""
     figure = new_figure(9.0, max(4.8, 1.7 * len(names)))
     grid = figure.add_gridspec(1, 2, width_ratios=[1.0, 1.1])

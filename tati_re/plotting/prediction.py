@@ -136,10 +136,8 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
     if one.noise_std is not None:
         label = f"{one.level:.0%} of observations"
         axes.fill_between(x, one.lower[order, 0], one.upper[order, 0], color=COLORS[4], alpha=0.3, lw=0, label=label)
-    label = f"{one.level:.0%} of the draws"
-    axes.fill_between(
-        x, one.mean_lower[order, 0], one.mean_upper[order, 0], color=COLORS[0], alpha=0.4, lw=0, label=label
-    )
+    label, ends = f"{one.level:.0%} of the draws", (one.mean_lower[order, 0], one.mean_upper[order, 0])
+    axes.fill_between(x, *ends, color=COLORS[0], alpha=0.4, lw=0, label=label)
     axes.plot(x, one.mean[order, 0], color=COLORS[0], linewidth=1.4, label="mean")
     if one.targets is not None:
         size = 9 if len(x) <= 2000 else 3
@@ -153,11 +151,11 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
 def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None) -> None:
     """Means with their intervals over what came true, or over the values `over`, with their name."""
     mean = one.mean.reshape(-1)
-    true, label = (
-        (np.arange(mean.size), "number of the input") if one.targets is None else (one.targets.reshape(-1), "observed")
-    )
+    true, label = np.arange(mean.size), "number of the input"
     if over is not None:
         true, label = np.repeat(over[0], one.mean.shape[1]), over[1]
+    elif one.targets is not None:
+        true, label = one.targets.reshape(-1), "observed"
     errors = np.maximum([mean - one.lower.reshape(-1), one.upper.reshape(-1) - mean], 0)
     shown = slice(None, None, max(1, mean.size // 400))
     axes.errorbar(

@@ -64,9 +64,8 @@ def plot_run(
     sampled = enough and not is_optimization(run.manifest, run.run_info)
     shown = rows if thin == 1 else keep(rows, 0, thin)
     figure = new_figure(12.0 if sampled else 6.4, 2.4 * len(names) + 0.4)
-    panels = figure.subplots(
-        len(names), 3 if sampled else 1, squeeze=False, width_ratios=[1.6, 1, 1][: 1 + 2 * sampled]
-    )
+    widths = [1.6, 1, 1] if sampled else [1]
+    panels = figure.subplots(len(names), len(widths), squeeze=False, width_ratios=widths)
     for number, (name, line) in enumerate(zip(names, panels, strict=True)):
         draw_traces(line[0], shown, name, steps, legend=number == 0)
         if sampled:
@@ -106,9 +105,8 @@ def plot_traces(
     refuse_if(run_info.empty, "The run has no rows to draw.")
     shown = _measured(run_info, num_parameters, num_burnin_steps)
     figure = new_figure(8.0, 3.0 + 1.9 * len(shown))
-    panels = figure.subplots(1 + len(shown), 1, sharex=True, squeeze=False, height_ratios=[1.4] + [1.0] * len(shown))[
-        :, 0
-    ]
+    heights = [1.4] + [1.0] * len(shown)
+    panels = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     draw_traces(panels[0], run_info, "potential", num_burnin_steps)
     if num_burnin_steps:
         said: dict[str, Any] = {"transform": panels[0].transAxes, "fontsize": 8, "color": DARK, "va": "bottom"}
@@ -236,9 +234,8 @@ def draw_autocorrelation(axes: Axes, shown: Mapping[str, np.ndarray], steps_betw
         steps = steps_between_rows * np.arange(lags + 1)
         color = COLORS[number % len(COLORS)]
         said = f"{steps_between_rows * time:,.3g} steps" + (" or more: too short to tell" if needed else "")
-        axes.plot(
-            steps[::every], function[::every], color=color, linewidth=1.3, label=f"{name}: {said}" if name else said
-        )
+        label = f"{name}: {said}" if name else said
+        axes.plot(steps[::every], function[::every], color=color, linewidth=1.3, label=label)
         if number == 0:
             error = 2 * np.sqrt((1 + 2 * np.cumsum(function[1:] ** 2)) / values.size)
             axes.fill_between(steps[1:], -error, error, color=GRAY, alpha=0.2, linewidth=0)

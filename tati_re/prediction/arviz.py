@@ -68,9 +68,8 @@ def to_arviz(
             warnings.simplefilter("ignore")
             import xarray
     except ImportError:
-        raise InputError(
-            "ArviZ' format needs the packages xarray and h5netcdf.", expected="pip install 'tati_re[arviz]'"
-        ) from None
+        what = "ArviZ' format needs the packages xarray and h5netcdf."
+        raise InputError(what, expected="pip install 'tati_re[arviz]'") from None
     run = as_run(run)
     rows = select_rows(run, burnin, thin)
     steps, chains = _chains(rows["step"].to_numpy(), rows["walker"].to_numpy())
@@ -133,9 +132,8 @@ def write_arviz(
     except StorageError:
         raise
     except (ImportError, ValueError) as error:
-        raise InputError(
-            f"The NetCDF file cannot be written: {error}.", expected="pip install 'tati_re[arviz]'"
-        ) from error
+        what = f"The NetCDF file cannot be written: {error}."
+        raise InputError(what, expected="pip install 'tati_re[arviz]'") from error
     return Path(path)
 
 

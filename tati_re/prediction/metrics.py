@@ -127,8 +127,8 @@ def gaussian_negative_log_likelihood(mean: np.ndarray, targets: np.ndarray, std:
         raise InputError("Predictions and targets differ in shape.", f"{mean.shape}, {targets.shape}", "equal shapes")
     if not (std > 0).all():
         raise InputError("The standard deviation must be above 0.", float(std.min()), "above 0")
-    difference = (targets.reshape(mean.shape) - mean) / (std if std.ndim == 0 else std.reshape(mean.shape))
-    total = 0.5 * difference**2 + np.log(std if std.ndim == 0 else std.reshape(mean.shape)) + 0.5 * np.log(2 * np.pi)
+    std = std if std.ndim == 0 else std.reshape(mean.shape)
+    total = 0.5 * ((targets.reshape(mean.shape) - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2 * np.pi)
     return float(total.sum() / len(mean))
 
 

@@ -79,10 +79,8 @@ def dataset_of(run: RunFiles) -> Dataset:
     given = [run.objects.get(name) for name in _OF_DATA]
     if missing := _missing_data(run):
         how = ", ".join(f"{name}=..." for name in missing)
-        raise InputError(
-            f"The run's {' and '.join(missing)} were given in Python.",
-            expected=f"run.predict(inputs, labels), or tati_re.load({str(run.folder)!r}, {how}) as they were then",
-        )
+        expected = f"run.predict(inputs, labels), or tati_re.load({str(run.folder)!r}, {how}) as they were then"
+        raise InputError(f"The run's {' and '.join(missing)} were given in Python.", expected=expected)
     labels = "binary_crossentropy" if run.manifest["dataset"].get("task") == "multi_label" else None
     options = {**manifest.given_options(run.manifest), "verbose": 0} | ({"loss": labels} if labels else {})
     if run.manifest["dataset"].get("task") == "regression":
@@ -143,9 +141,7 @@ class Network:
         around = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
         self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
         loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
-        self.predictive = Predictive(
-            loss, data["task"], num_classes, num_outputs, around[0], around[1], _named_loss(loss)
-        )
+        self.predictive = Predictive(loss, data["task"], num_classes, num_outputs, *around, _named_loss(loss))
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)

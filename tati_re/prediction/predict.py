@@ -122,10 +122,8 @@ def source_of(
 def test_part(run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:
     dataset = dataset_of(run)
     if dataset.test_inputs is None:
-        raise InputError(
-            "The run's data have no test part.",
-            expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made",
-        )
+        what = "The run's data have no test part."
+        raise InputError(what, expected="inputs to predict, or test_fraction = 0.2 where the Simulation is made")
     return dataset.test_inputs, dataset.test_targets
 
 

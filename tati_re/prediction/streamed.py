@@ -52,7 +52,7 @@ def streamed_prediction(
     y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
     noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape) if "noise_variance" in kept else None
     total = std if noise is None else np.hypot(std, noise)
-    scores = (None,) * 3
+    scores: tuple[Any, ...] = (None,) * 3
     if noise is not None:
         scores = density, normal_crps(y, mean, total), ndtr((y - mean) / total)
     ends = mean - reach * std, mean + reach * std, mean - reach * total, mean + reach * total

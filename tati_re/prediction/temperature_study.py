@@ -142,11 +142,8 @@ def temperature_curve(
             for rung, temperature in zip(ladder["rung"], ladder["temperature"], strict=True):
                 rows.append(_row(float(temperature), Draws(run, int(rung)), network, run.at_rung(int(rung)), parts))
     if len({row["temperature"] for row in rows}) < 2:
-        raise InputError(
-            "There is one temperature only.",
-            f"{rows[0]['temperature']:g}",
-            "several runs, or one on a ladder with trajectory_rungs = all",
-        )
+        expected = "several runs, or one on a ladder with trajectory_rungs = all"
+        raise InputError("There is one temperature only.", f"{rows[0]['temperature']:g}", expected)
     return _frame(rows)
 
 

@@ -105,10 +105,8 @@ def _parameters(run: RunFiles, choices: Choices) -> Result:
         return Result(parameter_averages(run, choices.burnin, thin))
     import pandas as pd
 
-    num_walkers = int(run.manifest["options"]["num_walkers"])
-    tables = [
-        parameter_averages(run, choices.burnin, thin, walker).assign(walker=walker) for walker in range(num_walkers)
-    ]
+    walkers = range(int(run.manifest["options"]["num_walkers"]))
+    tables = [parameter_averages(run, choices.burnin, thin, walker).assign(walker=walker) for walker in walkers]
     return Result(pd.concat(tables, ignore_index=True)[["walker", "parameter", "mean", "std"]])
 
 

@@ -263,9 +263,8 @@ def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
         return html.Section("Temperatures of the tensors", "groups", [html.paragraph(str(error))]), []
     said = "Temperature of each tensor, in the band where it should lie."
     parts = [html.figure(plot_group_temperatures(table), said), html.fold("the numbers", html.html_table(table))]
-    return html.Section("Temperatures of the tensors", "groups", parts), group_sentences(
-        table, sees_batches(run.manifest)
-    )
+    notes = group_sentences(table, sees_batches(run.manifest))
+    return html.Section("Temperatures of the tensors", "groups", parts), notes
 
 
 def _ladder(run: RunFiles, rows: pd.DataFrame) -> html.Section:
@@ -296,9 +295,8 @@ def _others(run: RunFiles) -> html.Section | None:
     own = ("traces.png", "autocorrelation.png", "temperatures.png")
     folders = [run.folder, *(run.folder / name for name in _FOUND)]
     folders += [folder for folder in made_of(run) if folder not in folders]
-    paths = [
-        path for folder in folders for path in sorted(folder.glob("*.png")) if path.name not in own and _is_here(path)
-    ]
+    paths = [path for folder in folders for path in sorted(folder.glob("*.png"))]
+    paths = [path for path in paths if path.name not in own and _is_here(path)]
     if not paths:
         return None
     drawn = [_found(path, os.path.relpath(path, run.folder)) for path in paths[:_MOST_FOUND]]
