@@ -15,7 +15,7 @@ from tati_re.core.evaluate import Delegating, Energy, Evaluate, Rung
 from tati_re.core.potential import Potential, Prior
 from tati_re.engine.silent import SilentEvaluate
 from tati_re.evidence.springs import Springs, SpringsPotential
-from tati_re.exchange.biased import Biased
+from tati_re.exchange.biased import Biased, ExactEnergies
 from tati_re.exchange.well_tempered import Bias
 from tati_re.posterior.binding import Batch
 from tati_re.posterior.function import FunctionPotential
@@ -100,6 +100,7 @@ WRAPPERS = {
     "twice": lambda model: InCoordinates(WRAPPERS["diagonal"](model), ORIGIN, low_rank()),
     "control_variate": lambda model: ControlVariateEvaluate(of_model(model), centre(of_model(model))),
     "biased": biased,
+    "exact_energies": lambda model: ExactEnergies(of_model(model)),
 }
 EVALUATIONS = {
     "model": of_model,
@@ -198,6 +199,28 @@ def test_a_wrapper_takes_the_walkers_to_the_other_rungs_of_the_potential_inside(
         pytest.skip("refuses, or is corrected by energies of the rung of its center")
     before, after = evaluate(here), evaluate.at(other)(here)
     np.testing.assert_allclose(after.potential, before.potential - 0.5 * evaluate.scale * before.loss, rtol=1e-12)
+
+
+def test_the_force_of_a_bias_on_exact_energies_is_right_on_average(model):
+    """Over all mini-batches of an epoch; with the energies of the batches it is not."""
+    bias, rung = biased(model).bias, tf.zeros((WALKERS,), tf.int32)
+    heights = tf.constant(1e-5 * np.linspace(0.0, 20_000.0, 101)[None] ** 2)
+    curved = bias._replace(heights=heights, width=tf.constant([200.0], tf.float64))
+    here = tf.constant(POSITION)
+    expected = Biased(of_model(model), curved, rung).full(here)
+
+    def mean_force(change):
+        found = []
+        for part in np.arange(model.num_examples, dtype=np.int32).reshape(-1, 5):
+            batch = Batch(tf.constant(np.tile(part, (WALKERS, 1))), tf.constant(5))
+            found.append(Biased(change(model.bind(rungs(), batch, ())), curved, rung)(here))
+            if change is ExactEnergies:
+                np.testing.assert_allclose(found[-1].potential, expected.potential, rtol=1e-12)
+        return np.mean([energy.gradient for energy in found], axis=0)
+
+    np.testing.assert_allclose(mean_force(ExactEnergies), expected.gradient, rtol=1e-10, atol=1e-10)
+    wrong = mean_force(lambda evaluate: evaluate)
+    assert np.abs(wrong - expected.gradient).max() > 1e-5 * np.abs(expected.gradient).max()
 
 
 @pytest.mark.parametrize("name", ["diagonal", "low_rank", "twice"])
