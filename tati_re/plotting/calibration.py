@@ -151,6 +151,7 @@ def _scale_counts(axes: Axes) -> None:
     """A logarithmic axis of counts where some are large, which shows a count of one as well; else a plain one."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
+    axes.autoscale(axis="y")  # of a shared axis the limits of the panel before are not those of this one
     if axes.get_ylim()[1] < 30:
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.set_ylim(bottom=0.0)

@@ -74,9 +74,9 @@ def empty(axes: Axes, said: str) -> None:
 def legend_above(axes: Axes) -> None:
     """Puts the legend in one row above the panel's right end, where it covers no data."""
     handles, _ = axes.get_legend_handles_labels()
-    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.99), "borderaxespad": 0.1}
-    look = {"frameon": False, "fontsize": 8, "handlelength": 1.4, "columnspacing": 1.2}
-    axes.legend(ncols=max(1, len(handles)), **place, **look)
+    style: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.99), "borderaxespad": 0.1}
+    style |= {"frameon": False, "fontsize": 8, "handlelength": 1.4, "columnspacing": 1.2}
+    axes.legend(ncols=max(1, len(handles)), **style)
 
 
 def save(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:

@@ -138,10 +138,10 @@ class Network:
         self._scale = float(data.get("input_scale", 1.0))
         self.preparation = Preparation.from_config(data["preparation"]) if "preparation" in data else None
         standard = None if self.preparation is None else self.preparation.target_standard
-        around = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
+        deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
         self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
         loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
-        self.predictive = Predictive(loss, data["task"], num_classes, num_outputs, *around, _named_loss(loss))
+        self.predictive = Predictive(loss, data["task"], num_classes, num_outputs, deviation, mean, _named_loss(loss))
         self.auxiliary: list[np.ndarray] = []
         if self.flat.auxiliary:
             arrays, _, _ = checkpoint.load(run.folder)
