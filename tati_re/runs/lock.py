@@ -131,8 +131,8 @@ def _lock(file: BinaryIO, folder: Path) -> None:
         raise InputError(what, received, "to wait for its end, or another folder") from None
     except (ImportError, OSError) as error:
         why = getattr(error, "strerror", None) or "no flock on this system"
-        said = f"The folder {folder} cannot be locked ({why}): nothing keeps a second process from writing there."
-        warnings.warn(said, stacklevel=6)
+        text = f"The folder {folder} cannot be locked ({why}): nothing keeps a second process from writing there."
+        warnings.warn(text, stacklevel=6)
 
 
 def _is_there(file: BinaryIO, path: Path) -> bool:

@@ -130,5 +130,5 @@ def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool =
     known = state.gradient, state.potential, state.loss, state.log_prior
     start = (state.position, state.momentum - before * t * state.gradient, *known)
     position, momentum, gradient, potential, loss, log_prior = repeat(length, body, start)
-    known = {"potential": potential, "loss": loss, "log_prior": log_prior}
-    return state._replace(position=position, momentum=momentum + before * t * gradient, gradient=gradient, **known)
+    there = {"potential": potential, "loss": loss, "log_prior": log_prior}
+    return state._replace(position=position, momentum=momentum + before * t * gradient, gradient=gradient, **there)

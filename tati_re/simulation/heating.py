@@ -98,8 +98,9 @@ def _prediction(
     method, scale = _linear_part(request, tuned.get("scale"))
 
     def of(settings: dict[str, Any]) -> Method:
-        known = isinstance(method, Splitting) and "friction" in settings
-        return Splitting(method.word, settings["friction"]) if known else method
+        if isinstance(method, Splitting) and "friction" in settings:
+            return Splitting(method.word, settings["friction"])
+        return method
 
     linear_step(of(tuned), tuned.get("step_size", request.options.first_step_size), request.options.kT, np.ones(1))
     indices = _examples(request)
