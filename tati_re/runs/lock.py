@@ -130,7 +130,7 @@ def _lock(file: BinaryIO, folder: Path) -> None:
         received = f"process {said.get('process', 'unknown')} on {said.get('host', 'an unknown host')}"
         raise InputError(what, received, "to wait for its end, or another folder") from None
     except (ImportError, OSError) as error:
-        why = getattr(error, "strerror", None) or "no flock on this system"
+        why = (error.strerror if isinstance(error, OSError) else None) or "no flock on this system"
         text = f"The folder {folder} cannot be locked ({why}): nothing keeps a second process from writing there."
         warnings.warn(text, stacklevel=6)
 
