@@ -292,8 +292,7 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     Raises:
         InputError: Too few walkers or rows, numbers that are not finite, or a ladder without its energies.
     """
-    values = np.asarray(chains, np.float64)
-    values = values[..., None] if values.ndim == 2 else values
+    values = np.asarray(chains, np.float64)[(..., None) if np.ndim(chains) == 2 else ...]
     if values.ndim != 3 or len(values) < 4 or values.shape[1] < 20 or not np.isfinite(values).all():
         raise InputError("Advice needs chains.", f"shape {values.shape}", "finite, 4 walkers and 20 rows at least")
     if (ladder is None) != (energy_sd is None):
@@ -302,13 +301,12 @@ def exchange_advice(chains, ladder: Ladder | None = None, energy_sd=None) -> Exc
     halves = values[:, : 2 * rows].reshape(len(values), 2, rows, -1)
     means, within = halves.mean(2), halves.var(2, ddof=1).mean((0, 1))
     between = means.reshape(-1, means.shape[-1]).var(0, ddof=1)
-    # A quantity that is the same number everywhere says nothing.
     ratio = np.where(within + between > 0, between / np.maximum(within, 1e-300), 0.0)
     r_hats = np.sqrt((rows - 1) / rows + ratio)
     worst = int(r_hats.argmax())
     first, second = (means[:, half, worst] - means[:, half, worst].mean() for half in (0, 1))
-    size = np.sqrt((first @ first) * (second @ second))
-    kept, found = float(first @ second / size) if size else 0.0, float(r_hats[worst])
+    size, found = np.sqrt((first @ first) * (second @ second)), float(r_hats[worst])
+    kept = float(first @ second / size) if size else 0.0
     pays = True if found > 1.4 and kept > 0.8 else False if found < 1.1 else None
     verdict = {True: "is likely to pay", False: "is not likely to pay", None: "may pay or not, the run is too short"}
     how = f"{len(values)} walkers {'agree' if pays is False else 'stay apart' if pays else 'do not agree yet'}"
