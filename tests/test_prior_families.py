@@ -21,6 +21,7 @@ LAWS = {
     "laplace": (priors.Laplace(SCALES), stats.laplace(0, SCALES)),
     "student_t": (priors.StudentT(SCALES, 4.0), stats.t(4.0, 0, SCALES)),
     "cauchy": (priors.StudentT(SCALES, 1.0), stats.cauchy(0, SCALES)),
+    "around a point": (priors.Tether([0.1, -2.0, 3.0], 4.0), stats.norm([0.1, -2.0, 3.0], 0.5)),
     "truncated": (
         priors.HardWalls(priors.Gaussian(SCALES), [-0.2, 0.5, -np.inf], [0.4, np.inf, 1.0]),
         stats.truncnorm([-0.5, 0.5, -np.inf], [1.0, np.inf, 0.4], 0, SCALES),

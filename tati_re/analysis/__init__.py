@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tati_re.analysis.alignment import Alignment as Alignment
+from tati_re.analysis.alignment import align as align
 from tati_re.analysis.averages import averages as averages
 from tati_re.analysis.averages import parameter_averages as parameter_averages
 from tati_re.analysis.averages import trajectory_averages as trajectory_averages
@@ -24,6 +26,8 @@ from tati_re.analysis.free_energy import diffusion_map_of as diffusion_map_of
 from tati_re.analysis.free_energy import free_energy as free_energy
 from tati_re.analysis.heating import Heating as Heating
 from tati_re.analysis.heating import relative_heating as relative_heating
+from tati_re.analysis.learning_coefficient import learning_coefficient as learning_coefficient
+from tati_re.analysis.learning_coefficient import learning_curve as learning_curve
 from tati_re.analysis.reweighting import reweight as reweight
 from tati_re.analysis.temperature import Temperature as Temperature
 from tati_re.analysis.temperature import configurational_temperature as configurational_temperature

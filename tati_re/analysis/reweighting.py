@@ -116,7 +116,7 @@ def reweight(
     for name in names:
         if name not in rows.columns:
             raise InputError(f"The run has no column '{name}'.{nearest(name, rows.columns)}")
-    rows = _exact(run, rows)
+    rows = exact_rows(run, rows)
     sampled = sampled_energies(run, rows)
     chosen = _temperatures(sampled) if temperatures is None else np.asarray(list(temperatures), np.float64)
     if not (len(chosen) and (chosen > 0).all() and np.isfinite(chosen).all()):
@@ -203,7 +203,7 @@ def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
     return np.stack([part[:, :shortest] for part in parts])
 
 
-def _exact(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
+def exact_rows(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
     """Rows with energies on all data; refuses mini-batch energies, whose noise enters the weights exponentially."""
     what = "reweighting does not know the bias or the visits of this run."
     refuse_if("weight" in rows.columns, what, "a column weight", "averages, which use it")

@@ -23,6 +23,8 @@ WHAT = {
     "covariance": "leading eigenpairs of the covariance, autocorrelation times along them",
     "diffusion_map": "slowest motions of the cloud of stored positions, and landmarks",
     "free_energy": "along a coordinate (--along), with error bars",
+    "alignment": "walkers with their hidden units matched to the first one's, R-hat of the weights before and after",
+    "learning_coefficient": "of a tethered run, corrected for the tether, and its curve along a ladder",
     "reweighting": "averages at other temperatures, by MBAR over all rungs",
     "temperatures": "kinetic and configurational temperature of each tensor, layer or kind, with their bands",
 }
@@ -46,7 +48,7 @@ def parser_of_command() -> Parser:
         usage="tati-analyse RUN [RUN ...] [options]",
         description="Say what runs found: tables on the screen and, with figures, in the folder analysis of each run.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="modules:\n" + "\n".join(f"  {name:<14} {text}" for name, text in WHAT.items()),
+        epilog="modules:\n" + "\n".join(f"  {name:<20} {text}" for name, text in WHAT.items()),
     )
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
     text = "modules, see below; default: those of a first look that the run has data for"
@@ -65,6 +67,8 @@ def parser_of_command() -> Parser:
     parser.add_argument("--target-measure", action="store_true", help=text)
     text = "reweighting: temperatures T of exp(-U/T); default those of the ladder, and two between each"
     parser.add_argument("--temperatures", nargs="+", metavar="T", help=text)
+    text = "learning_coefficient: mean loss at the minimum; default that at the center of the tether"
+    parser.add_argument("--lowest-loss", metavar="X", help=text)
     parser.add_argument("--to", metavar="FORMAT", help="csv, parquet, or arviz (a NetCDF file); default csv")
     parser.add_argument("--output", metavar="DIR", help="folder for tables and figures; default RUN/analysis")
     parser.add_argument("--no-figures", action="store_true", help="tables only")
@@ -86,7 +90,7 @@ def _choices(typed: dict[str, Any]) -> Choices:
     }
     observables = tuple(typed.get("observables", ()))
     numbers |= {name: typed[name] for name in ("along", "target_measure") if name in typed}
-    numbers |= {name: number_typed(name, typed[name], float) for name in ("alpha",) if name in typed}
+    numbers |= {name: number_typed(name, typed[name], float) for name in ("alpha", "lowest_loss") if name in typed}
     if "bandwidth" in typed:
         rule = typed["bandwidth"]
         numbers["bandwidth"] = rule if rule in ("bgh", "median") else number_typed("bandwidth", rule, float)
@@ -153,6 +157,8 @@ def _body(argv: list[str]) -> None:
         return analyse_as_tati(argv)
     typed = parser_of_command().parse(argv)
     refuse_if(not typed.get("runs"), "tati-analyse needs a run folder.", expected="tati-analyse RUN [RUN ...]")
+    if "what" in typed:
+        typed["what"] = [name.replace("-", "_") for name in typed["what"]]
     for name in typed.get("what", []):
         _one_of("what", name, list(WHAT))
     _one_of("to", typed.get("to", "csv"), TO)

@@ -198,6 +198,9 @@ class Options(BaseModel):
         None, "soft wall: U rises in a layer before it and beyond; equal to prior_upper_boundary: a tether to it"
     )
     prior_upper_boundary: Wall = _posterior(None, "soft wall above the parameters")
+    tether: str | None = _posterior(
+        None, "run folder or file of parameters w0: V = prior_factor |w - w0|^2/2, normalized, in place of the prior"
+    )
 
     sampler: str = _sampler(
         "auto",

@@ -27,12 +27,12 @@ def analyse(
 
     Args:
         run: A run or its folder.
-        what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map, free_energy,
-            reweighting. Default: those of a first look that the run has data for.
+        what: Names of modules: averages, parameters, covariance, temperatures, diffusion_map, free_energy, alignment,
+            learning_coefficient, reweighting. Default: those of a first look that the run has data for.
         output: Folder for tables (CSV), arrays (NPZ) and figures (PNG), made where missing. Default: none.
         **choices: As the flags of `tati-analyse`: `burnin`, `thin`, `by`, `observables`, `num_eigenpairs`, `groups`,
             `num_eigenvectors`, `num_points`, `num_landmarks`, `bandwidth`, `alpha`, `target_measure`, `along`,
-            `method`, `num_bins`, `temperatures`.
+            `method`, `num_bins`, `temperatures`, `lowest_loss`.
 
     Returns:
         Of each module `table` (a DataFrame), `sentences` on reading it, `arrays`, and `figures`: functions of a path.

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tati_re.analysis.alignment import align
 from tati_re.analysis.averages import averages, parameter_averages
-from tati_re.analysis.convergence import chains_of
+from tati_re.analysis.convergence import chains_of, rows_by_walker
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
 from tati_re.analysis.diffusion_map import landmarks
 from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_energy
+from tati_re.analysis.learning_coefficient import learning_coefficient, learning_curve
 from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError, refuse_if
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from tati_re.runs.run import RunFiles
 
-_OF_SAMPLES = ("temperatures", "free_energy", "reweighting")
+_OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficient")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
 
 
@@ -42,7 +44,8 @@ class Choices:
     the temperatures; a kind is kernels or biases. Of the diffusion map are `num_eigenvectors`, `num_points`, the most
     positions that it takes, `num_landmarks`, points far apart that are marked in it, the `bandwidth` of its kernel (a
     number, "bgh" or "median"), its normalization `alpha`, and `target_measure`, whether its points count for exp(-U/T).
-    Of the free energy are the coordinate `along`, `method` ("histogram" or "kernel") and `num_bins`.
+    Of the free energy are the coordinate `along`, `method` ("histogram" or "kernel") and `num_bins`;
+    of the learning coefficient the `lowest_loss`, None: at the center of the tether.
     """
 
     burnin: int | None = None
@@ -61,6 +64,7 @@ class Choices:
     method: Literal["histogram", "kernel"] = "histogram"
     num_bins: int = 40
     temperatures: tuple[float, ...] = ()
+    lowest_loss: float | None = None
 
     @property
     def diffusion(self) -> dict[str, Any]:
@@ -192,6 +196,66 @@ def _reweighting(run: RunFiles, choices: Choices) -> Result:
     return Result(table, figures={"reweighting": lambda path: plot_reweighting(table, sampled, path)})
 
 
+def _alignment(run: RunFiles, choices: Choices) -> Result:
+    import pandas as pd
+
+    from tati_re.prediction.network import model_of
+
+    positions = Positions(run, choices.burnin, choices.thin)
+    if positions.projected:
+        raise InputError("alignment: the run stored projections, not parameters.", run.folder)
+    block = positions.read()
+    values = block.values[rows_by_walker(block.step, block.walker)]
+    found = align(model_of(run), values)
+    table = pd.DataFrame({"walker": np.unique(block.walker), "distance": found.before, "aligned": found.after})
+    hats, spreads = zip(*map(_spread, (values, found.positions)), strict=True)
+    sentences = [
+        f"Distances of the walkers' means from the first one's. As sampled and aligned: the largest R-hat of a weight "
+        f"{np.max(hats[0]):.4g} and {np.max(hats[1]):.4g}, the median {np.median(hats[0]):.4g} and "
+        f"{np.median(hats[1]):.4g}; the total variance {spreads[0]:.4g} and {spreads[1]:.4g}."
+    ]
+    return Result(table, sentences, arrays={"positions": found.positions})
+
+
+def _spread(values: np.ndarray) -> tuple[np.ndarray, float]:
+    """Split R-hat of each parameter (the classical one: ranks of thousands take minutes), and the total variance."""
+    half = values.shape[1] // 2
+    if half < 2:
+        raise InputError("alignment: too few positions.", f"{values.shape[1]} a walker", "at least 4")
+    parts = np.concatenate([values[:, :half], values[:, -half:]])
+    within = parts.var(axis=1, ddof=1).mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hats = np.sqrt((half - 1) / half + parts.mean(axis=1).var(axis=0, ddof=1) / within)
+    return hats, float(values.reshape(-1, values.shape[-1]).var(axis=0).sum())
+
+
+def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
+    from tati_re.plotting.learning_coefficient import plot_learning_coefficient
+
+    table = learning_coefficient(run, choices.lowest_loss, choices.burnin, choices.thin)
+    sentences, curve, size = [], None, int(run.manifest["parameters"]["num"])
+    if len(table) > 3:
+        curve = learning_curve(table, min(4, size))
+        best, others = curve.iloc[0], curve["chi_squared"].to_numpy()
+        told = len(others) == 1 or others[1] - others[0] >= 6
+        sentences.append(
+            f"The {best['rungs']:.0f} coldest rungs fit λ = {best['coefficient']:.4g} ± {best['error']:.2g} with the "
+            f"multiplicity {best['multiplicity']:.0f} (χ² {best['chi_squared']:.3g})"
+            + ("." if told else f"; that of {curve['multiplicity'][1]:.0f} fits as well (χ² {others[1]:.3g}).")
+        )
+    far = table[table["correction"] > 0.1 * table["coefficient"].abs()]
+    unclear = table[table["correction_error"] > 0.1 * table["coefficient"].abs()]
+    if len(far) + len(unclear):
+        sentences.append(
+            "The correction for the tether is above a tenth, or not known to a tenth, at "
+            f"{len(far.index.union(unclear.index))} of {len(table)} rungs: a weaker tether tells λ there."
+        )
+    if (table["raw"] < 0).any():
+        sentences.append("E[L] is below the lowest loss: the center is no minimum, and these are no λ.")
+    figures = {"learning_coefficient": lambda path: plot_learning_coefficient(table, curve, size, path)}
+    return Result(table, sentences, figures)
+
+
 MODULES: dict[str, tuple[Callable[[RunFiles, Choices], Result], str]] = {
     "averages": (_averages, "means of the columns of run.csv, with errors, sample sizes and autocorrelation times"),
     "parameters": (_parameters, "mean and standard deviation of each parameter"),
@@ -199,6 +263,8 @@ MODULES: dict[str, tuple[Callable[[RunFiles, Choices], Result], str]] = {
     "temperatures": (_temperatures, "kinetic and configurational temperature of each group of parameters"),
     "diffusion_map": (_diffusion_map, "slowest motions of the cloud of stored positions, and landmarks"),
     "free_energy": (_free_energy, "free energy along a coordinate, with error bars"),
+    "alignment": (_alignment, "walkers with their hidden units matched, and R-hat of the weights then"),
+    "learning_coefficient": (_learning_coefficient, "local learning coefficient of a tethered run, and its curve"),
     "reweighting": (_reweighting, "averages at temperatures that were not sampled, by MBAR over all rungs"),
 }
 """The modules by name, each a function of a run and what was asked, and what it is, in words."""

@@ -61,7 +61,17 @@ class RunFile(NamedTuple):
     repeatable: bool = False
 
 
-_MODULES = ("averages", "covariance", "diffusion_map", "free_energy", "parameters", "reweighting", "temperatures")
+_MODULES = (
+    "alignment",
+    "averages",
+    "covariance",
+    "diffusion_map",
+    "free_energy",
+    "learning_coefficient",
+    "parameters",
+    "reweighting",
+    "temperatures",
+)
 _OF_COMMANDS = {
     PREDICTIONS: (
         *("predictions.csv", "scores.csv", "outside.csv", "reliability.csv", "predictions.png"),

@@ -22,9 +22,12 @@ from tati_re.engine.prediction_averages import PredictionAverages
 from tati_re.engine.progress import make_progress
 from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.noise_tests import noise_table
+from tati_re.options.make import make_options
+from tati_re.posterior.evaluator import Evaluator
 from tati_re.posterior.examples import device_inputs
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
+from tati_re.posterior.priors import Tether
 from tati_re.runs import files, manifest, run_folder
 from tati_re.runs.csv_table import csv_text
 from tati_re.runs.lock import writing
@@ -166,8 +169,19 @@ class Launch:
         self._starts = self._guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
         carry = self._guarded(lambda: self.driver.begin(*self._start_values()))
         self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
-        manifest.write(self.folder, manifest_of(self.loops) | self._expected)
+        manifest.write(self.folder, manifest_of(self.loops) | self._expected | self._center())
         return carry
+
+    def _center(self) -> dict[str, Any]:
+        """The mean loss at the center of a tether, where it has one."""
+        request = self.request
+        if not isinstance(prior := request.potential.prior, Tether):
+            return {}
+        options = make_options(request.options, batch_size=None)
+        engine = Evaluator(request.system.potential(options, request.objects, copies=1), False)
+        auxiliary = tuple(value[:1] for value in self.walkers.auxiliary)
+        center = prior.center[None].astype(self.walkers.position.dtype)
+        return {"loss_at_center": float(engine.energy(center, engine.batch(0), auxiliary).loss[0])}
 
     @property
     def _has_noise(self) -> bool:

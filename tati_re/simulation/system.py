@@ -28,8 +28,9 @@ from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, loss_
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_scale, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential
 from tati_re.posterior.predictive import HETEROSCEDASTIC
-from tati_re.posterior.priors import Prior, check_prior, make_prior
+from tati_re.posterior.priors import Prior, Tether, check_prior, make_prior
 from tati_re.prediction.network import fitted_shape
+from tati_re.runs.parameters import read_parameters
 from tati_re.simulation.current_batch import CurrentDataset
 from tati_re.simulation.scales import as_trained, without_test_part
 
@@ -199,10 +200,20 @@ class System:
         noisy = self.flat.samples_noise
         flat = self.flat.inside if noisy else self.flat
         prior = (objects or {}).get("prior")
+        if prior is None and options.tether is not None:
+            prior = self._tether(options)
+        if isinstance(prior, Tether) and prior.num_parameters == self.flat.num_parameters:
+            return prior
         if prior is None:
             prior = make_prior(options, flat.tensor_names, flat.shapes)
         check_prior(prior, flat.num_parameters)
         return with_noise_prior(prior, options, self.flat, self.examples.targets) if noisy else prior
+
+    def _tether(self, options: Options) -> Prior:
+        if not isinstance(options.prior_factor, float):
+            raise InputError("prior_factor: a tether has one strength.", options.prior_factor, "a number")
+        names = self.flat.parameter_names()
+        return Tether(read_parameters(str(options.tether), None, names=names).positions[0], options.prior_factor)
 
     def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
         """The mini-batches of a stage under these options; "auto" that is not settled by a sampler means epochs."""

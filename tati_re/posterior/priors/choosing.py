@@ -120,6 +120,9 @@ def unused_prior_options(options) -> list[str]:
     families = set(options.prior.values()) | {"gaussian"} if isinstance(options.prior, Mapping) else {options.prior}
     unused = [name for name, used in _USED.items() if name in options.explicit and not used & families]
     soft = options.prior_lower_boundary is not None or options.prior_upper_boundary is not None
+    if options.tether is not None:
+        unused = [name for name in (*_TABLES, "prior_scaling", *_WALLS) if name in options.explicit]
+        return [name for name in unused if name != "prior_factor"]
     of_noise = ("noise_prior", "noise_prior_scale", "noise_prior_shape")
     unused += [name for name in of_noise if name in options.explicit and options.noise_std != "sampled"]
     return unused + [n for n in ("prior_factor", "prior_power") if n in options.explicit and not soft]

@@ -1,0 +1,80 @@
+"""Alignment of walkers: hidden units of one network permuted so that its weights are near to those of another."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tati_re.core.errors import InputError
+from tati_re.models.hidden_units import HiddenUnits, hidden_units
+
+_SWEEPS = 100
+
+
+class Alignment(NamedTuple):
+    """Walkers with their hidden units matched to those of the first.
+
+    Attributes:
+        positions: As given, permuted.
+        before: Distance of each walker's mean from the first one's, `(walkers,)`.
+        after: The same when aligned.
+    """
+
+    positions: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+
+def align(model: Any, positions: np.ndarray) -> Alignment:
+    """Permutes the hidden units of each walker so that its mean is near to that of the first walker.
+
+    Networks whose hidden units are permuted are the same function, and so are those with a tanh unit whose incoming and
+    outgoing weights have changed signs. Layer by layer the sum of products of all weights of matched units is made as
+    large as possible, by linear assignment, until nothing moves; once from where the walker is, and once after a first
+    sweep that sees incoming weights alone, which finds exact copies. The nearer of both is taken. All draws of a walker
+    are permuted alike, so that a chain that changes its permutation on its way stays one.
+
+    Reference: S. Ainsworth, J. Hayase, S. Srinivasa, Git Re-Basin (2209.04836), algorithm 1.
+
+    Args:
+        model: The Keras model: a chain of dense and convolutional layers.
+        positions: `(walkers, parameters)`, or `(walkers, draws, parameters)`.
+
+    Raises:
+        InputError: Another architecture, or another number of parameters.
+    """
+    layers, positions = hidden_units(model), np.asarray(positions)
+    size = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+    if positions.ndim not in (2, 3) or positions.shape[-1] not in (size, size + 1):
+        raise InputError("positions do not fit the model.", positions.shape, f"(walkers, draws, {size})")
+    means = positions.reshape(len(positions), -1, positions.shape[-1]).mean(axis=1)
+    aligned, target = np.array(positions), means[0].copy()
+    before = np.linalg.norm(means - target, axis=1)
+    for walker, mean in enumerate(means[1:], 1):
+        tried = [_matched(layers, target, mean, first) for first in (False, True)]
+        source, sign = min(tried, key=lambda one: float(np.linalg.norm(one[1] * mean[one[0]] - target)))
+        aligned[walker] = sign * positions[walker][..., source]
+        means[walker] = sign * mean[source]
+    return Alignment(aligned, before, np.linalg.norm(means - target, axis=1))
+
+
+def _matched(layers: list[HiddenUnits], target: np.ndarray, start: np.ndarray, first: bool):
+    """Sources and signs of all parameters, such that sign * start[source] is near to the target."""
+    from scipy.optimize import linear_sum_assignment
+
+    source, sign = np.arange(len(start)), np.ones_like(start)
+    for sweep in range(_SWEEPS):
+        changed = False
+        for layer in layers:
+            whole = np.concatenate([layer.incoming, layer.outgoing], axis=1)
+            seen = layer.incoming if first and sweep == 0 else whole
+            products = target[seen] @ (sign * start[source])[seen].T
+            chosen = linear_sum_assignment(np.abs(products) if layer.odd else products, maximize=True)[1]
+            own = products[np.arange(len(chosen)), chosen]
+            turned = np.where((own < 0) & layer.odd, -1.0, 1.0)
+            changed |= bool((chosen != np.arange(len(chosen))).any() or (turned < 0).any())
+            source[whole], sign[whole] = source[whole[chosen]], turned[:, None] * sign[whole[chosen]]
+        if not changed and (sweep or not first):
+            break
+    return source, sign

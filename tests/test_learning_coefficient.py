@@ -1,0 +1,167 @@
+"""Local learning coefficients against quadrature, closed forms of Watanabe and Aoyagi, and P/2 of regular models."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tati_re
+from tati_re.analysis import learning_coefficient, learning_curve
+from tati_re.cli import analyse
+from tati_re.core.errors import InputError
+from tests.made_runs import made_run
+
+Z = 5.5
+
+
+def made(folder, loss, penalty, examples, **extra):
+    """A run of independent draws, `(walkers, draws)` each: mean loss above its minimum, and V."""
+    chains = {"loss": 0.7 + loss, "log_prior": -penalty, "potential": examples * (0.7 + loss) + penalty}
+    extra = {"dataset": {"num_examples": examples}, "loss_at_center": 0.7, "prior": {"prior": "tether"}} | extra
+    return made_run(folder, chains, extra=extra)
+
+
+def drawn(power, examples, precision, seed=0, shape=(8, 4000)):
+    """Draws of w under exp(-n w^power - γw²/2), by the inverse of its distribution function."""
+    w = np.linspace(-1, 1, 400_001) * 40 / np.sqrt(precision) if power == 0 else np.sinh(np.linspace(-18, 18, 400_001))
+    w = w / np.abs(w).max() * 8 / np.sqrt(precision)
+    density = np.exp(-examples * w**power - 0.5 * precision * w**2)
+    cumulated = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(w))])
+    return np.interp(np.random.default_rng(seed).random(shape), cumulated / cumulated[-1], w)
+
+
+@pytest.mark.parametrize(("power", "exact"), [(2, 1 / 2), (4, 1 / 4), (6, 1 / 6)])
+def test_powers_of_one_parameter(tmp_path, power, exact):
+    """32,000 draws: an error of 4 % is seen."""
+    n = 10**8
+    w = drawn(power, n, 1.0)
+    line = learning_coefficient(made(tmp_path / "run", w**power, 0.5 * w**2, n)).iloc[0]
+    assert abs(line["coefficient"] - exact) < Z * line["error"] + 0.003 * (power > 2)
+    assert line["error"] < 0.02 * exact
+    halved = learning_coefficient(made(tmp_path / "half", 0.5 * w**power, 0.5 * w**2, n)).iloc[0]
+    assert abs(halved["coefficient"] - exact) > Z * halved["error"], "half the energy is no λ"
+
+
+def test_the_tether_is_corrected_to_first_order(tmp_path):
+    """Curvatures 1, 0.3, 0.1, 0 under nβ = 1000 and γ = 100: raw Σ s/2, corrected Σ (1 - (1 - s)²)/2."""
+    k, n, precision = np.array([1.0, 0.3, 0.1, 0.0]), 1000, 100.0
+    s = n * k / (n * k + precision)
+    w = np.random.default_rng(1).standard_normal((8, 20_000, 4)) / np.sqrt(n * k + precision)
+    run = made(tmp_path / "run", 0.5 * (k * w * w).sum(-1), 0.5 * precision * (w * w).sum(-1), n)
+    line = learning_coefficient(run).iloc[0]
+    assert abs(line["raw"] - s.sum() / 2) < Z * line["raw_error"]
+    corrected = (1 - (1 - s) ** 2).sum() / 2
+    assert abs(line["coefficient"] - corrected) < Z * line["error"]
+    assert abs(line["raw"] - line["correction"] - corrected) > Z * line["error"], "the wrong sign is seen"
+    assert abs(line["coefficient"] - 1.5) < 0.6 * abs(line["raw"] - 1.5)
+
+
+def test_a_correction_that_is_not_known_is_left_out(tmp_path):
+    w = np.random.default_rng(1).standard_normal((4, 500, 2000))
+    w[..., :4] /= 1e4
+    line = learning_coefficient(made(tmp_path / "run", 0.5 * (w[..., :4] ** 2).sum(-1), 0.5 * (w**2).sum(-1), 10**8))
+    line = line.iloc[0]
+    assert line["coefficient"] == line["raw"] and line["correction_error"] > line["raw_error"]
+    assert abs(line["raw"] - 2) < Z * line["raw_error"]
+
+
+def curve(multiplicity, coefficient=0.5, error=0.003, seed=0):
+    examples = np.geomspace(30, 1e6, 10)
+    t = np.log(examples)
+    values = coefficient - (multiplicity - 1) / (t + 2) if multiplicity > 1 else coefficient - 1 / examples
+    values = values + error * np.random.default_rng(seed).standard_normal(10)
+    return pd.DataFrame({"effective_examples": examples, "coefficient": values, "error": error})
+
+
+@pytest.mark.parametrize("multiplicity", [1, 2, 3])
+def test_curves_tell_the_multiplicity(multiplicity):
+    fits = learning_curve(curve(multiplicity, 1.0))
+    best = fits.iloc[0]
+    assert best["multiplicity"] == multiplicity
+    assert abs(best["coefficient"] - 1.0) < Z * best["error"] < 0.15
+    assert fits["chi_squared"][1] > best["chi_squared"] + 6
+    assert best["rungs"] == 10
+
+
+def test_the_product_of_two_parameters_by_quadrature():
+    """(w1 w2)² under a Gaussian, whose λ is 1/2 with multiplicity 2: the values themselves are below .43."""
+    s = np.sinh(np.linspace(-14, 14, 1001)) / np.sinh(14) * 6
+    weight = np.gradient(s)
+    density = np.outer(weight * np.exp(-(s**2) / 2), weight * np.exp(-(s**2) / 2))
+    energy = np.outer(s, s) ** 2
+    examples = np.geomspace(1e2, 1e6, 6)
+    weights = [density * np.exp(-n * energy) for n in examples]
+    values = [n * (energy * p).sum() / p.sum() for n, p in zip(examples, weights, strict=True)]
+    table = pd.DataFrame({"effective_examples": examples, "coefficient": values, "error": 0.002})
+    best = learning_curve(table, 2).iloc[0]
+    assert max(values) < 0.45
+    assert best["multiplicity"] == 2
+    assert best["coefficient"] == pytest.approx(0.5, abs=0.01)
+    with pytest.raises(InputError, match="at least 4"):
+        learning_curve(table.head(3))
+
+
+def test_refusals(tmp_path):
+    w = drawn(2, 1000, 1.0, shape=(2, 50))
+    extra = {"loss_at_center": None, "prior": {"prior": "gaussian"}}
+    run = made(tmp_path / "run", w**2, 0.5 * w**2, 1000, **extra)
+    with pytest.raises(InputError, match=r"loss of the minimum is not known.*gaussian"):
+        learning_coefficient(run)
+    given = learning_coefficient(run, lowest_loss=0.7)
+    assert given["raw"][0] == pytest.approx(1000 * (w**2).mean())
+    with pytest.raises(InputError, match="center is no point"):
+        tati_re.priors.Tether(np.zeros((2, 2)))
+    with pytest.raises(InputError, match="tether is out of range"):
+        tati_re.priors.Tether(np.zeros(2), 0.0)
+
+
+def line_of_points(n=200, parameters=3, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.standard_normal((n, parameters - 1))
+    return x, x @ np.arange(1.0, parameters)[:, None] + 0.5 + 0.3 * generator.standard_normal((n, 1))
+
+
+def test_from_the_fit_to_the_table(tmp_path, capsys, monkeypatch):
+    """A linear model of 4 parameters, by its options alone: P/2 at every rung that knows them all; and resumed."""
+    monkeypatch.chdir(tmp_path)
+    given = {"data": line_of_points(parameters=4), "dtype": "float64", "noise_std": 0.3, "verbose": 0, "seed": 2}
+    sim = tati_re.Simulation(num_walkers=4, **given)
+    sim.fit(optimizer="adam", learning_rate=0.05, num_steps=600, prior="none", output="fit")
+    ladder = {"sampler": "HMC", "step_size": 0.02, "tempering": "likelihood", "num_replicas": 6}
+    run = sim.sample(tether="fit", prior_factor=10.0, num_steps=600, num_burnin_steps=100, output="run", **ladder)
+    center = sim.system.prior(tati_re.Simulation.from_folder("run", data=given["data"]).options, {}).center
+    assert run.manifest["prior"] == {"prior": "tether", "tether": 10.0}
+    analyse.main(["run", "--what", "learning-coefficient"])
+    said = capsys.readouterr().out
+    assert "coldest rungs fit λ = " in said
+    assert (tmp_path / "run/analysis/learning_coefficient.png").exists()
+    table = pd.read_csv("run/analysis/learning_coefficient.csv")
+    cold = table[table["effective_examples"] > 20]
+    assert (np.abs(cold["coefficient"] - 2.0) < Z * cold["error"]).all()
+    assert cold["error"].max() < 0.2
+    own = tati_re.Simulation(parameters=center, **given)
+    again = own.sample(prior=tati_re.priors.Tether(own.parameters, 10.0), num_steps=2, step_size=0.01)
+    assert again.manifest["loss_at_center"] == pytest.approx(run.manifest["loss_at_center"], rel=1e-12)
+    with pytest.raises(InputError, match="one strength"):
+        own.sample(tether="fit", prior_factor={"dense*": 1.0}, num_steps=5)
+    with pytest.raises(InputError, match="nowhere"):
+        own.sample(tether="nowhere", num_steps=5)
+
+
+def aoyagi(sizes, rank):
+    """λ and m of a deep linear network at a truth of some rank (Aoyagi, 2024, theorem 1)."""
+    rest = np.sort(np.array(sizes)) - rank
+    for layers in range(1, len(rest)):
+        inside, total = rest[: layers + 1], rest[: layers + 1].sum()
+        if total >= layers * inside.max() and (layers + 1 == len(rest) or total < layers * rest[layers + 1]):
+            break
+    a = total - (-(-total // layers) - 1) * layers
+    pairs = (total**2 - (inside**2).sum()) / 2
+    square = 0.25 * (layers - 1) / layers * total**2
+    free = 0.5 * (rank * (sizes[0] + sizes[-1]) - rank**2)
+    return free + a * (layers - a) / (4 * layers) - square + 0.5 * pairs, a * (layers - a) + 1
+
+
+def test_closed_forms_of_deep_linear_networks():
+    assert aoyagi((3, 3), 1) == (4.5, 1)  # regular
+    assert aoyagi((1, 1, 1), 0) == (0.5, 2)
+    assert aoyagi((10, 10, 10), 2)[0] == 42
