@@ -80,7 +80,7 @@ def diffusion_map(
         raise InputError("A diffusion map needs more points.", f"shape {points.shape}", expected)
     refuse_if(num_eigenvectors < 1, "num_eigenvectors is too small.", num_eigenvectors, "at least 1")
     squares = _squared_distances(points, num_neighbors)
-    entries = squares.data if hasattr(squares, "data") and not isinstance(squares, np.ndarray) else squares.ravel()
+    entries = squares.data if _sparse(squares) else squares.ravel()
     refuse_if(entries.max() == 0, "All points are the same.")
     epsilon, dimension = _bandwidth(entries, count, bandwidth)
     kernel = _kernel(squares, epsilon)

@@ -48,11 +48,11 @@ def refuse_code(name: str, value: str, folder: str | os.PathLike[str], who: str)
 def _asked(options: Options, folder: Path) -> dict[str, str]:
     """Code, and files outside of the folder that a run would write, by the option that names them. A sampler that an
     installed package has registered has a name without a module, and is the choice of who installed it."""
-    asked = {name: getattr(options, name) for name in CODE}
-    asked = {name: text for name, text in asked.items() if is_code(text) and text not in FAMILIES.values()}
+    asked = {
+        name: text for name, text in options.values_of(CODE).items() if is_code(text) and text not in FAMILIES.values()
+    }
     inside = folder.resolve()
-    for name in WRITTEN:
-        text = getattr(options, name)
+    for name, text in options.values_of(WRITTEN).items():
         if text is not None and not Path(text).resolve().is_relative_to(inside):
             asked[name] = text
     return asked

@@ -67,7 +67,7 @@ class LeaveOneOut:
         """One row an example: `example`, `elpd`, `pareto_k`."""
         import pandas as pd
 
-        return pd.DataFrame({name: getattr(self, name) for name in _COLUMNS})
+        return pd.DataFrame({name: vars(self)[name] for name in _COLUMNS})
 
     def __str__(self) -> str:
         total, error = self.total

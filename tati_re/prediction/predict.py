@@ -281,12 +281,12 @@ def _independent(source: tuple[Network, Draws | Members], found: tuple) -> float
 
 
 def _joined(parts: list[_Part], name: str) -> Any:
-    values = [getattr(part, name) for part in parts]
+    values = [vars(part)[name] for part in parts]
     return None if values[0] is None else np.concatenate(values)
 
 
 def _over_examples(parts: list[_Part], name: str, count: int) -> np.ndarray | None:
-    values = [getattr(part, name) for part in parts]
+    values = [vars(part)[name] for part in parts]
     return None if values[0] is None else np.sum(values, axis=0) / count
 
 

@@ -68,7 +68,7 @@ class Choices:
 
     @property
     def diffusion(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("num_points", "bandwidth", "alpha", "target_measure")}
+        return {name: vars(self)[name] for name in ("num_points", "bandwidth", "alpha", "target_measure")}
 
 
 @dataclass
