@@ -329,6 +329,12 @@ def tasks_of(part: str, seeds: int) -> list[Task]:
     return list(dict.fromkeys(found))
 
 
+def loaded(task: Task, folder: Path) -> dict[str, np.ndarray]:
+    """The result of a task that is done."""
+    with np.load(folder / f"{task.name}.npz") as file:
+        return dict(file)
+
+
 def done(task: Task, given, folder: Path) -> None:
     """Runs a task, unless its file is there."""
     path = folder / f"{task.name}.npz"
@@ -340,17 +346,13 @@ def done(task: Task, given, folder: Path) -> None:
     elif task.method == "sequential":
         found = sequential(task.problem, task.seed, given.particles)
     elif task.method in ("tempered", "biased"):
-        starts = np.load(folder / f"{task._replace(method='fit', start='').name}.npz")["weights"]
+        starts = loaded(task._replace(method="fit", start=""), folder)["weights"]
         rungs, factor = (given.rungs, 1.0) if task.method == "tempered" else (given.biased_rungs, given.bias_factor)
         found = tempered(task.problem, task.seed, starts, given.rounds * 3, rungs, factor)
     elif task.method == "fit":
         found = fitted(task.problem, task.seed, given.chains, given.fit_steps)
     else:
-        starts = (
-            np.load(folder / f"{task._replace(method='fit', start='').name}.npz")["weights"]
-            if task.start == "fit"
-            else None
-        )
+        starts = loaded(task._replace(method="fit", start=""), folder)["weights"] if task.start == "fit" else None
         found = chains(task.problem, task.method, task.seed, starts, given.chains, given.rounds)
     seconds = time.perf_counter() - began, time.process_time() - of_processor
     partial = folder / "partial.npz"
@@ -361,7 +363,7 @@ def done(task: Task, given, folder: Path) -> None:
 
 def results(tasks: Iterable[Task], folder: Path) -> list[dict]:
     """A line for each problem, method and start, all seeds together, of the tasks that are done."""
-    files = {task: np.load(folder / f"{task.name}.npz") for task in tasks if (folder / f"{task.name}.npz").exists()}
+    files = {task: loaded(task, folder) for task in tasks if (folder / f"{task.name}.npz").exists()}
     kinds = dict.fromkeys(task._replace(seed=0) for task in files if task.method != "fit")
     lines = []
     for kind in kinds:

@@ -69,7 +69,7 @@ def test_the_whole_small(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pays, "tasks_of", lambda part, seeds: tasks)
     assert pays.main([*arguments, "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count(" s\n") == len(tasks)
-    lines = list(csv.DictReader((tmp_path / "results.csv").open()))
+    lines = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
     error = {(line["method"], line["start"]): float(line["error"]) for line in lines}
     print(error)
     assert error["ladder", ""] < 0.4 < error["HMC", "fit"]
