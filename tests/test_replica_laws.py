@@ -98,8 +98,8 @@ def test_acceptance_and_energies_of_a_stiff_harmonic_ladder(rule):
 class Unscaled(ReplicaExchange):
     """Momenta are left as they are: a wrong variant."""
 
-    def _exchanged(self, inner, *others):
-        return super()._exchanged(inner, *others) | {"momentum": inner.momentum}
+    def exchanged(self, inner, *others):
+        return super().exchanged(inner, *others) | {"momentum": inner.momentum}
 
 
 def test_momenta_that_are_not_scaled_are_caught():

@@ -10,7 +10,18 @@ from tati_re.options.flags import flag
 from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
 
-BESIDE_RESUME = ("resume", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust", *CODE, *WRITTEN)
+BESIDE_RESUME = (
+    "resume",
+    "num_steps",
+    "max_time",
+    "requeue_signal",
+    "workers",
+    "verbose",
+    "quiet",
+    "trust",
+    *CODE,
+    *WRITTEN,
+)
 
 
 def _sample(options: Options) -> Any:
@@ -22,7 +33,9 @@ def _sample(options: Options) -> Any:
 def _resume(typed: dict[str, Any]) -> int:
     for name in typed:
         if name not in BESIDE_RESUME:
-            allowed = "only --num-steps, --max-time, --requeue-signal, --trust, --verbose or --quiet with --resume"
+            allowed = (
+                "only --num-steps, --max-time, --requeue-signal, --workers, --trust, --verbose or --quiet with --resume"
+            )
             raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     trust = typed.pop("trust", False)
     options = with_config(typed)
@@ -35,7 +48,7 @@ def _resume(typed: dict[str, Any]) -> int:
         trust=trust,
         max_time=options.max_time,
         verbose=options.verbose,
-        **options.values_of(name for name in (*CODE, *WRITTEN, "requeue_signal") if name in typed),
+        **options.values_of(name for name in (*CODE, *WRITTEN, "requeue_signal", "workers") if name in typed),
     )
     return ended(run, options.verbose)
 

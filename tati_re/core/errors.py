@@ -43,6 +43,10 @@ class SamplingError(RuntimeError):
         self.walker = walker
 
 
+class WorkersLost(SamplingError):
+    """Workers that die at the same step again and again, or that differ: no fault of the dynamics."""
+
+
 def shown(value: object, most: int, write: Callable[[Any], str] = str) -> str:
     """A value in a sentence, on one line and with so many letters at most."""
     try:

@@ -80,6 +80,9 @@ class Batching(Protocol):
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Examples of each step, `(steps, walkers, batch_size)`, and how many of them are valid, `(steps,)`."""
 
+    def from_walker(self, first: int) -> Any:
+        """Those of as many walkers of the run, from another one on."""
+
 
 class AllExamples:
     """The batches of a potential without examples, or one that always uses all of them."""
@@ -89,6 +92,9 @@ class AllExamples:
 
     def indices(self, first_step: int, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((num_steps, 1, 0), np.int32), np.zeros(num_steps, np.int32)
+
+    def from_walker(self, first: int) -> Any:
+        return self
 
 
 class Batch(NamedTuple):

@@ -204,7 +204,7 @@ class Driver:
         method, last = self.loop.method, self.loop.timeline.num_burnin_steps
         if method.adapts and self.plan.burnt_in is not None and not self._told and self.step >= last:
             self._told = True
-            self.plan.burnt_in(last, method.tuned(carry.state), carry)
+            self.plan.burnt_in(last, self.loop.tuned(carry), carry)
             self._manifest = {}
 
     def exit_status(self, outcome: Outcome) -> int:
@@ -268,7 +268,7 @@ class Driver:
         for name, value in carry.state._asdict().items():
             if name != "rung":
                 arrays |= {f"state/{name}/{k}": np.asarray(leaf) for k, leaf in enumerate(tf.nest.flatten(value))}
-        arrays |= self._averages.arrays()
+        arrays |= self._averages.arrays() | self.loop.arrays()
         return arrays if self.predictions is None else arrays | self.predictions.arrays()
 
     def _restored(self, arrays: dict[str, np.ndarray], position: np.ndarray, auxiliary: tuple) -> Carry:
@@ -280,6 +280,7 @@ class Driver:
                 fields[name] = tf.nest.pack_sequence_as(value, leaves)
         state = state._replace(**fields)
         self.loop.prepare(state)
+        self.loop.restore(arrays)
         moments = RunningMoments(
             *(tf.constant(arrays[f"moments/{name}"], tf.float64) for name in RunningMoments._fields)
         )

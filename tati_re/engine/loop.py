@@ -6,7 +6,7 @@ chunk once, whatever its length.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
 from tati_re.core.protocol import Clock, Rung, with_energy
+from tati_re.engine.carry import Carry, Chunk
 from tati_re.engine.divergence import highest_energy, hottest, total_energy
 from tati_re.engine.limits import LIMITS, Limits
 from tati_re.engine.noise import Drawing, RecordingNoise, StepNoise, draw_numbers
@@ -27,39 +28,6 @@ _BUFFER_BYTES = 16 * 2**20
 """Of the largest buffer of a chunk, such as its random bits. What a chunk costs beside its steps, some milliseconds, is
 shared by them: 784-10 with 8 walkers takes an eighth more time a step with a quarter of it."""
 _FEWEST_STEPS = 4
-
-
-class Carry(NamedTuple):
-    """Everything that goes on from chunk to chunk and into the checkpoint; `highest` is the energy U + p·p/2 that no
-    walker comes to unless the run diverges, `()`."""
-
-    state: Any
-    auxiliary: tuple
-    moments: RunningMoments
-    highest: Any
-
-
-class Chunk(NamedTuple):
-    """The result of a chunk.
-
-    Attributes:
-        carry: The state after the last step.
-        taken: Steps taken; fewer than asked for where the run diverged.
-        rows: `(row capacity, walkers, columns)`, float64; the first `num_rows` are filled.
-        positions: `(trajectory capacity, recorded walkers, parameters or directions)`; first `num_positions` filled.
-        beside: Potential, loss and labels of each, `(trajectory capacity, recorded walkers, columns)`, float64.
-        events: `(event capacity, rows, columns)`, float64, what the method tells; the first `num_events` are filled.
-    """
-
-    carry: Carry
-    taken: Any
-    rows: Any
-    num_rows: Any
-    positions: Any
-    beside: Any
-    num_positions: Any
-    events: Any
-    num_events: Any
 
 
 def entry(i) -> Callable:
@@ -85,7 +53,7 @@ class Loop:
         temperature_factor: Likewise the temperature.
         first_step: Steps that other loops of the run take before this one.
         num_recorded: Walkers, the first in the method's order, that have positions and moments stored. Default: all.
-        num_steps: Steps that it will take at most: buffers need not be longer. Default: any number.
+        num_steps: Steps that it will take at most. Default: any number.
         limits: On the length of a chunk.
 
     Attributes:
@@ -96,6 +64,8 @@ class Loop:
         by_rung: Rows come temperature by temperature.
         walkers_at_rung: Walkers of each temperature.
     """
+
+    recorder = RowBuffers
 
     def __init__(
         self,
@@ -161,15 +131,24 @@ class Loop:
         if self._init is None:
             self._init = init if self.execution == "eager" else tf.function(init, autograph=False)
         state, auxiliary = self._init(position, auxiliary, numbers, *self._examples(0, 1, first_walker))
-        zeros = tf.zeros((self.num_recorded, *position.shape[1:]), tf.float64)
-        moments = RunningMoments(zeros[:, 0], zeros, zeros)
+        moments = self._no_moments(self.num_recorded, position.shape[1])
         carry = Carry(state, tuple(auxiliary), moments, self.highest(state))
         self.prepare(state)
         return carry
 
+    @staticmethod
+    def _no_moments(rows: int, parameters: int) -> RunningMoments:
+        zeros = tf.zeros((rows, parameters), tf.float64)
+        return RunningMoments(zeros[:, 0], zeros, zeros)
+
+    @property
+    def longest(self) -> int:
+        """The most steps of one stretch."""
+        return self.chunk_steps
+
     def take_over(self, carry: Carry) -> Carry:
-        """The state before this loop's first step, where another loop left it: the method's own fields stay, gradient
-        and potential become those of this loop's batch 0, as `start` has them."""
+        """The state before this loop's first step, where another loop left it, with gradient and potential of its own
+        batch 0."""
         self.prepare(carry.state)
 
         def evaluated(state, auxiliary):
@@ -194,6 +173,17 @@ class Loop:
         """U of each walker, and, where the `whole` is asked for, U + p·p/2, else U again; `(walkers,)` each."""
         potential = np.asarray(carry.state.potential)
         return potential, np.asarray(total_energy(self.method, carry.state)) if whole else potential
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint holds beside the carry."""
+        return {}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Takes it from there."""
+
+    def tuned(self, carry: Carry) -> str:
+        """A line on what the burn-in has tuned."""
+        return self.method.tuned(carry.state)
 
     def template(self, position: np.ndarray):
         """A state of the right structure and shapes, without an evaluation; its numbers mean nothing."""
@@ -225,7 +215,7 @@ class Loop:
         self.chunk_steps = int(min(self._limits.most_steps, fitting))
         taken = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
         self._capacity = min(self.chunk_steps, max(1, taken))
-        self._recorder = RowBuffers(
+        self._recorder = self.recorder(
             self.method,
             self.observables,
             line,
@@ -271,31 +261,43 @@ class Loop:
         return ends | ({self.timeline.num_burnin_steps} if self.at_burnin_end else set())
 
     def run(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
-        """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before.
+        """Makes up to `chunk_steps` moves, fewer where the method is to renew its state before. The first is number
+        `first_move`, from 1; random numbers and mini-batches are those of the walkers from `first_walker` on."""
+        count = self.until_end(first_move, count)
+        chunk = self.stretch(carry, first_move, count, first_walker)
+        last = first_move + count - 1
+        if last in self.ends() and int(chunk.taken) == count > 0:
+            chunk = chunk._replace(carry=self.between(chunk.carry, last))
+        return chunk
 
-        The first is number `first_move`, from 1; `count` is at most `chunk_steps` and what is left of `num_steps`.
-        Random numbers and mini-batches are those of the walkers from `first_walker` on.
-        """
-        ends = self.ends()
-        count = min([count, *(end + 1 - first_move for end in ends if end >= first_move)])
+    def until_end(self, first_move: int, count: int) -> int:
+        """How many of so many moves are made before something is to be done between two chunks."""
+        return min([count, *(end + 1 - first_move for end in self.ends() if end >= first_move)])
+
+    def between(self, carry: Carry, last: int) -> Carry:
+        """The carry after what is done between two chunks, the first of which ended with this move."""
+        carry = carry._replace(state=self.method.renewed(carry.state))
+        self.end_burnin(carry)
+        at_its_end = last == self.timeline.num_burnin_steps
+        return carry if self.at_burnin_end is None or not at_its_end else self.at_burnin_end(carry)
+
+    def stretch(self, carry: Carry, first_move: int, count: int, first_walker: int = 0) -> Chunk:
+        """As `run`, without what is done between two chunks."""
+        due = self.timeline.due(first_move, self._capacity, count)
+        return self._called(carry, first_move, count, first_move + count, first_walker, due)
+
+    def _called(self, carry, first_move: int, count: int, following: int, first_walker: int, due: Moves, *others):
         indices, sizes = self.batches(first_move, self._capacity, first_walker)
-        due = Moves(*map(tf.constant, self.timeline.due(first_move, self._capacity, count)))
-        following = first_move + count
+        due = Moves(*map(tf.constant, due))
         walker = tf.constant(first_walker, tf.int64)
         ready, bits = self._ahead.get(first_walker, (-1, []))
         if ready != first_move:
             bits = self._drawn(tf.constant(first_move, tf.int64), walker)
         number = tf.constant(count, tf.int32)
         chunk, ahead = self._compiled(
-            carry, tf.constant(following, tf.int64), walker, due, number, bits, indices, sizes
+            carry, tf.constant(following, tf.int64), walker, due, number, bits, indices, sizes, *others
         )
         self._ahead[first_walker] = (following, ahead) if ahead else (-1, [])
-        if following - 1 in ends and int(chunk.taken) == count > 0:
-            carry = chunk.carry._replace(state=self.method.renewed(chunk.carry.state))
-            self.end_burnin(carry)
-            if self.at_burnin_end is not None and following - 1 == self.timeline.num_burnin_steps:
-                carry = self.at_burnin_end(carry)
-            chunk = chunk._replace(carry=carry)
         return chunk
 
     def end_burnin(self, carry: Carry) -> None:
@@ -307,13 +309,17 @@ class Loop:
         return None if self.potential.batches.full else Batch(at(indices), at(sizes))
 
     def _chunk_of(self, steps):
-        def chunk(carry, following, first_walker, due, count, bits, indices, sizes):
+        def chunk(carry, following, first_walker, *arguments):
             self.traces += self.execution != "eager"
             # The bits of the next chunk are drawn beside the steps of this one: XLA leaves a core idle at times.
             ahead = [] if self.execution == "eager" else self._drawing.drawn(following, first_walker)
-            return steps(carry, due, count, bits, indices, sizes), ahead
+            return steps(carry, *arguments), ahead
 
         return chunk
+
+    def _at(self, i, due: Moves, indices, sizes, auxiliary):
+        at = entry(i)
+        return self._evaluate(Moves(*map(at, due)), self._batch(indices, sizes, at), auxiliary)
 
     def _rung_at(self, step_factor, temperature_factor) -> Rung:
         if not self.timeline.varies:
@@ -337,6 +343,11 @@ class Loop:
             return self._steps(*arguments)
 
     def _steps(self, carry: Carry, due: Moves, count, bits, indices, sizes) -> Chunk:
+        acceptance, empty = tf.zeros((self.walkers,), tf.float64), self._recorder.empty(carry.moments)
+        begin = (tf.constant(0), self._pack(carry.state), carry.auxiliary, acceptance, tf.constant(True), empty)
+        return self._chunk(carry, due, *self._walked(begin, carry, due, count, bits, indices, sizes))
+
+    def _walked(self, begin: tuple, carry: Carry, due: Moves, count, bits, indices, sizes) -> tuple:
         # In bulk: inside of the steps XLA evaluates them once for each use.
         numbers = self._drawing.numbers(bits)
 
@@ -352,12 +363,10 @@ class Loop:
             return i + 1, self._pack(state), evaluate.auxiliary, acceptance, alive
 
         def segment(i, fields, auxiliary, acceptance, alive, buffers):
-            at = entry(i)
-            first = Moves(*map(at, due))
-            evaluate = self._evaluate(first, self._batch(indices, sizes, at), auxiliary)
+            stop, evaluate = entry(i)(due.stop), self._at(i, due, indices, sizes, auxiliary)
             turn = self._pack(self.method.begin_turn(self._unpack(fields, evaluate.rung), evaluate))
             i, turn, auxiliary, acceptance, alive = tf.while_loop(
-                lambda i, turn, auxiliary, acceptance, alive: tf.logical_and(i < first.stop, alive),
+                lambda i, turn, auxiliary, acceptance, alive: tf.logical_and(i < stop, alive),
                 one_step,
                 (i, turn, auxiliary, acceptance, alive),
             )
@@ -379,13 +388,11 @@ class Loop:
             buffers = self._recorder.after(last, now, acceptance, alive, buffers)
             return i, fields, auxiliary, acceptance, alive, buffers
 
-        state = carry.state
-        acceptance, empty = tf.zeros((self.walkers,), tf.float64), self._recorder.empty(carry.moments)
-        taken, fields, auxiliary, _, _, buffers = tf.while_loop(
-            lambda i, fields, auxiliary, acceptance, alive, buffers: tf.logical_and(i < count, alive),
-            segment,
-            (tf.constant(0), self._pack(state), carry.auxiliary, acceptance, tf.constant(True), empty),
+        return tf.while_loop(
+            lambda i, fields, auxiliary, acceptance, alive, buffers: tf.logical_and(i < count, alive), segment, begin
         )
+
+    def _chunk(self, carry: Carry, due: Moves, taken, fields, auxiliary, acceptance, alive, buffers) -> Chunk:
         last = self._rung_at(*map(entry(tf.maximum(taken - 1, 0)), (due.step_factor, due.temperature_factor)))
         after = Carry(self._unpack(fields, last), tuple(auxiliary), buffers.moments, carry.highest)
         return Chunk(after, taken, *self._recorder.stacked(buffers))

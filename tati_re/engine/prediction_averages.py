@@ -56,15 +56,15 @@ class PredictionAverages:
 
     def add_chunk(self, loop: Loop, chunk: Chunk, move: int) -> None:
         """Counts the walkers that arrived with the last move of a chunk, where a prediction is due."""
-        state = chunk.carry.state
         steps, group = loop.timeline.steps(move, 1)
         if not self._due(loop.timeline, steps)[0]:
             return
+        state = chunk.carry.state
         walkers = loop.timeline.turns(group, np.arange(loop.walkers))[0][1]
         places = np.asarray(loop.method.order(state)) if loop.by_rung else np.arange(loop.walkers)
         places, weights = places[walkers][: loop.walkers_at_rung], np.ones(len(walkers))
         if "weight" in loop.labels:
-            row = chunk.rows[int(chunk.num_rows) - 1].numpy()
+            row = np.asarray(chunk.rows[int(chunk.num_rows) - 1])
             weights = row[walkers, loop.observables.columns.index("weight")]
         auxiliary = [np.asarray(value)[places] for value in chunk.carry.auxiliary]
         self.add(np.asarray(state.position)[places], auxiliary, weights[: len(places)])

@@ -172,11 +172,14 @@ class RowBuffers:
         elif "weight" in self.labels:
             weight = labels[self.labels.index("weight")]
             weight = weight if order is None else tf.gather(weight, order[: self.num_recorded])
-        new_moments = tf.cond(due.moments, lambda: update_moments(moments, ordered, weight), lambda: moments)
+        new_moments = tf.cond(due.moments, lambda: self._updated(moments, ordered, weight, state), lambda: moments)
         new_row = tf.cond(due.row, row, lambda: no_row)
         if not line.trajectory_every:
             return new_moments, new_row, no_position, no_beside
         return new_moments, new_row, *tf.cond(due.position, position, lambda: (no_position, no_beside))
+
+    def _updated(self, moments: RunningMoments, ordered, weight, state) -> RunningMoments:
+        return update_moments(moments, ordered, weight)
 
 
 def _written(buffer, number, value, due) -> tuple:

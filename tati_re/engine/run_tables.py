@@ -64,7 +64,7 @@ class RunTables:
         """Moves the rows of a chunk, whose first move this is, into the tables."""
         steps, group = loop.timeline.steps(first_move, int(chunk.taken))
         if count := int(chunk.num_rows):
-            rows = chunk.rows.numpy()[:count]
+            rows = np.asarray(chunk.rows)[:count]
             due = np.flatnonzero(loop.timeline.rows_due(steps))[:count]
             for which, walkers in loop.timeline.turns(group[due], np.arange(loop.walkers)):
                 self._append(loop, files.ROWS, steps[due][which], walkers, rows[which][:, walkers])
@@ -75,14 +75,14 @@ class RunTables:
             self.last = _at_target(loop, rows[-1])
         if count := int(chunk.num_positions):
             due = np.flatnonzero(loop.timeline.positions_due(steps))[:count]
-            beside = chunk.beside.numpy()[:count]
+            beside = np.asarray(chunk.beside)[:count]
             values = np.concatenate(
-                [beside[:, :, :2], chunk.positions.numpy()[:count].astype(np.float64), beside[:, :, 2:]], axis=-1
+                [beside[:, :, :2], np.asarray(chunk.positions)[:count].astype(np.float64), beside[:, :, 2:]], axis=-1
             )
             for which, walkers in loop.timeline.turns(group[due], np.arange(self._num_recorded)):
                 self._append(loop, self._trajectory, steps[due][which], walkers, values[which][:, walkers])
         if count := int(chunk.num_events):
-            events = chunk.events.numpy()[:count].reshape(-1, chunk.events.shape[-1])
+            events = np.asarray(chunk.events)[:count].reshape(-1, chunk.events.shape[-1])
             self._tables[files.EXCHANGES].append(events[events[:, 0] >= 0])
         if self._waiting > _MOST_WAITING:
             # Rows beyond the checkpoint are cut off by a resume, so they may be written before it: memory stays flat.

@@ -107,6 +107,7 @@ class ReplicaExchange(Wrapper):
         # Rows show U without the bias.
         self.current = self.knows_energies and bias is None
         self.reevaluates = self.tempers_likelihood or bias is not None
+        self.has_rounds = swap_rule is not None or bias is not None
         # A sentence that names the bias of the swaps, where the rule has one on noisy energies and sees such.
         self.swap_bias = None if swap_rule is None or batch_size is None else swap_rule.biased
         self.swaps = None
@@ -156,13 +157,13 @@ class ReplicaExchange(Wrapper):
         return tables
 
     def bound(self, state, evaluate):
-        return self._energetic(evaluate).at(self.rung_of(state.rungs, evaluate.rung))
+        return self.energetic(evaluate).at(self.rung_of(state.rungs, evaluate.rung))
 
     # The two functions of a sampler
 
     def init(self, position, evaluate, noise):
         """Replica r starts at rung r."""
-        evaluate = self._energetic(evaluate)
+        evaluate = self.energetic(evaluate)
         index = tf.range(self.num_replicas) // self.num_ladders
         table = RungTargets(*(tf.constant(values) for values in self.target))
         pairs = tf.zeros((self.num_rungs - 1,), tf.float64)
@@ -180,24 +181,25 @@ class ReplicaExchange(Wrapper):
         )
         rung = self.rung_of(rungs, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)
-        if self.bias is not None:
-            by_rung = tf.reshape(evaluate.scale * state.loss - state.log_prior, (self.num_rungs, self.num_ladders))
-            finite = tf.math.is_finite(by_rung)
-            sums = tf.reduce_sum(tf.where(finite, by_rung, tf.zeros_like(by_rung)), 1)
-            mean = sums / tf.maximum(tf.reduce_sum(tf.cast(finite, tf.float64), 1), 1.0)
-            rungs = rungs._replace(bias=self.bias.init(mean, table.inverse_temperature))
+        rungs = self.with_bias(rungs, evaluate.scale * state.loss - state.log_prior)
         state = state._replace(rung=evaluate.rung)
         return extend(state, rungs=rungs, temperature=rung.temperature, step_size=step_size_of(state, rung))
 
+    def with_bias(self, rungs: Rungs, energy) -> Rungs:
+        """The rungs at the start with the bias, where there is one, about the energies of all walkers."""
+        if self.bias is not None:
+            by_rung = tf.reshape(energy, (self.num_rungs, self.num_ladders))
+            finite = tf.math.is_finite(by_rung)
+            sums = tf.reduce_sum(tf.where(finite, by_rung, tf.zeros_like(by_rung)), 1)
+            mean = sums / tf.maximum(tf.reduce_sum(tf.cast(finite, tf.float64), 1), 1.0)
+            rungs = rungs._replace(bias=self.bias.init(mean, rungs.table.inverse_temperature))
+        return rungs
+
     def step(self, state, evaluate, noise):
-        rungs, evaluate = state.rungs, self._energetic(evaluate)
-        rung = self.rung_of(rungs, evaluate.rung)
+        rungs, evaluate = state.rungs, self.energetic(evaluate)
         random = {} if self.swaps is None else self.swaps.random_numbers(noise)
-        bound = self._seen(evaluate.at(rung), rungs)
-        inner, info = self.inner.step(inner_of(state)._replace(rung=rung), bound, noise)
-        if self.draws_prior:
-            inner = self._at_prior(inner, rungs, evaluate, noise)
-        if self.swap_rule is not None or self.bias is not None:
+        inner, info = self.moved(state, rungs, evaluate, noise)
+        if self.has_rounds:
             due = tf.equal(evaluate.clock.step % self.exchange_every, 0)
             before = self._changing(inner)
             changing, rungs = tf.cond(due, lambda: self._round(inner, rungs, evaluate, random), lambda: (before, rungs))
@@ -207,12 +209,24 @@ class ReplicaExchange(Wrapper):
                 info = info._replace(
                     acceptance=tf.gather(info.acceptance, self.places.source(state.rungs.index, rungs.index))
                 )
+        return self.whole(state, inner, rungs, evaluate), info
+
+    def moved(self, state, rungs, evaluate, noise) -> tuple:
+        """The state of the sampler inside after a step at these rungs, and its `Info`."""
+        rung = self.rung_of(rungs, evaluate.rung)
+        bound = self._seen(evaluate.at(rung), rungs)
+        inner, info = self.inner.step(inner_of(state)._replace(rung=rung), bound, noise)
+        return (self._at_prior(inner, rungs, evaluate, noise) if self.draws_prior else inner), info
+
+    def whole(self, state, inner, rungs, evaluate):
+        """The state with that of the sampler inside and these rungs."""
         rung = self.rung_of(rungs, evaluate.rung)
         inner = inner._replace(rung=state.rung)
         own = {"rungs": rungs, "temperature": rung.temperature, "step_size": step_size_of(inner, rung)}
-        return type(state)(**inner._asdict(), **own), info
+        return type(state)(**inner._asdict(), **own)
 
-    def _energetic(self, evaluate):
+    def energetic(self, evaluate):
+        """The evaluation that a step sees."""
         return ExactEnergies(evaluate) if self.exact_energies and not evaluate.exact else evaluate
 
     def _seen(self, bound, rungs: Rungs):
@@ -223,7 +237,7 @@ class ReplicaExchange(Wrapper):
 
     def _at_prior(self, inner, rungs: Rungs, evaluate, noise):
         fresh = noise.normal((self.num_ladders, *inner.position.shape[1:]))
-        drawn = evaluate.drawn_from_prior(tf.tile(fresh, (self.num_rungs, 1)))
+        drawn = evaluate.drawn_from_prior(tf.tile(fresh, (inner.position.shape[0] // self.num_ladders, 1)))
         there = tf.equal(rungs.index, self.num_rungs - 1)
         return inner._replace(position=tf.where(there[:, None], drawn, inner.position))
 
@@ -238,7 +252,15 @@ class ReplicaExchange(Wrapper):
         return fields_of(inner, names)
 
     def _round(self, inner, rungs: Rungs, evaluate, random: dict):
-        loss, penalty = self._energies(inner, evaluate)
+        loss, penalty = self.energies(inner, evaluate)
+        grown, new = self.decided(rungs, inner, loss, penalty, evaluate, random)
+        source = self.places.source(grown.index, new.index)
+        changed = {name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()}
+        return self.exchanged(inner, changed, grown, new, evaluate), new
+
+    def decided(self, rungs: Rungs, inner, loss, penalty, evaluate, random: dict) -> tuple[Rungs, Rungs]:
+        """The rungs of all walkers before the swaps of a round, with the bias grown, and after them; of the state
+        `inner` only those fields are used from which a rule estimates energies."""
         if self.bias is not None:
             rungs = self._deposited(rungs, loss + penalty, evaluate.clock)
         new = rungs._replace(rounds=rungs.rounds + 1)
@@ -249,10 +271,9 @@ class ReplicaExchange(Wrapper):
             if self.adapt:
                 coordinate = "likelihood_weight" if self.tempers_likelihood else "inverse_temperature"
                 new = adapted_rungs(new, evaluate.clock, coordinate)
-        before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
-        return self._exchanged(inner, rungs, new, before, after, evaluate), new
+        return rungs, new
 
-    def _energies(self, inner, evaluate):
+    def energies(self, inner, evaluate):
         """L and V of all walkers, float64: exact where the rule asks for it, else of this step's mini-batch."""
         wanted = self.bias is not None or self.swap_rule.exact
         exact = wanted or evaluate.exact or self.full_batch
@@ -279,9 +300,10 @@ class ReplicaExchange(Wrapper):
         )
         return rungs._replace(bias=grown)
 
-    def _exchanged(self, inner, rungs: Rungs, new: Rungs, before: Rung, after: Rung, evaluate) -> dict:
-        source = self.places.source(rungs.index, new.index)
-        changed = {name: tf.gather(value, source) for name, value in fields_of(inner, self.of_rung).items()}
+    def exchanged(self, inner, changed: dict, rungs, new, evaluate) -> dict:
+        """The fields that walkers have on their new rungs; `changed` are those that belong to the rung."""
+        before, after = self.rung_of(rungs, evaluate.rung), self.rung_of(new, evaluate.rung)
+        changed = dict(changed)
         if self.has_momentum:
             scale = tf.sqrt(after.temperature / before.temperature)
             changed["momentum"] = inner.momentum * tf.cast(scale, inner.momentum.dtype)[:, None]

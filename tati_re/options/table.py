@@ -20,11 +20,12 @@ GROUPS = {
     "sampler": "the dynamics and its temperature",
     "walkers": "independent copies of the system, advanced together",
     "replicas": "copies at several temperatures that swap",
+    "workers": "processes that share the walkers of a run",
     "training": "the optimizer of fit",
     "evidence": "log Z of a model, by tati-evidence and tati_re.evidence",
     "run": "length, recording, output",
 }
-SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "run")
+SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "workers", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
 EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "evidence", "run")
 
@@ -65,7 +66,7 @@ def _of(group: str) -> Callable[..., Any]:
     return option
 
 
-_data, _model, _posterior, _sampler, _walkers, _replicas, _training, _evidence, _run = (_of(group) for group in GROUPS)
+_data, _model, _posterior, _sampler, _walkers, _replicas, _workers, _training, _evidence, _run = map(_of, GROUPS)
 
 
 class Options(BaseModel):
@@ -495,7 +496,7 @@ class Options(BaseModel):
     )
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
     resume: str | None = _run(
-        None, "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, verbose"
+        None, "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, workers, verbose"
     )
     seed: int = _run(0, "seed of all random numbers", ge=0)
     call: int | None = _run(
@@ -510,6 +511,16 @@ class Options(BaseModel):
         "number of walkers is at most 4,000 or a graph is faster",
     )
     threads: int | None = _run(None, "number of TensorFlow threads; none: TensorFlow decides", ge=1)
+    workers: Annotated[int, Field(ge=1)] | None = _workers(
+        None,
+        "processes that hold the walkers in blocks, each with as many threads as `threads` says, 1 by default; may be "
+        "another number when the run is resumed; none: one loop for all walkers in this process",
+    )
+    block_size: Annotated[int, Field(ge=1)] | Literal["auto"] = _workers(
+        "auto",
+        "walkers of a block, with workers; numbers depend on it, and not on how many workers there are; auto: up to 4, "
+        "on a ladder one replica of every walker",
+    )
     checkpoint_seconds: float = _run(10.0, "seconds between checkpoints", gt=0)
     tensorboard: str | None = _run(
         None, "folder for TensorBoard event files: the columns of run.csv for each walker, at each checkpoint"

@@ -17,6 +17,7 @@ from tati_re.runs.single_files import OPTIONS, kind_of
 from tati_re.samplers.microcanonical import check_dimension
 from tati_re.simulation.batch_norm import asks_for_variance, check_model
 from tati_re.simulation.request import Request
+from tati_re.simulation.workers import check_workers
 
 FOREIGN = (
     *(".h5", ".hdf5", ".npz", ".npy", ".parquet", ".pb", ".onnx"),
@@ -313,5 +314,5 @@ CHECKS = [
     *(check_callbacks, check_system, check_walls, check_control_variate, check_stages, check_full_batch),
     *(check_isokinetic, check_batch_sampling, check_burnin, check_stream_predictions, check_starts),
     *(check_batch_norm, check_validation, check_single_files, check_tensorboard, check_exchange_batch_size),
-    *(check_full_every, check_until, check_directions, check_observables),
+    *(check_full_every, check_until, check_directions, check_observables, check_workers),
 ]

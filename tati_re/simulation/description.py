@@ -33,6 +33,8 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
         f"{options.num_walkers} walker(s), {target}."
     )
     yield f"{run.meaning}."
+    if run.workers is not None:
+        yield f"{run.workers}."
     yield from request.system.notes
     compiled, used = request.system.compiled, potential.loss.name
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
@@ -109,6 +111,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
     request, potential = run.request, run.potential
     options, dataset = request.options, request.system.dataset
     every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
+    workers = {} if run.workers is None else {"workers": run.workers.described()}
     return {
         "kind": request.kind,
         "tati_re": __version__,
@@ -122,6 +125,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "call": options.call or 1,
         "threads": threads(),
         "threads_between_operations": threads(tf.config.threading.get_inter_op_parallelism_threads),
+        **workers,
         "execution": run.execution,
         "walker_evaluation": ", ".join(dict.fromkeys(each.potential.walker_evaluation for each in run.loops)),
         "chunk_steps": run.loops[0].chunk_steps,

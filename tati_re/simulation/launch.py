@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, SamplingError
+from tati_re.core.errors import InputError, SamplingError, WorkersLost
 from tati_re.core.interruption import BARE, saying, stop, stopping
 from tati_re.core.protocol import fields_of
 from tati_re.engine.driver import Driver, Outcome, Plan
@@ -102,6 +102,7 @@ def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool, 
                 expected="auto or graph",
             )
         running.progress.message("XLA cannot compile this model: the steps run as a graph.")
+        running.loops.close()
         running = Launch(replace(request, options=options.settled(execution="graph")), walkers, folder, "graph")
         carry = running.begin()
     return running, carry
@@ -114,7 +115,7 @@ class Launch:
     def __init__(self, request: Request, walkers: Walkers, folder: Path, execution: str) -> None:
         self.request, self.walkers, self.folder = request, walkers, folder
         self.progress = make_progress(request.options.verbose)
-        self.loops = RunLoops(request, execution)
+        self.loops = RunLoops(request, execution, self.progress.message)
         self._starts: tuple[np.ndarray, tuple] | None = None
         self._expected: dict[str, Any] = {}
         self._names = _columns(request)
@@ -226,6 +227,12 @@ class Launch:
 
     def finish(self, carry, temporary: TemporaryFolder | None = None) -> Run:
         """Runs to the end and leaves the walkers where they arrived."""
+        try:
+            return self._finished(carry, temporary)
+        finally:
+            self.loops.close()
+
+    def _finished(self, carry, temporary: TemporaryFolder | None) -> Run:
         driver, options = self.driver, self.request.options
         if self._expected and not self._tunes_noise:
             self.progress.message(heating_sentence(self._expected["heating"]["start"], options.batch_sampling))
@@ -235,6 +242,8 @@ class Launch:
         finally:
             self._copies(self.folder, driver.step, last=True)
         self._arrive(carry)
+        if self.loops.workers is not None:
+            manifest.write(self.folder, manifest.read(self.folder) | {"workers": self.loops.workers.described()})
         stopped = outcome is not Outcome.FINISHED or driver.signal
         if self.request.samples and not driver.signal:
             said = self._guarded(lambda: self.ending.finish(driver.step, not stopped))
@@ -304,6 +313,8 @@ class Launch:
         try:
             with deterministic():
                 return action()
+        except WorkersLost:
+            raise
         except SamplingError as error:
             kept = self.request.options.output is not None and error.step
             advice = divergence_advice(error, self.request, self.loops.potential, *self._start_values())

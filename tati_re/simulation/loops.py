@@ -1,27 +1,39 @@
 """The compiled part of a run: a loop for each stage, and what they have in common."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from tati_re.cluster.processes import Failed
 from tati_re.core.backend import tf
 from tati_re.core.method import Optimizer
+from tati_re.engine.block import BlockLoop
+from tati_re.engine.blocks import Blocks
 from tati_re.engine.environment import deterministic
 from tati_re.engine.limits import Limits
 from tati_re.engine.loop import Carry, Loop
 from tati_re.engine.observables import Observables
+from tati_re.exchange.apart import Apart
 from tati_re.options.stages import PlannedStage, planned
 from tati_re.samplers import Rung
 from tati_re.samplers.schedules import Factor, step_factor, temperature_factor
 from tati_re.simulation.request import Request
+from tati_re.simulation.workers import Workers, compile_failed
 
 
 class RunLoops:
     """The loops of a run, one for each of its stages; a run of a sampler has one. `execution` is "xla", "graph" or
     "eager". `potential` is that of the first stage, `meaning` what U is, in words."""
 
-    def __init__(self, request: Request, execution: str) -> None:
+    def __init__(self, request: Request, execution: str, say: Callable[[str], None] = print) -> None:
         self.request, self.execution = request, execution
+        self.workers = (
+            None
+            if request.options.workers is None or not request.samples
+            else Workers(request, execution, say, RunLoops)
+        )
         options, potential = request.options, request.potential
         own = {**potential.columns, **(request.objects.get("observables") or {})}
         columns = (request.method, potential.metric_name, own, options.full_every, _groups_of(request))
@@ -42,7 +54,22 @@ class RunLoops:
         if request.method.ladder is not None:
             values = tuple(column[0] for column in request.method.ladder)
         rung = Rung(*(tf.fill([potential.num_walkers], tf.constant(value, tf.float64)) for value in values))
-        return Loop(
+        given: dict[str, Any] = {
+            "first_step": stage.first_step,
+            "num_recorded": options.num_walkers if options.trajectory_rungs == "target" else None,
+            "num_steps": options.num_steps - stage.first_step,
+            "limits": self._limits(),
+        }
+        kind: Callable[..., Loop] = Loop
+        if self.workers is not None:
+            kind, given["team"], given["size"] = Blocks, self.workers.team, self.workers.size
+            given["apart"] = self.workers.apart
+        elif isinstance(request.method, Apart):
+            kind = BlockLoop
+            whole = request.method.exchange.num_replicas
+            given["kept"] = request.method.num_ladders if options.trajectory_rungs == "target" else whole
+            given |= {"num_recorded": None, "num_steps": given["num_steps"] + 1}
+        return kind(
             potential,
             request.method,
             self.observables,
@@ -54,18 +81,25 @@ class RunLoops:
             options.burnin if request.samples else 0,
             request.directions,
             *_schedules(request),
-            first_step=stage.first_step,
-            num_recorded=options.num_walkers if options.trajectory_rungs == "target" else None,
-            num_steps=options.num_steps - stage.first_step,
-            limits=self._limits(),
+            **given,
         )
 
     def _limits(self) -> Limits:
         """Those of the request; no chunk goes past a prediction, for its random bits are drawn as a whole."""
         limits, every = self.request.limits, self.request.options.stream_predictions
+        method = self.request.method
+        if isinstance(method, Apart):
+            # A stretch begins with the step before, and ends where replicas swap.
+            rounds = method.exchange.exchange_every if method.exchange.has_rounds else limits.most_steps
+            return replace(limits, most_steps=min(limits.most_steps, rounds + 1))
         if not every:
             return limits
-        return replace(limits, most_steps=min(limits.most_steps, every * self.request.method.groups))
+        return replace(limits, most_steps=min(limits.most_steps, every * method.groups))
+
+    def close(self) -> None:
+        """Ends the workers, where there are any."""
+        if self.workers is not None:
+            self.workers.team.close()
 
     def rate(self, stage: PlannedStage) -> float:
         """The learning rate of a stage: its own, that of an optimizer object, or that of the options."""
@@ -83,8 +117,8 @@ class RunLoops:
                 for loop in self.loops:
                     loop.prepare(carry.state)
                     loop.run(carry, loop.first_step + 1, 0)
-        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
-            if self.execution != "xla":
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, Failed) as error:
+            if self.execution != "xla" or (isinstance(error, Failed) and not compile_failed(error)):
                 raise
             return False
         return True

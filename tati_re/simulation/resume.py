@@ -28,7 +28,7 @@ from tati_re.simulation.target import system_of
 _OF_CALL = ("observables", "callbacks")
 AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps")
 """Options that go on as the run had them, whatever their default is now."""
-BESIDE = ("max_time", "requeue_signal", "verbose")
+BESIDE = ("max_time", "requeue_signal", "verbose", "workers")
 """Options that may be others when a run goes on, beside `num_steps`."""
 
 
@@ -58,6 +58,10 @@ def _resumed(
     objects = {name: value for name, value in objects.items() if name not in again}
     objects = {name: value for name, value in objects.items() if value is not None}
     overrides = {name: objects.pop(name) for name in BESIDE if name in objects}
+    if "workers" in overrides and "workers" not in said:
+        raise InputError(
+            "resume: this run has one loop for all walkers, and no blocks.", overrides["workers"], "no workers"
+        )
     for name in objects:
         if name not in (*OBJECTS, *_OF_CALL):
             what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
@@ -83,6 +87,8 @@ def _resumed(
     stack.enter_context(stopping(options.requeue_signal))
     # Loading the model makes TensorFlow settle its threads.
     set_threads(options.threads)
+    if "workers" in said:
+        options = options.settled(threads=said["workers"]["threads"])
     objects = objects_of(run_files, objects, "resume", trust or "model" in again)
     # Where it started is in the checkpoint; the file that said so may be gone.
     built: dict[str, Any] = {"hidden": [], "model": None} if "model" in objects else {}

@@ -1,0 +1,1 @@
+"""Workers: processes that answer messages, and what happens when one of them dies."""

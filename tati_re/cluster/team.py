@@ -1,0 +1,158 @@
+"""A team of workers that hold the blocks of a run: who holds what, and what is done again when one of them dies."""
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tati_re.cluster.processes import Failed, Lost
+from tati_re.core.errors import InputError, WorkersLost
+
+_DEATHS = 3
+_LOG_BYTES = 256 * 2**20
+"""Of messages that are kept since the last snapshot, roughly; beyond it another one is taken."""
+
+Message = tuple[str, tuple, dict[int, tuple]]
+
+
+class Team:
+    """Workers, to which the blocks are given in order.
+
+    The states of all blocks are kept as they were last known, and the messages since then. Where a worker dies, another
+    one takes its blocks from there, does again what was asked for, and must come to the same energies, bit by bit.
+
+    Args:
+        start: Makes a worker.
+        blocks: The numbers of the blocks.
+        number: Of workers.
+        say: Called with a sentence where a worker dies.
+    """
+
+    def __init__(
+        self, start: Callable[[], Any], blocks: Sequence[int], number: int, say: Callable[[str], None]
+    ) -> None:
+        self._start, self._say = start, say
+        self._held = [[int(block) for block in part] for part in np.array_split(blocks, number)]
+        self.workers: list[Any] = []
+        self.described: list[dict[str, Any]] = []
+        self._states: dict[int, Any] = {}
+        self._log: list[tuple[Message, dict[int, bytes]]] = []
+        self._bytes = 0
+        self._deaths: Counter[tuple[int, int]] = Counter()
+        self._asked = 0
+        self.close = weakref.finalize(self, _close, self.workers)
+
+    def begin(self) -> None:
+        """Starts the workers, all at once."""
+        if not self.workers:
+            self.workers += [self._start() for _ in self._held]
+            self.described = [self._greeted(number) for number in range(len(self._held))]
+
+    def _greeted(self, number: int) -> dict[str, Any]:
+        """What a worker says of itself, once it is there; another one starts where it dies."""
+        while True:
+            try:
+                return self.workers[number].receive()
+            except Failed as failed:
+                raise InputError(
+                    "workers: what the run is made of cannot be made in another process.",
+                    received=" ".join(str(failed).split())[:300],
+                    expected="a model and functions that are saved and read again, or no workers",
+                ) from None
+            except Lost as lost:
+                self._replace(number, str(lost))
+
+    def load(self, states: dict[int, Any]) -> dict[int, Any]:
+        """Puts the blocks where these states say."""
+        self.mark(states)
+        return self.ask("load", (), {block: (state,) for block, state in states.items()})
+
+    def mark(self, states: dict[int, Any]) -> None:
+        """Notes where the blocks are: nothing before is done again."""
+        self._states, self._log, self._bytes = states, [], 0
+
+    def ask(self, verb: str, common: tuple, own: dict[int, tuple]) -> dict[int, Any]:
+        """The answers of the blocks."""
+        self.begin()
+        self._asked += 1
+        message = verb, common, own
+        parts = [_part(message, held) for held in self._held]
+        for worker, part in zip(self.workers, parts, strict=True):
+            worker.send(part)
+        answers: dict[int, Any] = {}
+        for number, part in enumerate(parts):
+            try:
+                answers |= self.workers[number].receive()
+            except Lost as lost:
+                answers |= self._again(number, part, str(lost))
+        if verb == "advance":
+            self._log.append((message, {block: answer.potential.tobytes() for block, answer in answers.items()}))
+            self._bytes += _size(own)
+            if self._bytes > _LOG_BYTES:
+                self.mark(self.ask("leaves", (), {block: () for block in own}))
+        return answers
+
+    def _replace(self, number: int, words: str) -> None:
+        """Starts another worker in the place of one that is gone."""
+        self._deaths[number, self._asked] += 1
+        if self._deaths[number, self._asked] >= _DEATHS:
+            raise WorkersLost(
+                f"A worker died {_DEATHS} times at the same step ({words}): the run ends, and its last checkpoint is "
+                "whole.",
+                0,
+                self._held[number][0],
+            )
+        self._say(f"Worker {number} of {len(self._held)} died ({words}); another one takes its place.")
+        self.workers[number].close()
+        self.workers[number] = self._start()
+
+    def _again(self, number: int, message: Message, words: str) -> dict[int, Any]:
+        """The answers to a message whose worker is gone."""
+        while True:
+            self._replace(number, words)
+            self._greeted(number)
+            try:
+                return self._replayed(self.workers[number], number, message)
+            except Lost as lost:
+                words = str(lost)
+
+    def _replayed(self, worker: Any, number: int, message: Message) -> dict[int, Any]:
+        held = self._held[number]
+        if self._states:
+            _told(worker, ("load", (), {block: (self._states[block],) for block in held}))
+        for past, energies in self._log:
+            for block, answer in _told(worker, _part(past, held)).items():
+                if answer.potential.tobytes() != energies[block]:
+                    raise WorkersLost(
+                        "A worker that took the place of a dead one came to other energies: the machines differ. "
+                        "Resume the run from its last checkpoint.",
+                        0,
+                        block,
+                    )
+        return _told(worker, message)
+
+
+def _part(message: Message, held: list[int]) -> Message:
+    verb, common, own = message
+    return verb, common, {block: own[block] for block in held}
+
+
+def _told(worker: Any, message: Message) -> dict[int, Any]:
+    worker.send(message)
+    return worker.receive()
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        return sum(map(_size, value)) + sys.getsizeof(value)
+    return value.nbytes if isinstance(value, np.ndarray) else 8
+
+
+def _close(workers: list[Any]) -> None:
+    while workers:
+        workers.pop().close()

@@ -1,0 +1,61 @@
+"""Replicas of a ladder apart from the others: what is left of replica exchange where swaps are decided elsewhere."""
+
+from typing import Any, NamedTuple
+
+from tati_re.core.backend import tf
+from tati_re.core.method import Wrapper
+from tati_re.core.protocol import step_size_of
+from tati_re.exchange.differences import RungTargets
+from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.samplers.wrappers.coordinates import extend, inner_of
+
+
+class Placed(NamedTuple):
+    """Where some walkers are: the rung of each and its number among the replicas, `(walkers,)`, int32, and β, λ and the
+    bias of all rungs."""
+
+    index: Any
+    table: RungTargets
+    bias: Any
+    replica: Any
+
+
+class Apart(Wrapper):
+    """Some replicas of a ladder, which step and record as within `ReplicaExchange`; whoever holds the others tells
+    where they are after a round. `first_replica` is the number of the first one at the next `init`."""
+
+    def __init__(self, exchange: ReplicaExchange) -> None:
+        super().__init__(exchange.inner)
+        self.exchange, self.ladder, self.name = exchange, exchange.ladder, exchange.name
+        self.label_names, self.current, self.reevaluates = exchange.label_names, exchange.current, exchange.reevaluates
+        self.num_ladders, self.first_replica = exchange.num_ladders, 0
+
+    def init(self, position, evaluate, noise):
+        exchange = self.exchange
+        replica = self.first_replica + tf.range(position.shape[0]) // self.num_ladders
+        table = RungTargets(*(tf.constant(values) for values in exchange.target))
+        zeros = tf.zeros((exchange.num_rungs,), tf.float64)
+        bias = () if exchange.bias is None else exchange.bias.init(zeros, table.inverse_temperature)
+        placed = Placed(replica, table, bias, replica)
+        rung = exchange.rung_of(placed, evaluate.rung)
+        state = self.inner.init(position, evaluate.at(rung), noise)._replace(rung=evaluate.rung)
+        return extend(state, rungs=placed, temperature=rung.temperature, step_size=step_size_of(state, rung))
+
+    def step(self, state, evaluate, noise):
+        if self.exchange.swaps is not None:
+            # Drawn by whoever decides; each draw of a step has its number.
+            self.exchange.swaps.random_numbers(noise)
+        inner, info = self.exchange.moved(state, state.rungs, evaluate, noise)
+        return self.exchange.whole(state, inner, state.rungs, evaluate), info
+
+    def exchanged(self, state, placed: Placed, changed: dict, evaluate):
+        """The state of walkers that were told where they are, and what belongs to the rung there."""
+        inner = inner_of(state)._replace(rung=self.exchange.rung_of(state.rungs, evaluate.rung))
+        fields = self.exchange.exchanged(inner, changed, state.rungs, placed, evaluate)
+        return self.exchange.whole(state, inner._replace(**fields), placed, evaluate)
+
+    def bound(self, state, evaluate):
+        return self.exchange.bound(state, evaluate)
+
+    def labels(self, state) -> dict:
+        return self.exchange.labels(state) | {"replica": state.rungs.replica}

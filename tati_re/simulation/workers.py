@@ -1,0 +1,184 @@
+"""The workers of a run: how its walkers are cut into blocks, and who holds them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from tati_re.cluster.processes import Failed, Here, Process
+from tati_re.cluster.team import Team
+from tati_re.core.backend import tf, threads
+from tati_re.core.errors import InputError
+from tati_re.engine.block import Held
+from tati_re.engine.environment import deterministic, versions
+from tati_re.exchange.apart import Apart
+from tati_re.exchange.replicas import ReplicaExchange
+from tati_re.models.flat import FlatModel
+from tati_re.posterior.noise_level import with_noise
+from tati_re.simulation.request import Request
+
+if TYPE_CHECKING:
+    from tati_re.engine.loop import Loop
+
+_AUTO = 4
+"""Walkers of a block at most, where they are independent."""
+_OPEN = ExitStack()
+"""What a worker stays in to its end."""
+_STAYS = ("data", "test_data", "sample_weights", "model", "callbacks", "starts", "directions")
+"""Objects that the system has taken up, or that stay with the driver."""
+
+
+def block_size(request: Request) -> int:
+    """Walkers of a block: as the options say, else all replicas of one number of a ladder, a whole ensemble, or the
+    largest divisor of the walkers up to four."""
+    options, method, copies = request.options, request.method, request.copies
+    given, unit = options.block_size, options.num_walkers if method.by_rung else 1
+    if method.groups > 1:
+        unit = copies
+    if given == "auto":
+        few = [size for size in range(1, _AUTO + 1) if copies % size == 0]
+        return unit if unit > 1 or method.by_rung else few[-1]
+    if given % unit or copies % given:
+        whole = "an ensemble" if method.groups > 1 else f"{unit} replica(s) of one number"
+        raise InputError(
+            "block_size: the blocks of a run are equally large"
+            + (f", and each holds {whole} whole." if unit > 1 else "."),
+            received=f"{given} of {copies} walkers at all temperatures",
+            expected=", ".join(str(size) for size in range(unit, copies + 1, unit) if copies % size == 0),
+        )
+    return int(given)
+
+
+def check_workers(request: Request) -> None:
+    """Workers that a run has no use for, or that cannot hold it."""
+    options, method = request.options, request.method
+    if not request.samples:
+        return
+    if options.workers is None:
+        if "block_size" in options.explicit and options.block_size != "auto":
+            raise InputError("block_size: blocks are held by workers.", options.block_size, "workers, 1 or more")
+        return
+    why = None
+    if method.label_names and not method.by_rung:
+        why = f"{method.name} learns the weights of its rungs from all walkers"
+    elif method.by_rung and not isinstance(method, ReplicaExchange):
+        why = f"{method.name} keeps its walkers together"
+    elif request.system.streamed:
+        why = "data larger than memory_limit are read by one process"
+    if why is not None:
+        raise InputError(f"workers: {why}.", options.workers, "no workers")
+    blocks = request.copies // block_size(request)
+    if options.workers > blocks:
+        raise InputError(
+            f"workers: there are more of them than blocks, of {block_size(request)} walker(s) each.",
+            received=options.workers,
+            expected=f"1 to {blocks}, or more or smaller blocks",
+        )
+
+
+class Workers:
+    """The team of a run, begun when it is first asked; `threads` are those of each worker."""
+
+    def __init__(
+        self, request: Request, execution: str, say: Callable[[str], None], made_of: Callable[[Request, str], Any]
+    ) -> None:
+        options, size = request.options, block_size(request)
+        self.size, self.number, self.threads = size, int(options.workers or 1), options.threads or 1
+        self.blocks = range(0, request.copies, size)
+        self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
+        made = partial(_made, made_of, _of_block(request, size, self.apart), execution)
+        start: Callable[[], Any] = partial(Here, made)
+        self.here = self.number == 1 and self.threads == threads()
+        if not self.here:
+            request = _of_block(request, size, self.apart)
+            if request.system.has_data:  # whose variables a copy of the model has as its own
+                request = replace(request, system=replace(request.system, flat=cast(Any, None)))
+            start = partial(Process, _pickled(partial(_made, made_of, request, execution, True)), self.threads)
+        self.team = Team(start, self.blocks, self.number, say)
+
+    def __str__(self) -> str:
+        who = "This process holds" if self.here else f"{self.number} worker(s) hold"
+        blocks = f"{len(self.blocks)} block(s) of {self.size} walker(s)"
+        return f"{who} {blocks}, with {self.threads} thread(s) each"
+
+    def described(self) -> dict[str, Any]:
+        """The entry of the manifest."""
+        told = self.team.described
+        differ = sorted({name for each in told for name in each if each[name] != told[0][name]})
+        return {
+            "number": self.number,
+            "block_size": self.size,
+            "blocks": len(self.blocks),
+            "threads": self.threads,
+            **({"differ": differ} if differ else {}),
+            "worker": told[0] if told else {},
+        }
+
+
+def _of_block(request: Request, size: int, apart: Apart | None) -> Request:
+    """What a worker has to know: the run of one block, with what was read and settled here."""
+    settled = request.options.settled(
+        num_walkers=size, workers=None, record_every=request.record_every, trajectory_every=request.trajectory_every
+    )
+    objects = {name: value for name, value in request.objects.items() if name not in _STAYS}
+    if request.directions is not None:
+        objects["directions"] = request.directions
+    return Request(settled, objects, request.system, request.kind, apart or request.method, request.limits)
+
+
+def _pickled(made: Callable) -> bytes:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(made)
+    except Exception as error:
+        raise InputError(
+            "workers: the model, the sampler or a function of this run cannot travel to another process.",
+            received=" ".join(str(error).split())[:200] or type(error).__name__,
+            expected="objects that cloudpickle takes, or no workers",
+        ) from None
+
+
+def _made(
+    made_of: Callable[[Request, str], Any], request: Request, execution: str, alone: bool = False
+) -> tuple[Callable, dict[str, Any]]:
+    """What answers messages in a process, and what its numbers depend on."""
+    if alone:
+        _OPEN.enter_context(deterministic())
+        system, options = request.system, request.options
+        if system.has_data:
+            flat = with_noise(FlatModel(system.model, options.fix_parameters), options.noise_std)
+            request = replace(request, system=replace(system, flat=flat))
+    loop = made_of(request, execution).loops[0]
+    return Held(loop).answer, _fingerprint(loop) if alone else {}
+
+
+def _fingerprint(loop: Loop) -> dict[str, Any]:
+    """Versions, threads, processor and device, and a digest of a gradient, by which workers are compared."""
+    flags = ""
+    try:
+        with open("/proc/cpuinfo") as file:
+            flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        pass
+    evaluate = loop.potential.bind(loop.rung, None, tuple(map(tf.constant, loop.potential.auxiliary)))
+    place = np.linspace(-0.1, 0.1, loop.potential.num_parameters, dtype=loop.potential.dtype.as_numpy_dtype)
+    gradient = evaluate(tf.constant(np.tile(place, (loop.walkers, 1)))).gradient
+    return {
+        **versions(),
+        "threads": threads(),
+        "processor": hashlib.sha256(flags.encode()).hexdigest()[:12],
+        "device": "GPU" if tf.config.list_physical_devices("GPU") else "CPU",
+        "gradient": hashlib.sha256(np.asarray(gradient).tobytes()).hexdigest()[:12],
+    }
+
+
+def compile_failed(error: Failed) -> bool:
+    """Whether a worker could not compile."""
+    return error.kind in ("InvalidArgumentError", "UnimplementedError")

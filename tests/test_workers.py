@@ -1,0 +1,322 @@
+"""Workers: the bytes of a run do not depend on how many there are, who holds what, or who died.
+
+The oracle is one worker in this process. That blocks are right is shown against the loop without workers: one block of
+all independent walkers has its bytes, and a ladder in blocks its numbers up to rounding.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tati_re import InputError, SamplingError, Simulation
+from tati_re.cluster.processes import Process
+from tati_re.cluster.team import Team
+from tati_re.core.backend import threads
+
+X = np.random.default_rng(0).normal(size=(60, 3)).astype("float32")
+Y = (X.sum(1) > 0).astype(int)
+LADDER = {"num_replicas": 4, "max_temperature": 5.0, "num_burnin_steps": 40, "num_steps": 100, "step_size": 0.01}
+LOCK = threading.Lock()
+FEW = {"num_steps": 60, "step_size": 0.02, "batch_size": 20}
+
+
+def first_of(lock, positions):
+    return positions[:, 0]
+
+
+def simulation(walkers: int, **options) -> Simulation:
+    given = {"data": (X, Y), "hidden": [4], "threads": threads(), "execution": "graph", "verbose": 0, "seed": 1}
+    return Simulation(num_walkers=walkers, **given | options)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files of a run that may not depend on its workers, and the arrays of its checkpoint."""
+    names = ("run.csv", "averages.csv", "trajectory.csv", "trajectory.h5", "exchange.csv", "ladder.csv", "bias.csv")
+    found = {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
+    with np.load(folder / "checkpoint" / "current.npz") as arrays:
+        return found | {name: arrays[name].tobytes() for name in arrays.files if "meta" not in name}
+
+
+def run(folder: Path, walkers: int, system=None, **options) -> dict[str, bytes]:
+    every = {"record_every": 5, "trajectory_every": 10, "output": folder}
+    simulation(walkers, **system or {}).sample(**every | options)
+    return files_of(folder)
+
+
+CASES = {
+    "tempering": (2, LADDER | {"adapt_ladder": True, "tempering": "likelihood", "max_temperature": None}),
+    "baoab": (4, FEW | {"block_size": 1}),
+}
+MORE = {
+    "hmc": (4, {"sampler": "HMC", "num_steps": 80, "num_burnin_steps": 40, "block_size": 2}),
+    "mclmc": (4, {"sampler": "MCLMC", "num_steps": 80, "num_burnin_steps": 40, "block_size": 1}),
+    "found": (4, {"sampler": "BAOAB", "num_steps": 2000, "block_size": 2}),
+    "hmc_ladder": (2, LADDER | {"sampler": "HMC", "step_size": "auto"}),
+    "penalty": (2, LADDER | {"batch_size": 20, "swap_rule": "penalty", "swap_variance": 0.5}),
+    "wte": (2, LADDER | {"bias": "well_tempered"}),
+    "psgld": (2, LADDER | {"sampler": "pSGLD", "step_size": 1e-3, "batch_size": 20}),
+    "infinite": (2, LADDER | {"exchange": "infinite", "execution": "xla"}),
+    "h5": (4, FEW | {"block_size": 1, "trajectory_format": "h5", "batch_sampling": "symmetric"}),
+}
+
+
+@pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
+def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
+    walkers, options = (CASES | MORE)[name]
+    system = {"execution": options["execution"]} if "execution" in options else {}
+    options = {key: value for key, value in options.items() if value is not None and key != "execution"}
+    oracle = run(tmp_path / "1", walkers, system, workers=1, **options)
+    assert len(oracle) > 10
+    blocks = 4 // options.get("block_size", 1)
+    for workers in (2,) if name in CASES else {2, blocks}:
+        assert run(tmp_path / str(workers), walkers, system, workers=workers, **options) == oracle
+
+
+@pytest.mark.slow
+def test_an_ensemble_is_whole_in_its_block(tmp_path):
+    options = FEW | {"covariance_blending": 0.5, "num_steps": 100, "batch_size": None}
+    options = {key: value for key, value in options.items() if value is not None}
+    assert run(tmp_path / "1", 8, workers=1, **options) == run(tmp_path / "none", 8, **options)
+    with pytest.raises(InputError, match="more of them than blocks"):
+        run(tmp_path / "2", 8, workers=2, **options)
+
+
+def test_one_block_of_all_is_the_loop_without_workers(tmp_path):
+    oracle = run(tmp_path / "none", 4, **FEW)
+    assert run(tmp_path / "block", 4, workers=1, block_size=4, **FEW) == oracle
+    apart = run(tmp_path / "blocks", 4, workers=1, block_size=1, **FEW)
+    assert apart["run.csv"] != oracle["run.csv"] or apart == oracle
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        LADDER | {"adapt_ladder": True},
+        pytest.param(LADDER | {"batch_size": 20}, marks=pytest.mark.slow),
+        pytest.param(LADDER | {"bias": "well_tempered"}, marks=pytest.mark.slow),
+        pytest.param(LADDER | {"sampler": "HMC"}, marks=pytest.mark.slow),
+    ],
+    ids=["pairs", "penalty", "wte", "hmc"],
+)
+def test_a_ladder_in_blocks_makes_the_steps_of_one_loop(tmp_path, options):
+    """In float64: the same starts, noise, mini-batches and swaps, to rounding."""
+    frames = []
+    for number, more in enumerate(({}, {"workers": 1})):
+        every = {"record_every": 5, "trajectory_every": 10, "output": tmp_path / str(number)}
+        done = simulation(2, dtype="float64").sample(**every, **options, **more)
+        arrays = np.load(tmp_path / str(number) / "checkpoint" / "current.npz")
+        moments = [arrays[f"moments/{name}"] for name in ("count", "mean", "m2")]
+        frames.append([done.run_info, done.trajectory, done.averages, done.exchanges, *moments])
+    for without, within in zip(*frames, strict=True):
+        np.testing.assert_allclose(np.asarray(within, float), np.asarray(without, float), rtol=1e-6, atol=1e-8)
+
+
+# -------------------------------------------------------------------------------------------------------- what may die
+
+
+def kill_after(seconds: float, killed: list[int], count: int = 1) -> threading.Thread:
+    """Kills one of the workers of this process, once there are any, after so many seconds."""
+
+    def wait():
+        for _ in range(count):
+            time.sleep(seconds)
+            until = time.monotonic() + 60
+            while not (pids := alive()) and time.monotonic() < until:
+                time.sleep(0.05)
+            if pids:
+                killed.append(random.choice(pids))
+                os.kill(killed[-1], signal.SIGKILL)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
+
+
+def alive() -> list[int]:
+    """The worker processes of this one."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if parent == os.getpid() and b"tati_re.cluster.worker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+class Dying:
+    """A worker of this process that adds, and dies at some of its messages."""
+
+    def __init__(self, deaths: list[int]) -> None:
+        from tati_re.cluster.processes import Lost
+
+        self._lost, self._deaths, self._sums, self._asked = Lost, deaths, {}, 0
+        self._answer = {}
+        self.closed = False
+
+    def send(self, message) -> None:
+        verb, (number,), own = message if message[0] != "load" else (*message[:1], (0,), message[2])
+        self._asked += 1
+        if verb == "load":
+            self._sums |= {block: state for block, (state,) in own.items()}
+        if verb == "advance":
+            for block in own:
+                self._sums[block] = self._sums[block] * 3 + number
+        self._answer = {block: Told(np.array(self._sums[block])) for block in own}
+
+    def receive(self):
+        if not self._asked:
+            return {}
+        if self._deaths and self._deaths[0] <= self._asked:
+            self._deaths.pop(0)
+            raise self._lost("killed")
+        return self._answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Told:
+    def __init__(self, potential) -> None:
+        self.potential = potential
+
+
+def test_a_team_does_again_what_a_dead_worker_did():
+    """States, messages and snapshots in plain numbers; each sum counts which messages came, and in which order."""
+    random.seed(3)
+    for _ in range(200):
+        deaths, said = sorted(random.sample(range(1, 40), 3)), []
+        team = Team(lambda deaths=deaths: Dying(deaths), range(4), 2, said.append)
+        team.load(dict.fromkeys(range(4), 1))
+        expected = 1
+        for number in range(12):
+            answers = team.ask("advance", (number,), {block: () for block in range(4)})
+            expected = 3 * expected + number
+            assert [int(answers[block].potential) for block in range(4)] == [expected] * 4
+            if random.random() < 0.2:
+                team.mark(dict.fromkeys(range(4), expected))
+    assert said
+
+
+def test_three_deaths_at_one_step_end_the_run():
+    team = Team(lambda: Dying([2, 2, 2, 2]), range(2), 1, lambda _: None)
+    with pytest.raises(SamplingError, match="died 3 times at the same step"):
+        team.load({0: 1, 1: 1})
+        team.ask("advance", (1,), {0: (), 1: ()})
+
+
+def test_other_energies_of_the_next_worker_are_found():
+    class Other(Dying):
+        def send(self, message) -> None:
+            super().send(message)
+            self._answer = {block: Told(told.potential + 1) for block, told in self._answer.items()}
+
+    made = iter([Dying([3]), Other([])])
+    team = Team(lambda: next(made), range(1), 1, lambda _: None)
+    team.load({0: 1})
+    team.ask("advance", (1,), {0: ()})
+    with pytest.raises(SamplingError, match="other energies"):
+        team.ask("advance", (1,), {0: ()})
+
+
+def test_a_killed_worker_changes_no_byte_and_no_port_is_open(tmp_path):
+    """On a ladder, with a resume by another number of workers."""
+    options = LADDER | {"num_steps": 4000, "checkpoint_seconds": 1.0}
+    oracle = run(tmp_path / "1", 2, workers=1, **options)
+    killed: list[int] = []
+    thread, ports = kill_after(0.0, killed), set()
+    sockets = threading.Thread(target=lambda: ports.update(listening(10)), daemon=True)
+    sockets.start()
+    run(tmp_path / "2", 2, workers=2, **options | {"num_steps": 2000})
+    thread.join()
+    assert killed and not ports and not alive()
+    thread = kill_after(1.0, killed)
+    Simulation.resume(tmp_path / "2", num_steps=4000, workers=1, verbose=0, data=(X, Y))
+    assert files_of(tmp_path / "2") == oracle
+
+
+def listening(seconds: float) -> set[str]:
+    """Sockets in which workers of this process wait for a connection from elsewhere, in so many seconds."""
+    found: set[str] = set()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for pid in alive():
+            try:
+                mine = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+                for table in ("tcp", "tcp6"):
+                    rows = [line.split() for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]]
+                    found |= {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in mine}
+            except OSError:
+                pass
+        time.sleep(0.2)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["baoab", "tempering"])
+def test_workers_killed_at_random_change_no_byte(tmp_path, name):
+    """Twenty kills: while they start, between two steps, in a snapshot, in the last round."""
+    walkers, options = CASES[name]
+    options = {key: value for key, value in options.items() if value is not None}
+    options |= {"num_steps": 20_000, "record_every": 50, "checkpoint_seconds": 0.5}
+    oracle, killed = run(tmp_path / "1", walkers, workers=1, **options), list[int]()
+    random.seed(5)
+    for number in range(5):
+        thread = kill_after(random.uniform(0, 6), killed, 4)
+        assert run(tmp_path / f"again{number}", walkers, workers=2, **options) == oracle
+        thread.join(60)
+    assert len(killed) >= 10
+
+
+# ------------------------------------------------------------------------------------------------------- what is asked
+
+
+def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
+    sim = simulation(6)
+    for options, words in [
+        ({"workers": 3}, "more of them than blocks"),
+        ({"workers": 2, "block_size": 4}, "equally large"),
+        ({"block_size": 2}, "blocks are held by workers"),
+        ({"workers": 2, "exchange": "tempering", "num_replicas": 3, "max_temperature": 4.0}, "weights of its rungs"),
+        ({"workers": 2, "block_size": 4, "num_replicas": 2, "max_temperature": 4.0}, "holds 6 replica"),
+        ({"workers": 2, "observables": {"own": partial(first_of, LOCK)}}, "cannot travel"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            sim.sample(num_steps=100, num_burnin_steps=40, step_size=0.01, output=tmp_path / "none", **options)
+        assert not (tmp_path / "none").exists()
+    sim.sample(num_steps=20, step_size=0.01, output=tmp_path / "run")
+    with pytest.raises(InputError, match="no blocks"):
+        Simulation.resume(tmp_path / "run", num_steps=40, workers=2, data=(X, Y))
+
+
+def test_a_process_answers_fails_and_dies():
+    import cloudpickle
+
+    def made():
+        return (lambda word: {"pid": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]}[word]), {"ready": True}
+
+    worker = Process(cloudpickle.dumps(made), 1)
+    assert worker.receive() == {"ready": True}
+    worker.send(("threads",))
+    assert worker.receive() == "1"
+    worker.send(("nothing",))
+    with pytest.raises(Exception, match="nothing"):
+        worker.receive()
+    os.kill(worker.pid, signal.SIGTERM)  # is left to the driver
+    worker.send(("pid",))
+    assert worker.receive() == worker.pid
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.send(("pid",))
+    with pytest.raises(Exception, match="exit status -9"):
+        worker.receive()
+    worker.close()
