@@ -12,7 +12,6 @@ from tati_re.engine.divergence import total_energy
 from tati_re.engine.loop import Loop, entry
 from tati_re.engine.recording import Buffers, RowBuffers, RunningMoments, update_moments
 from tati_re.engine.timeline import Moves
-from tati_re.samplers.wrappers.coordinates import inner_of
 
 
 class Answer(NamedTuple):
@@ -176,10 +175,10 @@ class BlockLoop(Loop):
 
         def energies():
             evaluate = self._at(chunk.taken - 1, due, indices, sizes, chunk.carry.auxiliary)
-            return self.method.exchange.energies(inner_of(chunk.carry.state), evaluate)
+            return tuple(self.method.energies(chunk.carry.state, evaluate))
 
         none = tf.zeros((self.walkers,), tf.float64)
-        loss, penalty = tf.cond(tf.logical_and(swaps, walked[4]), lambda: tuple(energies()), lambda: (none, none))
+        loss, penalty = tf.cond(tf.logical_and(swaps, walked[4]), energies, lambda: (none, none))
         return chunk, loss, penalty, walked[3]
 
     def _entered(self, carry: Carry, due: Moves, indices, sizes, apply, placed, fields: dict, acceptance) -> tuple:

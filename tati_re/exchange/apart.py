@@ -31,7 +31,7 @@ class Apart(Wrapper):
         self.num_ladders, self.first_replica = exchange.num_ladders, 0
 
     def init(self, position, evaluate, noise):
-        exchange = self.exchange
+        exchange, evaluate = self.exchange, self.exchange.energetic(evaluate)
         replica = self.first_replica + tf.range(position.shape[0]) // self.num_ladders
         table = RungTargets(*(tf.constant(values) for values in exchange.target))
         zeros = tf.zeros((exchange.num_rungs,), tf.float64)
@@ -45,14 +45,20 @@ class Apart(Wrapper):
         if self.exchange.swaps is not None:
             # Drawn by whoever decides; each draw of a step has its number.
             self.exchange.swaps.random_numbers(noise)
+        evaluate = self.exchange.energetic(evaluate)
         inner, info = self.exchange.moved(state, state.rungs, evaluate, noise)
         return self.exchange.whole(state, inner, state.rungs, evaluate), info
 
     def exchanged(self, state, placed: Placed, changed: dict, evaluate):
         """The state of walkers that were told where they are, and what belongs to the rung there."""
+        evaluate = self.exchange.energetic(evaluate)
         inner = inner_of(state)._replace(rung=self.exchange.rung_of(state.rungs, evaluate.rung))
         fields = self.exchange.exchanged(inner, changed, state.rungs, placed, evaluate)
         return self.exchange.whole(state, inner._replace(**fields), placed, evaluate)
+
+    def energies(self, state, evaluate) -> tuple:
+        """L and V of the walkers, by which swaps are decided."""
+        return self.exchange.energies(inner_of(state), self.exchange.energetic(evaluate))
 
     def bound(self, state, evaluate):
         return self.exchange.bound(state, evaluate)
