@@ -22,6 +22,8 @@ from tati_re.cluster.processes import Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import threads
 
+pytestmark = pytest.mark.usefixtures("rewritten_graphs")
+
 X = np.random.default_rng(0).normal(size=(60, 3)).astype("float32")
 Y = (X.sum(1) > 0).astype(int)
 LADDER = {"num_replicas": 4, "max_temperature": 5.0, "num_burnin_steps": 40, "num_steps": 100, "step_size": 0.01}
@@ -44,6 +46,18 @@ def files_of(folder: Path) -> dict[str, bytes]:
     found = {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
     with np.load(folder / "checkpoint" / "current.npz") as arrays:
         return found | {name: arrays[name].tobytes() for name in arrays.files if "meta" not in name}
+
+
+def differences(one: dict[str, bytes], other: dict[str, bytes]) -> list:
+    """Names of what differs, with the first lines of tables that do."""
+    found: list = [sorted(set(one) ^ set(other))] if set(one) != set(other) else []
+    for name in sorted(set(one) & set(other)):
+        if one[name] != other[name]:
+            pairs = zip(one[name].splitlines(), other[name].splitlines(), strict=False)
+            found.append(
+                (name, len(one[name]), len(other[name]), next((pair for pair in pairs if pair[0] != pair[1]), ""))
+            )
+    return found
 
 
 def run(folder: Path, walkers: int, system=None, **options) -> dict[str, bytes]:
@@ -78,7 +92,7 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
     assert len(oracle) > 10
     blocks = 4 // options.get("block_size", 1)
     for workers in (2,) if name in CASES else {2, blocks}:
-        assert run(tmp_path / str(workers), walkers, system, workers=workers, **options) == oracle
+        assert differences(run(tmp_path / str(workers), walkers, system, workers=workers, **options), oracle) == []
 
 
 @pytest.mark.slow
@@ -229,20 +243,20 @@ def test_other_energies_of_the_next_worker_are_found():
         team.ask("advance", (1,), {0: ()})
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_no_byte_and_no_port_is_open(tmp_path):
     """On a ladder, with a resume by another number of workers."""
-    options = LADDER | {"num_steps": 4000, "checkpoint_seconds": 1.0}
+    options = LADDER | {"num_steps": 800, "checkpoint_seconds": 0.5}
     oracle = run(tmp_path / "1", 2, workers=1, **options)
     killed: list[int] = []
     thread, ports = kill_after(0.0, killed), set()
     sockets = threading.Thread(target=lambda: ports.update(listening(10)), daemon=True)
     sockets.start()
-    run(tmp_path / "2", 2, workers=2, **options | {"num_steps": 2000})
+    run(tmp_path / "2", 2, workers=2, **options | {"num_steps": 400})
     thread.join()
     assert killed and not ports and not alive()
-    thread = kill_after(1.0, killed)
-    Simulation.resume(tmp_path / "2", num_steps=4000, workers=1, verbose=0, data=(X, Y))
-    assert files_of(tmp_path / "2") == oracle
+    Simulation.resume(tmp_path / "2", num_steps=800, workers=1, verbose=0, data=(X, Y))
+    assert differences(files_of(tmp_path / "2"), oracle) == []
 
 
 def listening(seconds: float) -> set[str]:
@@ -273,7 +287,7 @@ def test_workers_killed_at_random_change_no_byte(tmp_path, name):
     random.seed(5)
     for number in range(5):
         thread = kill_after(random.uniform(0, 6), killed, 4)
-        assert run(tmp_path / f"again{number}", walkers, workers=2, **options) == oracle
+        assert differences(run(tmp_path / f"again{number}", walkers, workers=2, **options), oracle) == []
         thread.join(60)
     assert len(killed) >= 10
 
