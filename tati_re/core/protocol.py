@@ -29,7 +29,7 @@ def step_size_of(state, rung: Rung):
 
 
 def attributes_of(method, *names: str) -> dict:
-    return {name: getattr(method, name) for name in names}
+    return {name: vars(method)[name] for name in names}
 
 
 def fields_of(state, names) -> dict:
