@@ -43,10 +43,10 @@ def check_attributes(sampler: Any) -> None:
         again = json.loads(json.dumps(config))
     except TypeError:
         again = None
-    said = f"get_config gives {config}. Expected: texts, numbers, booleans, None and lists of them by name."
-    require(again == config, said)
-    said = f"get_config says sampler = {config.get('sampler')!r}. Expected: the name, {sampler.name!r}."
-    require(config.get("sampler") == sampler.name, said)
+    text = f"get_config gives {config}. Expected: texts, numbers, booleans, None and lists of them by name."
+    require(again == config, text)
+    text = f"get_config says sampler = {config.get('sampler')!r}. Expected: the name, {sampler.name!r}."
+    require(config.get("sampler") == sampler.name, text)
 
 
 def inputs(dtype=np.float64):
@@ -76,8 +76,8 @@ def stepped(sampler: Any, state, evaluate, noise):
     result = sampler.step(state, evaluate, noise)
     pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Info)
     require(pair, f"step returns a {type(result).__name__}. Expected: a pair of state and Info.")
-    said = f"step returns a {_in_words(result[0])}, init a {_in_words(state)}. Expected: the same type."
-    require(type(result[0]) is type(state), said)
+    text = f"step returns a {_in_words(result[0])}, init a {_in_words(state)}. Expected: the same type."
+    require(type(result[0]) is type(state), text)
     return result
 
 
@@ -98,8 +98,8 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
         lacking = [name for name in State._fields if name not in now._fields]
         require(not lacking, f"the state of {where} has no {', '.join(lacking)}. Expected: all fields of State.")
         require(now._fields[-1] == "rung", f"the state ends with {now._fields[-1]}. Expected: rung as its last field.")
-        said = f"has_momentum is {sampler.has_momentum}, the fields are {', '.join(now._fields)}. Expected: both alike."
-        require(("momentum" in now._fields) == sampler.has_momentum, said)
+        text = f"has_momentum is {sampler.has_momentum}, the fields are {', '.join(now._fields)}. Expected: both alike."
+        require(("momentum" in now._fields) == sampler.has_momentum, text)
         vectors = ("position", "gradient", *(["momentum"] if sampler.has_momentum else []))
         for names, shape, wanted in ((vectors, wide, dtype), (ENERGIES, narrow, np.float64)):
             for name, field in fields_of(now, names).items():
@@ -131,8 +131,8 @@ def check_shapes_and_types(sampler: Any, dtype=np.float64) -> None:
     if sampler.metropolis:
         fits = info.acceptance.shape == info.energy_change.shape == narrow
         require(fits, f"Info has the shapes {[np.shape(value) for value in info]}. Expected: {narrow}.")
-        said = f"acceptance reaches {info.acceptance.min():.3g} to {info.acceptance.max():.3g}. Expected: 0 to 1."
-        require(((info.acceptance >= 0) & (info.acceptance <= 1)).all(), said)
+        text = f"acceptance reaches {info.acceptance.min():.3g} to {info.acceptance.max():.3g}. Expected: 0 to 1."
+        require(((info.acceptance >= 0) & (info.acceptance <= 1)).all(), text)
 
 
 def first_difference(first, second) -> str | None:
@@ -158,8 +158,8 @@ def check_pure(sampler: Any) -> None:
         then, copied = before.get(name, (None, None))
         if name not in before or value is not then or not (value is copied or np.all(value == copied)):
             changed.append(name)
-    said = f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state."
-    require(not changed, said)
+    text = f"a step changes the sampler's {', '.join(changed)}. Expected: what changes is a field of the state."
+    require(not changed, text)
     written = first_difference(copies, state)
     require(written is None, f"a step writes into {written} of the state it got. Expected: a new array.")
     differs = first_difference(first, again)
@@ -181,8 +181,8 @@ def check_noise_asked_alike(sampler: Any) -> None:
     odd = next((asked for asked in requests if asked != requests[0]), None)
     require(odd is None, f"one step draws {requests[0]}, another {odd}. Expected: the same each time.")
     for kind, shape in requests[0]:
-        said = f"a step draws {kind} numbers of shape {shape}. Expected: () or the {WALKERS} walkers first."
-        require(shape == () or shape[0] == WALKERS, said)
+        text = f"a step draws {kind} numbers of shape {shape}. Expected: () or the {WALKERS} walkers first."
+        require(shape == () or shape[0] == WALKERS, text)
 
 
 def check_walkers_alone(sampler: Any) -> None:
@@ -221,12 +221,12 @@ def check_gradients(sampler: Any) -> None:
                 ("gradient", state.gradient, state.position**3 + state.position),
                 ("potential", state.potential, quartic(state.position)),
             ):
-                said = f"{name} after a step is not that of the position. Expected: so, or current = False."
-                require(np.allclose(value, wanted, rtol=0, atol=1e-12), said)
+                text = f"{name} after a step is not that of the position. Expected: so, or current = False."
+                require(np.allclose(value, wanted, rtol=0, atol=1e-12), text)
     after, others = calls()
-    said = f"full_batch is {sampler.full_batch}, and {wrong} is asked. Expected: one kind of evaluation, as it says."
-    require(others == 0, said)
+    text = f"full_batch is {sampler.full_batch}, and {wrong} is asked. Expected: one kind of evaluation, as it says."
+    require(others == 0, text)
     found = (after - before) / num_steps
     said = sampler.gradients_per_step
-    said = f"a step asks for {found:g} gradients. Expected: {said:g}, as gradients_per_step says."
-    require(abs(found - said) <= (0.09 * said if sampler.metropolis else 0), said)
+    text = f"a step asks for {found:g} gradients. Expected: {said:g}, as gradients_per_step says."
+    require(abs(found - said) <= (0.09 * said if sampler.metropolis else 0), text)
