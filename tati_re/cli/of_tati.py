@@ -12,6 +12,7 @@ from tati_re.cli.arguments import Parser, loading
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.options.make import options_from_flags
+from tati_re.options.representable import what_instead
 from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, NOT_OF_EXPLORER
 
 if TYPE_CHECKING:
@@ -189,6 +190,9 @@ def write_dataset_as_tati(argv: list[str]) -> None:
     typed = _parser("tati-dataset", **_MADE, **{f"{part}_data_files": [] for part in parts}).parse(argv)
     files = {part: typed.get(f"{part}_data_files", []) for part in parts}
     count, ratio = typed["dimension"], typed["train_test_ratio"]
+    for name in ("noise", "train_test_ratio"):
+        if instead := what_instead(typed[name], "float32"):
+            raise InputError(f"--{name} is out of range.", typed[name], f"a finite number, {instead}")
     check_free("--dimension", count, 100.0 * count, f"{count:,} points")
     refuse_if(not 0 <= ratio <= 1, "--train_test_ratio is out of range.", ratio, "a part for training, from 0 to 1")
     first = round(ratio * count)
