@@ -21,6 +21,8 @@ from tati_re import InputError, SamplingError, Simulation
 from tati_re.cluster.processes import Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import threads
+from tati_re.simulation.request import make_request
+from tati_re.simulation.workers import _of_block
 
 pytestmark = pytest.mark.usefixtures("rewritten_graphs")
 
@@ -334,3 +336,12 @@ def test_a_process_answers_fails_and_dies():
     with pytest.raises(Exception, match="exit status -9"):
         worker.receive()
     worker.close()
+
+
+def test_a_block_is_compiled_as_the_whole_run():
+    """Few steps of a block alone would run in a graph: its potential has to know that the run is under XLA."""
+    sim = simulation(8, execution="auto")
+    options, objects = sim._for_call({"num_steps": 600, "step_size": 0.01, "workers": 2})
+    request = make_request("sample", options, objects, sim.system)
+    assert request.potential.under_xla
+    assert _of_block(request, 4, None, "xla").potential.under_xla

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _AUTO = 4
 """Walkers of a block at most, where they are independent."""
+_STRETCH = 256
+"""Steps for which a block draws its random numbers at once: a shorter message pays for all of them."""
 _OPEN = ExitStack()
 """What a worker stays in to its end."""
 _STAYS = ("data", "test_data", "sample_weights", "model", "callbacks", "starts", "directions")
@@ -92,11 +94,11 @@ class Workers:
         self.size, self.number, self.threads = size, int(options.workers or 1), options.threads or 1
         self.blocks = range(0, request.copies, size)
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
-        made = partial(_made, made_of, _of_block(request, size, self.apart), execution)
+        made = partial(_made, made_of, _of_block(request, size, self.apart, execution), execution)
         start: Callable[[], Any] = partial(Here, made)
         self.here = self.number == 1 and self.threads == threads()
         if not self.here:
-            request = _of_block(request, size, self.apart)
+            request = _of_block(request, size, self.apart, execution)
             if request.system.has_data:  # whose variables a copy of the model has as its own
                 request = replace(request, system=replace(request.system, flat=cast(Any, None)))
             start = partial(Process, _pickled(partial(_made, made_of, request, execution, True)), self.threads)
@@ -121,15 +123,20 @@ class Workers:
         }
 
 
-def _of_block(request: Request, size: int, apart: Apart | None) -> Request:
+def _of_block(request: Request, size: int, apart: Apart | None, execution: str) -> Request:
     """What a worker has to know: the run of one block, with what was read and settled here."""
     settled = request.options.settled(
-        num_walkers=size, workers=None, record_every=request.record_every, trajectory_every=request.trajectory_every
+        num_walkers=size,
+        workers=None,
+        execution=execution,
+        record_every=request.record_every,
+        trajectory_every=request.trajectory_every,
     )
     objects = {name: value for name, value in request.objects.items() if name not in _STAYS}
     if request.directions is not None:
         objects["directions"] = request.directions
-    return Request(settled, objects, request.system, request.kind, apart or request.method, request.limits)
+    limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
+    return Request(settled, objects, request.system, request.kind, apart or request.method, limits)
 
 
 def _pickled(made: Callable) -> bytes:
