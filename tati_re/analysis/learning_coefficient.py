@@ -53,7 +53,8 @@ def learning_coefficient(
     import pandas as pd
 
     run = as_run(run)
-    sampled = sampled_energies(run, exact_rows(run, select_rows(run, burnin, thin, rung=None)))
+    rows = exact_rows(run, select_rows(run, burnin, thin, rung=None), "learning_coefficient")
+    sampled = sampled_energies(run, rows)
     examples = int(run.manifest.get("dataset", {}).get("num_examples", 1))
     scale = examples if run.manifest.get("options", {}).get("potential") != "mean_loss" else 1
     lowest_loss = run.manifest.get("loss_at_center") if lowest_loss is None else lowest_loss

@@ -203,16 +203,16 @@ def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:
     return np.stack([part[:, :shortest] for part in parts])
 
 
-def exact_rows(run: RunFiles, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with energies on all data; refuses mini-batch energies, whose noise enters the weights exponentially."""
-    what = "reweighting does not know the bias or the visits of this run."
+def exact_rows(run: RunFiles, rows: pd.DataFrame, of: str = "reweighting") -> pd.DataFrame:
+    """Rows with energies on all data, for an analysis of this name; refuses a bias and the noise of mini-batches."""
+    what = f"{of} does not know the bias or the visits of this run."
     refuse_if("weight" in rows.columns, what, "a column weight", "averages, which use it")
     if "full_potential" in rows.columns:
         rows = rows.dropna(subset=["full_potential"])
         return rows.assign(potential=rows["full_potential"], loss=rows["full_loss"])
     batch = run.manifest.get("options", {}).get("batch_size")
     if batch not in (None, run.manifest.get("dataset", {}).get("num_examples")):
-        what = "reweighting needs energies of all data: the noise of mini-batches enters weights exponentially."
+        what = f"{of} needs energies of all data: the noise of mini-batches enters weights exponentially."
         raise InputError(what, f"batch_size {batch}", "a run on all data, or with full_every")
     return rows
 
