@@ -15,6 +15,7 @@ import pytest
 
 import tati_re
 from tati_re.core.method import REQUIRED, Method, Optimizer, Wrapper, as_method, missing
+from tati_re.exchange.apart import Apart
 from tati_re.exchange.ladder import make_ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.optimizers import KerasOptimizer
@@ -46,8 +47,9 @@ def method_classes() -> list[type[Method]]:
 def made(cls: type[Method]) -> Method:
     if cls is KerasOptimizer:
         return KerasOptimizer("adam", 0.01, [(2,)], 1)
-    if cls is ReplicaExchange:
-        return ReplicaExchange(Splitting("BAOAB"), make_ladder(temperatures=[1.0, 2.0]))
+    if cls in (ReplicaExchange, Apart):
+        exchange = ReplicaExchange(Splitting("BAOAB"), make_ladder(temperatures=[1.0, 2.0]))
+        return exchange if cls is ReplicaExchange else Apart(exchange)
     return cls()
 
 
