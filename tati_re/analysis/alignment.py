@@ -33,9 +33,8 @@ def align(model: Any, positions: np.ndarray) -> Alignment:
     outgoing weights have changed signs. Layer by layer the sum of products of all weights of matched units is made as
     large as possible, by linear assignment, until nothing moves; once from where the walker is, and once after a first
     sweep that sees incoming weights alone, which finds exact copies. The nearer of both is taken. All draws of a walker
-    are permuted alike, so that a chain that changes its permutation on its way stays one.
-
-    Reference: S. Ainsworth, J. Hayase, S. Srinivasa, Git Re-Basin (2209.04836), algorithm 1.
+    are permuted alike, so that a chain that changes its permutation on its way stays one. Reference: S. Ainsworth, J.
+    Hayase, S. Srinivasa, Git Re-Basin (2209.04836), algorithm 1.
 
     Args:
         model: The Keras model: a chain of dense and convolutional layers.

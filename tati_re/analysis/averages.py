@@ -194,9 +194,8 @@ def trajectory_averages(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Averages of functions of the parameters over the stored positions, with their Monte Carlo errors.
-
-    The table is that of `averages`.
+    """Averages of functions of the parameters over the stored positions, with their Monte Carlo errors. The table is
+    that of `averages`.
 
     Args:
         run: The run, or its folder.

@@ -31,9 +31,8 @@ ENOUGH_TIMES = 50.0
 
 
 def chains_of(run_info: pd.DataFrame, column: str, num_burnin_steps: int = 0) -> np.ndarray:
-    """Returns one column of a run's table with one row per walker.
-
-    Where walkers have different numbers of rows (the last flush of an interrupted run), the common ones are kept.
+    """Returns one column of a run's table with one row per walker. Where walkers have different numbers of rows (the
+    last flush of an interrupted run), the common ones are kept.
 
     Args:
         run_info: Rows of `run.csv` with the columns `step`, `walker` and `column`.
@@ -117,9 +116,7 @@ def r_hat(chains: np.ndarray) -> float:
 
     The larger of the rank-normalized value (location) and the folded one (scale). A single chain is compared with
     itself, first half against second half. The rows of several chains are only independent if each walker has its own
-    mini-batches.
-
-    Reference: Vehtari and others, Bayesian Analysis 16 (2021), equations 4 and 14.
+    mini-batches. Reference: Vehtari and others, Bayesian Analysis 16 (2021), equations 4 and 14.
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain (8 for a single chain).
@@ -170,7 +167,6 @@ def autocorrelation_time(chains: np.ndarray, num_times: float = ENOUGH_TIMES) ->
     times the estimate (Sokal's window) and five times the memory 1 + 4 Σρ², which is longer where ρ changes its sign;
     the last term counts half, so that what alternates beyond it drops out. Every chain is taken about its own mean, so
     that chains stuck in different places pass unseen: read R-hat as well. For steps, multiply by those between rows.
-
     Reference: J. Goodman, J. Weare, Comm. App. Math. Comp. Sci. 5 (2010); A. Sokal, Monte Carlo methods in statistical
     mechanics (1997), section 3.
 

@@ -66,10 +66,8 @@ def leading_eigenpairs(
     eigenpairs of C within it are returned. This is subspace iteration that forgets no block: for spectra without gaps
     it needs far fewer passes. It ends when the residuals of all k are below `tolerance` times their eigenvalue; an
     eigenvalue is then closer still, by the residual's square over the gap. Cost: 4 n P l operations a pass; memory for
-    l (passes + 2) vectors and a block of positions.
-
-    Reference: N. Halko, P.-G. Martinsson, J. Tropp, SIAM Review 53 (2011), section 4.5; C. Musco, C. Musco, NeurIPS
-    2015, algorithm 2.
+    l (passes + 2) vectors and a block of positions. Reference: N. Halko, P.-G. Martinsson, J. Tropp, SIAM Review 53
+    (2011), section 4.5; C. Musco, C. Musco, NeurIPS 2015, algorithm 2.
 
     Args:
         blocks: Starts a pass over the positions.

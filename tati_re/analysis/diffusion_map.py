@@ -114,9 +114,8 @@ def diffusion_map(
 
 
 def landmarks(found: DiffusionMap, num_landmarks: int, first: int | None = None) -> np.ndarray:
-    """Points far from each other in the diffusion distance: each the farthest from those before it.
-
-    Returned are their indices, `(num_landmarks,)`.
+    """Points far from each other in the diffusion distance: each the farthest from those before it. Returned are their
+    indices, `(num_landmarks,)`.
 
     Args:
         found: The map.

@@ -31,9 +31,8 @@ def learning_coefficient(
     the prior. The raw estimate is nβ (E[L] - L_0), P/2 in a regular model of P parameters. V' makes it smaller where it
     holds a direction that L would: to first order in its strength by Cov(nβ L, V'), which is added where it is more
     than two of its standard errors. Of a quadratic potential with curvatures k about a tether of precision γ the raw
-    value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2.
-
-    Reference: S. Watanabe, JMLR 14 (2013); E. Lau and others, The local learning coefficient (2308.12108).
+    value is Σ s/2, s = nβk/(nβk + γ), and the corrected one Σ (1 - (1 - s)²)/2. Reference: S. Watanabe, JMLR 14 (2013);
+    E. Lau and others, The local learning coefficient (2308.12108).
 
     Args:
         run: The run, or its folder; on all of the data at each step, or with `full_every`.

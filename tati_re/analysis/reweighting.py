@@ -89,7 +89,6 @@ def reweight(
     potential of rung k and f_k its free energy, which the draws determine. With one temperature this is plain
     reweighting, good for temperatures near by. Errors are those of a jackknife: a twentieth of the run is left out in
     turn and all is computed anew, so that correlations of rows count as long as they are shorter than such a part.
-
     Reference: M. Shirts, J. Chodera, J. Chem. Phys. 129, 124105 (2008). The free energies are solved by pymbar.
 
     Args:

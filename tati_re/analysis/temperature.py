@@ -141,11 +141,8 @@ def configurational_temperature(
 
 
 def temperatures(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0) -> list[Temperature]:
-    """The kinetic and configurational temperatures of a run, as far as recorded.
-
-    The kinetic one comes first, and is missing for a sampler without momenta. The arguments and errors are those of
-    `kinetic_temperature`.
-    """
+    """The kinetic and configurational temperatures of a run, as far as recorded. The kinetic one comes first, and is
+    missing for a sampler without momenta. The arguments and errors are those of `kinetic_temperature`."""
     found = (_measured(run_info, kind, num_parameters, num_burnin_steps) for kind in COLUMNS)
     return [temperature for temperature in found if temperature is not None]
 
@@ -194,10 +191,9 @@ def group_temperatures(
     A correct mean lies outside its band once in 10,000 times; it is not symmetric for a group of a few parameters, and
     there is none for fewer than 8 effective rows (`measured_temperature`). The scheme's own bias is no part of it:
     BAOAB's kinetic temperature is T (1 - h²ω²/4) in a mode of frequency ω, so a low one shows the layer for which the
-    step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats.
-
-    Reference: F. Wenzel and others, How good is the Bayes posterior in deep neural networks really?, ICML 2020,
-    section 4 and appendix I, with means of correlated rows in place of single rows.
+    step is large; nor is the heat of gradient noise, and a high one shows the layer that it heats. Reference: F. Wenzel
+    and others, How good is the Bayes posterior in deep neural networks really?, ICML 2020, section 4 and appendix I,
+    with means of correlated rows in place of single rows.
 
     Args:
         run: The run, or its folder, recorded with `group_temperatures=True`.

@@ -84,9 +84,8 @@ def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int 
 
 
 def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the covariance of sampled positions, by number.
-
-    Number 1 is the direction in which the samples spread most: flat or slow. A high number is a stiff one.
+    """Eigenvectors of the covariance of sampled positions, by number. Number 1 is the direction in which the samples
+    spread most: flat or slow. A high number is a stiff one.
 
     Args:
         source: A run or its folder, whose trajectory may be larger than memory, or positions `(n, parameters)`.

@@ -19,9 +19,8 @@ _SMALLEST_VARIANCE = 1e-30
 
 @dataclass(frozen=True, eq=False)
 class GaussianApproximation:
-    """A Gaussian around each walker; of several walkers their mixture, with equal weights.
-
-    The covariance of a component is diag(`diagonal`) + F F', F its `factor`.
+    """A Gaussian around each walker; of several walkers their mixture, with equal weights. The covariance of a
+    component is diag(`diagonal`) + F F', F its `factor`.
 
     Attributes:
         kind: "laplace", "laplace_diagonal" or "swag".

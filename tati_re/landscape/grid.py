@@ -123,10 +123,8 @@ class Grid:
 
 
 def project(positions: np.ndarray, centre: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of the orthogonal projection on a plane.
-
-    Least squares, so that directions need be neither orthogonal nor of length 1: positions that are center + c D have
-    the coordinates c.
+    """Coordinates of the orthogonal projection on a plane. Least squares, so that directions need be neither orthogonal
+    nor of length 1: positions that are center + c D have the coordinates c.
 
     Args:
         positions: `(n, parameters)`.

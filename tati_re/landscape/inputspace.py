@@ -77,10 +77,8 @@ def input_space(
     thin: int = 1,
     model: Any = None,
 ) -> InputSpace:
-    """Predicts on a grid of inputs, or on given inputs.
-
-    Targets p(y|x) averaged over the parameters, probabilities, not logits; `std` is the spread of a prediction over
-    them, `mutual_information` what they disagree about.
+    """Predicts on a grid of inputs, or on given inputs. Targets p(y|x) averaged over the parameters, probabilities, not
+    logits; `std` is the spread of a prediction over them, `mutual_information` what they disagree about.
 
     Args:
         run: A run or its folder.

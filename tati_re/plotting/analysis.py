@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[str] | None = None) -> Figure:
-    """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time along each vector.
-
-    The second panel is there where a time could be told.
+    """Draws the leading eigenvalues of one or several covariances, and the autocorrelation time along each vector. The
+    second panel is there where a time could be told.
 
     Args:
         tables: Of `analysis.covariance_table` by name, such as one a run or a walker.

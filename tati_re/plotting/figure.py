@@ -22,10 +22,7 @@ DARK = "#333333"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Makes a figure with its own canvas, outside pyplot.
-
-    It lays itself out; `width` and `height` are in inches.
-    """
+    """Makes a figure with its own canvas, outside pyplot. It lays itself out; `width` and `height` are in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

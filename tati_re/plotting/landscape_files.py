@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 
 def write_landscape_page(landscape: Landscape, path: str | os.PathLike[str], quantity: str = "ln_excess_loss") -> None:
-    """Writes a page with the surface of each scale, which a browser rotates and reads off offline.
-
-    The program that turns it, plotly.js, is part of the file: 4 to 5 MB.
+    """Writes a page with the surface of each scale, which a browser rotates and reads off offline. The program that
+    turns it, plotly.js, is part of the file: 4 to 5 MB.
 
     Args:
         landscape: Over two coordinates.

@@ -34,9 +34,8 @@ def to_arviz(
     data: Dataset | None = None,
     model: Any = None,
 ) -> Any:
-    """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains.
-
-    ArviZ 1 takes it as it is, ArviZ 0 by `arviz.InferenceData.from_datatree`. Its groups:
+    """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains. ArviZ 1 takes it as it is, ArviZ 0 by
+    `arviz.InferenceData.from_datatree`. Its groups:
 
     * `posterior`: the stored positions, each tensor of the model in its shape, or the projections that were stored;
     * `sample_stats`: the columns of run.csv, and by ArviZ' names `lp` = -U/T (U with the constants that it has, without
@@ -118,9 +117,8 @@ def write_arviz(
     data: Dataset | None = None,
     model: Any = None,
 ) -> Path:
-    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ.
-
-    It returns the file, `path`, which ends in `.nc`. The other arguments are those of `to_arviz`.
+    """Writes a run as a NetCDF file for `xarray.open_datatree` and ArviZ. It returns the file, `path`, which ends in
+    `.nc`. The other arguments are those of `to_arviz`.
 
     Raises:
         InputError: As `to_arviz`, or the file cannot be written.

@@ -133,9 +133,8 @@ def gaussian_negative_log_likelihood(mean: np.ndarray, targets: np.ndarray, std:
 
 
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy -sum p log p of each example's predicted classes, in nats.
-
-    Its shape is (n,), its values from 0 (certain) to log k (nothing known).
+    """Entropy -sum p log p of each example's predicted classes, in nats. Its shape is (n,), its values from 0 (certain)
+    to log k (nothing known).
 
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.
@@ -181,9 +180,8 @@ def posterior_average(
     predict: Callable[[np.ndarray], np.ndarray],
     observe: Callable[[np.ndarray], Any] | None = None,
 ) -> PosteriorAverage:
-    """Averages predictions over parameter vectors, one at a time, in the memory of two predictions.
-
-    Targets the posterior predictive p(y|x) = E[p(y|x, θ)]: average probabilities, not logits. The averages are float64.
+    """Averages predictions over parameter vectors, one at a time, in the memory of two predictions. Targets the
+    posterior predictive p(y|x) = E[p(y|x, θ)]: average probabilities, not logits. The averages are float64.
 
     Args:
         parameters: Parameter vectors, shape (P,) each; may be a generator.

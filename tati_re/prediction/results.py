@@ -180,9 +180,8 @@ class ClassPrediction(Prediction):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelPrediction(Prediction):
-    """Probabilities of several labels at once, averaged over the posterior.
-
-    Given the parameters labels are independent; on average they are not.
+    """Probabilities of several labels at once, averaged over the posterior. Given the parameters labels are
+    independent; on average they are not.
 
     The scores: `accuracy` is the part of examples with all labels right, as in run.csv, `label_accuracy` that of single
     labels. The negative log likelihood is that of all labels of an example together, -log E p(y|x, θ). Brier score and

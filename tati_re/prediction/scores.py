@@ -28,9 +28,8 @@ def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2.
-
-    It is 1 where the score tells all of them apart, 0.5 where it tells nothing.
+    """Area under the ROC curve of a score for outside inputs: P(outside > inside) + P(equal)/2. It is 1 where the score
+    tells all of them apart, 0.5 where it tells nothing.
 
     Args:
         inside: Scores of inputs like those of the training, `(n,)`.
@@ -109,10 +108,8 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 
     Exact where the draws are few; else the second term is the integral of F(1 - F) by the trapezoidal rule with a step
     of half the smallest deviation, whose error for such sums of normals is below 1e-15 of it. Its shape is `(n,)`, its
-    units are those of `y`.
-
-    Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132 (2006), equation 5; T.
-    Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.
+    units are those of `y`. Reference: E. Grimit, T. Gneiting, V. Berrocal, N. Johnson, Quart. J. R. Met. Soc. 132
+    (2006), equation 5; T. Gneiting, A. Raftery, J. Am. Stat. Assoc. 102 (2007), equation 21.
 
     Args:
         y: What came true, `(n,)`.

@@ -66,10 +66,9 @@ def temperature_study(
     then left where they were at the temperature of the lowest validation loss. Every run targets exp(-U/T) at its T; a
     cold posterior is one of T below 1. Each temperature has noise and mini-batches of its own: the runs are further
     calls of `sim.sample` (`call` in their manifests), from the hottest on, so that a study is repeated by a new
-    simulation with the same seed, and each run resumed by itself.
-
-    Reference: R. Baldock, N. Marzari, Bayesian Neural Networks at Finite Temperature (2019), section 2. The part of the
-    test data that chooses the temperature takes no part in the test loss.
+    simulation with the same seed, and each run resumed by itself. Reference: R. Baldock, N. Marzari, Bayesian Neural
+    Networks at Finite Temperature (2019), section 2. The part of the test data that chooses the temperature takes no
+    part in the test loss.
 
     Args:
         sim: A `Simulation` with a test part.

@@ -77,10 +77,8 @@ class NumpyEvaluate(Evaluate):
 
 
 class NumpyNoise:
-    """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was given.
-
-    `seed` is that of the numbers, `dtype` the type of normal ones.
-    """
+    """Random numbers of numpy; `asked` lists kind and shape of each request, `drawn` what was given. `seed` is that of
+    the numbers, `dtype` the type of normal ones."""
 
     def __init__(self, seed: int, dtype=np.float64) -> None:
         self.random, self.dtype = np.random.default_rng(seed), dtype
