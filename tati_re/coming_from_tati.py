@@ -2,8 +2,7 @@
 
     from tati_re.coming_from_tati import ClassificationDatasets, Simulation, data_numpy_to_csv
 
-Options keep their names (`tati_re.options.tati_names`); what differs is on the userguide's page on coming from TATi.
-"""
+Options keep their names (`tati_re.options.tati_names`); what differs is on the userguide's page on coming from TATi."""
 
 from __future__ import annotations
 

@@ -41,10 +41,9 @@ def averages(
     burnin: int | None = None,
     thin: int = 1,
 ) -> pd.DataFrame:
-    """Means of a run's observables, with their errors and convergence diagnostics.
-
-    Rows count with their `weight` where the run has that column (well-tempered ensembles, tempering): the mean is
-    Σwx/Σw, and its error that of the mean of w(x - mean)/mean(w), the first order of a ratio's.
+    """Means of a run's observables, with their errors and convergence diagnostics. Rows count with their `weight` where
+    the run has that column (well-tempered ensembles, tempering): the mean is Σwx/Σw, and its error that of the mean of
+    w(x - mean)/mean(w), the first order of a ratio's.
 
     Args:
         run: The run, or its folder.
@@ -56,11 +55,11 @@ def averages(
 
     Returns:
         A row for each observable (and walker or rung): `mean`, `error` (standard error of the mean), `std`, `ess_bulk`,
-        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `short` (chains below 50 autocorrelation times: the
-        error is rough, and mostly too small), and in `note` what cannot be told, such as how long a
-        chain must be for its autocorrelation time, or weights that rest on fewer than 50 rows: the error is then rough,
-        and mostly too small. With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean,
-        `r_hat` that of the draws as they are, and `ess_tail` nan.
+        `ess_tail`, `r_hat`, `autocorrelation_steps`, `rows`, `short` (chains below 50 autocorrelation times: the error
+        is rough, and mostly too small), and in `note` what cannot be told, such as how long a chain must be for its
+        autocorrelation time, or weights that rest on fewer than 50 rows: the error is then rough, and mostly too small.
+        With weights, `ess_bulk` and `autocorrelation_steps` are those of the weighted mean, `r_hat` that of the draws
+        as they are, and `ess_tail` nan.
 
     Raises:
         InputError: No such column, no rows past the burn-in, or `by` not known.
@@ -152,10 +151,9 @@ def parameter_averages(
     thin: int | None = None,
     walker: int | None = None,
 ) -> pd.DataFrame:
-    """Mean and standard deviation of each parameter.
-
-    Without `burnin` and `thin` those of every step after the run's burn-in, which a run keeps without a trajectory;
-    with one of them those of the stored positions. The columns are `parameter, mean, std`, with a row a parameter.
+    """Mean and standard deviation of each parameter. Without `burnin` and `thin` those of every step after the run's
+    burn-in, which a run keeps without a trajectory; with one of them those of the stored positions. The columns are
+    `parameter, mean, std`, with a row a parameter.
 
     Args:
         run: The run, or its folder.

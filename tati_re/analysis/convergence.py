@@ -85,10 +85,9 @@ def _remembered(function: Callable[P, T]) -> Callable[P, T]:
 
 @_remembered
 def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tail"] = "bulk") -> float:
-    """Effective sample size: the number of independent draws with the same error as all chains together.
-
-    Reference: A. Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner, Rank-normalization, folding, and
-    localization: an improved R-hat, Bayesian Analysis 16 (2021), section 3.
+    """Effective sample size: the number of independent draws with the same error as all chains together. Reference: A.
+    Vehtari, A. Gelman, D. Simpson, B. Carpenter, P.-C. Bürkner, Rank-normalization, folding, and localization: an
+    improved R-hat, Bayesian Analysis 16 (2021), section 3.
 
     Args:
         chains: Draws, shape (chains, draws) or (draws,), at least 4 a chain.

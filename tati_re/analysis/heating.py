@@ -1,9 +1,7 @@
 """How far the noise of mini-batches heats a sampler, from one step of it on harmonic wells, without a simulation.
 
-A sampler whose step is linear on U = ω²x²/2 is a map z -> M z + b c, c the noise of the gradient in that step. The
-noise at two steps of a sweep has a known covariance C, so that the covariance of z, and with it the temperature, is a
-sum.
-"""
+A step that is linear on U = ω²x²/2 is a map z -> M z + b c, c the noise of its gradient. The noise at two steps of a
+sweep has a known covariance, so that the covariance of z, and with it the temperature, is a sum."""
 
 import math
 from collections.abc import Sequence
@@ -56,10 +54,9 @@ def relative_heating(
     num_examples: int,
     record_every: int = 1,
 ) -> Heating:
-    """The heating of modes of frequency ω by the gradient noise of mini-batches, in milliseconds.
-
-    A tuner asks for several step sizes and frictions, and bounds them together: the heating grows with h and falls
-    with the friction, in proportion to the variance and to 1/T.
+    """The heating of modes of frequency ω by the gradient noise of mini-batches, in milliseconds. A tuner asks for
+    several step sizes and frictions, and bounds them together: the heating grows with h and falls with the friction, in
+    proportion to the variance and to 1/T.
 
     Args:
         method: A sampler whose step is linear on a harmonic well, with its friction.
@@ -172,11 +169,9 @@ def slowest_frequency(method: Method, step_size: float, temperature: float, fast
 
 
 def linear_step(method: Method, step_size: float, temperature: float, stiffness: np.ndarray) -> LinearStep:
-    """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k, `(wells,)`.
-
-    One call moves a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two
-    more that tell whether the step is linear, and whether something adapts.
-    """
+    """The sampler's own step, without its random numbers, on wells U = k x²/2 of several k, `(wells,)`: one call moves
+    a walker from each unit vector of the state, one from zero with a unit of gradient noise, and two more that tell
+    whether the step is linear, and whether something adapts."""
     clause = method.against_noise
     if clause is not None:
         raise InputError(f"{method.name}: {clause}")

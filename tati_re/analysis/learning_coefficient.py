@@ -80,10 +80,9 @@ def learning_coefficient(
 
 
 def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.DataFrame:
-    """Fits learning coefficient λ and multiplicity m to the estimates along a ladder.
-
-    With t = ln(nβ) an estimate is λ - (m - 1)/(t + c) for m above 1, and λ + c/(nβ) for m = 1. These hold at large nβ:
-    hot rungs are left out, one by one, until one of them fits (χ² not less likely than 1 %). Rungs are independent.
+    """Fits learning coefficient λ and multiplicity m to the estimates along a ladder. With t = ln(nβ) an estimate is λ
+    - (m - 1)/(t + c) for m above 1, and λ + c/(nβ) for m = 1. These hold at large nβ: hot rungs are left out, one by
+    one, until one of them fits (χ² not less likely than 1 %). Rungs are independent.
 
     Args:
         table: Of `learning_coefficient`, with at least four rungs.

@@ -100,10 +100,9 @@ def hessian_eigenpairs(
     free: np.ndarray | None = None,
     seed: int = 0,
 ) -> HessianEigenpairs:
-    """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products.
-
-    Implicitly restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the whole matrix. The
-    smallest are the most negative ones: below zero at a saddle. Errors are relative to the largest one.
+    """The largest and the smallest eigenvalues, by Lanczos iterations with Hessian-vector products. Implicitly
+    restarted Lanczos of ARPACK (scipy); where there are at most 300 free parameters, the whole matrix. The smallest are
+    the most negative ones: below zero at a saddle. Errors are relative to the largest one.
 
     Args:
         surface: `tati_re.landscape.Surface`.
@@ -197,10 +196,9 @@ def hessian_directions(
 def hessian_trace(
     surface, position: np.ndarray, num_probes: int = 64, free: np.ndarray | None = None, seed: int = 0
 ) -> Trace:
-    """The trace by Hutchinson's estimator: the mean of z'Hz over vectors z of random signs.
-
-    Unbiased; its variance is 2 (sum of the squares of the off-diagonal entries) / num_probes, 0 for a diagonal Hessian.
-    Source: M. Hutchinson, Communications in Statistics 19 (1990).
+    """The trace by Hutchinson's estimator: the mean of z'Hz over vectors z of random signs. Unbiased; its variance is 2
+    (sum of the squares of the off-diagonal entries) / num_probes, 0 for a diagonal Hessian. Source: M. Hutchinson,
+    Communications in Statistics 19 (1990).
 
     Args:
         surface: `tati_re.landscape.Surface`.

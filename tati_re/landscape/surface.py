@@ -17,10 +17,9 @@ _MOST_EXAMPLES = 8192
 
 
 class Surface:
-    """U, mean loss and accuracy of a simulation as functions of the parameters.
-
-    All training examples count, or those of one fixed mini-batch; layers act as in prediction. Points are evaluated in
-    blocks: where the model is made of dense layers, all points of a block share one product a layer.
+    """U, mean loss and accuracy of a simulation as functions of the parameters. All training examples count, or those
+    of one fixed mini-batch; layers act as in prediction. Points are evaluated in blocks: where the model is made of
+    dense layers, all points of a block share one product a layer.
 
     Args:
         system: A `tati_re.Simulation`, or a `tati_re.FunctionPotential`.

@@ -57,10 +57,9 @@ def plot_classes(
     path: str | os.PathLike[str] | None = None,
     num_bins: int = 10,
 ) -> Figure:
-    """Draws the calibration of several predictions of the same labeled inputs.
-
-    Left: their reliability, with the examples per bin. Right: the predictive entropy of each, of right and wrong
-    predictions; with predictions of other inputs, of both, and how well the entropy tells them apart.
+    """Draws the calibration of several predictions of the same labeled inputs. Left: their reliability, with the
+    examples per bin. Right: the predictive entropy of each, of right and wrong predictions; with predictions of other
+    inputs, of both, and how well the entropy tells them apart.
 
     Args:
         predictions: By name, with labels.

@@ -20,11 +20,9 @@ POWER = 5.0
 
 
 def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str] | None = None) -> Figure:
-    """Draws the curve behind each estimate, and the estimates side by side.
-
-    Left, against t with λ = t⁵: for integrals the integrand in t, <log(f/q)> dλ/dt, whose area is log Z; for others
-    what each step adds to log Z, per unit of t. A color is a method, a line style a model. Right: log Z with one
-    standard error.
+    """Draws the curve behind each estimate, and the estimates side by side. Left, against t with λ = t⁵: for integrals
+    the integrand in t, <log(f/q)> dλ/dt, whose area is log Z; for others what each step adds to log Z, per unit of t. A
+    color is a method, a line style a model. Right: log Z with one standard error.
 
     Args:
         estimates: Of one model or of several.

@@ -88,10 +88,9 @@ _FORMULAS = {"kinetic": "p·p / P", "configurational": "θ·∇U / P"}
 def plot_traces(
     run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int = 0, path: str | os.PathLike[str] | None = None
 ) -> Figure:
-    """Draws the potential of each walker over the steps, and below it the recorded temperatures.
-
-    Each temperature has a panel: the running mean over walkers and rows after burn-in, with the target and the band
-    where such a mean should lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
+    """Draws the potential of each walker over the steps, and below it the recorded temperatures. Each temperature has a
+    panel: the running mean over walkers and rows after burn-in, with the target and the band where such a mean should
+    lie: it narrows as 1/sqrt(rows), and ends at the band of `analysis.temperatures`.
 
     Args:
         run_info: Rows of `run.csv`.
@@ -198,10 +197,9 @@ _LAGS = 8.0
 def plot_autocorrelation(
     chains: Mapping[str, np.ndarray], steps_between_rows: float = 1.0, path: str | os.PathLike[str] | None = None
 ) -> Figure:
-    """Draws the autocorrelation function of each observable, with its integrated time in the legend.
-
-    The band is the error of a correlation that is zero: two standard errors, by Bartlett's formula with the sum of the
-    squares of what is drawn.
+    """Draws the autocorrelation function of each observable, with its integrated time in the legend. The band is the
+    error of a correlation that is zero: two standard errors, by Bartlett's formula with the sum of the squares of what
+    is drawn.
 
     Args:
         chains: Draws `(chains, draws)` by name.

@@ -20,12 +20,9 @@ _COLUMNS = 64
 
 
 class Draws:
-    """The weighted draws of one rung in a run's trajectory, counted from the target, 0.
-
-    `burnin` steps are left out (None: the run's own burn-in, which is not stored anyway), and of a walker's stored
-    positions each `thin`-th is taken. Of each draw, `(draws,)`: `step`, `walker`, `weight`, what it counts in averages,
-    above 0 and 1 where the run has no weights, and `loss`, on the step's mini-batch.
-    """
+    """The weighted draws of one rung in a run's trajectory, counted from the target, 0: of a walker's stored positions
+    each `thin`-th past `burnin` (None: the run's own). Of each draw, `(draws,)`: `step`, `walker`, `weight` above 0, 1
+    where the run has none, and `loss`, on the step's mini-batch."""
 
     def __init__(self, run: RunFiles, rung: int = 0, burnin: int | None = None, thin: int = 1) -> None:
         if run.manifest.get("kind") == "fit":

@@ -108,10 +108,9 @@ def negative_log_likelihood(
 
 
 def gaussian_negative_log_likelihood(mean: np.ndarray, targets: np.ndarray, std: np.ndarray | float) -> float:
-    """Mean over examples of the negative log density of targets under a Gaussian, in nats.
-
-    The log density, constants included, is -(y - μ)²/(2σ²) - log σ - log(2π)/2, summed over the columns of an example.
-    For a posterior average, σ² is the noise variance plus the variance of the predictions.
+    """Mean over examples of the negative log density of targets under a Gaussian, in nats. The log density, constants
+    included, is -(y - μ)²/(2σ²) - log σ - log(2π)/2, summed over the columns of an example. For a posterior average, σ²
+    is the noise variance plus the variance of the predictions.
 
     Args:
         mean: Predicted means, shape (n,) or (n, k).
@@ -147,11 +146,9 @@ def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15) -> Calibration:
-    """Reliability bins and expected calibration error of the predicted class.
-
-    Reference: C. Guo, G. Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks, ICML 2017, equation 5
-    (equal bins of the confidence, 15 of them there). The error of perfectly calibrated predictions is above 0 by
-    chance, of order sqrt(bins/n).
+    """Reliability bins and expected calibration error of the predicted class. Reference: C. Guo, G. Pleiss, Y. Sun, K.
+    Weinberger, On calibration of modern neural networks, ICML 2017, equation 5 (equal bins of the confidence, 15 of
+    them there). The error of perfectly calibrated predictions is above 0 by chance, of order sqrt(bins/n).
 
     Args:
         probabilities: Shape (n, k), or (n,) or (n, 1) of the positive class.

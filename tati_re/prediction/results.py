@@ -100,10 +100,9 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassPrediction(Prediction):
-    """Class probabilities averaged over the posterior.
-
-    The entropy H(E p) of the averaged probabilities is the sum of E H(p), what is left when the parameters are known
-    (aleatoric), and of the mutual information between label and parameters, what they do not agree about (epistemic).
+    """Class probabilities averaged over the posterior. The entropy H(E p) of the averaged probabilities is the sum of E
+    H(p), what is left when the parameters are known (aleatoric), and of the mutual information between label and
+    parameters, what they do not agree about (epistemic).
 
     Attributes:
         probabilities: Posterior average, `(n, classes)`.

@@ -12,7 +12,6 @@ _PIECE_VALUES = 4_000_000
 
 def brier_score(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Mean over examples of the squared distance between probabilities and the right class, sum over c of (p_c - 1_c)².
-
     Reference: G. Brier, Monthly Weather Review 78 (1950), with all classes: 0 at best, 2 at worst; for two classes
     twice the mean squared error of one probability.
 

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 def streamed_prediction(
     run: RunFiles, interval: float = 0.9
 ) -> ClassPrediction | LabelPrediction | RegressionPrediction:
-    """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint.
-
-    Of the draws only averages are left: class probabilities have no intervals, those of values are the normal ones, and
-    there is no loss of each draw.
-    """
+    """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint. Of the
+    draws only averages are left: classes have no intervals, values the normal ones, and no draw has a loss."""
     from scipy.special import ndtr, ndtri
 
     from tati_re.prediction.scores import normal_crps

@@ -115,14 +115,12 @@ def temperature_curve(
     runs: RunFiles | Sequence[RunFiles], inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
 ) -> pd.DataFrame:
     """Loss and accuracy at the temperature of each run, or of each rung of one ladder with `trajectory_rungs="all"`.
+    Inputs and labels are by default the test part of the run's data, of which `validation_fraction` validates.
 
-    Inputs and labels are by default the test part of the run's data; the part `validation_fraction` of them, in 0..1,
-    validates. One row a temperature, rising: `temperature, draws`; means over the draws with their Monte Carlo errors,
-    `train_loss` (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers,
-    `test_accuracy`; and what the posterior average reaches on the test part, `average_loss` (the loss of the averaged
-    probabilities or densities) and `average_accuracy`. The losses are the network's. `short`: some losses are chains
-    below 50 autocorrelation times, whose errors are rough, and mostly too small.
-    """
+    One row a temperature, rising: `temperature, draws`; means over the draws with Monte Carlo errors of `train_loss`
+    (of mini-batches, where the run had them), `validation_loss`, `test_loss` and, of classifiers, `test_accuracy`;
+    `average_loss` (of the averaged probabilities or densities) and `average_accuracy` of the posterior average on the
+    test part. Losses are the network's. `short`: chains below 50 autocorrelation times, whose errors are rough."""
     runs = list(runs) if isinstance(runs, Sequence) else [runs]
     if inputs is None:
         inputs, labels = test_part(runs[0])

@@ -37,16 +37,11 @@ _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
 
 @dataclass(frozen=True)
 class Choices:
-    """The options of the modules.
-
-    `burnin` None is the run's own, `thin` is every how many rows or positions are kept. Empty `observables` are the
-    columns of run.csv that vary, empty `temperatures` those of the ladder and two between each. `groups` are those of
-    the temperatures; a kind is kernels or biases. Of the diffusion map are `num_eigenvectors`, `num_points`, the most
-    positions that it takes, `num_landmarks`, points far apart that are marked in it, the `bandwidth` of its kernel (a
-    number, "bgh" or "median"), its normalization `alpha`, and `target_measure`, whether its points count for exp(-U/T).
-    Of the free energy are the coordinate `along`, `method` ("histogram" or "kernel") and `num_bins`;
-    of the learning coefficient the `lowest_loss`, None: at the center of the tether.
-    """
+    """The options of the modules. `burnin` None is the run's own; empty `observables` are the columns of run.csv that
+    vary, empty `temperatures` those of the ladder and two between each. Of the diffusion map are `num_points`, the most
+    positions that it takes, `num_landmarks`, points far apart that are marked, `bandwidth` (a number, "bgh" or
+    "median"), `alpha`, and `target_measure`, whether points count for exp(-U/T); of the free energy the coordinate
+    `along`, `method` ("histogram" or "kernel") and `num_bins`. `lowest_loss` None is that at the tether's center."""
 
     burnin: int | None = None
     thin: int = 1

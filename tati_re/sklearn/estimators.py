@@ -134,11 +134,9 @@ class Posterior(BaseEstimator):
 
 
 class BayesianRegressor(RegressorMixin, Posterior):
-    """A regressor that averages a network over its posterior.
-
-    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) of a Keras network with `tati_re.Simulation`, by default with Gaussian
-    noise whose standard deviation is sampled too. Nothing is tuned by hand: without `sampler`, `step_size` or a ladder
-    the run chooses as `tati_re` does everywhere.
+    """A regressor that averages a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) of a Keras
+    network with `tati_re.Simulation`, by default with Gaussian noise whose standard deviation is sampled too. Nothing
+    is tuned by hand: without `sampler`, `step_size` or a ladder the run chooses as `tati_re` does everywhere.
 
     Args:
         model: A Keras model, which is not changed; a function that builds one, called with those of `input_shape`,
@@ -212,10 +210,9 @@ class BayesianRegressor(RegressorMixin, Posterior):
 
 
 class BayesianClassifier(ClassifierMixin, Posterior):
-    """A classifier that averages the probabilities of a network over its posterior.
-
-    `fit` samples p(θ | X, y) ∝ p(y | X, θ) p(θ) under the cross-entropy; the labels may be of any type. A model with
-    one output for two classes has the binary cross-entropy.
+    """A classifier that averages the probabilities of a network over its posterior. `fit` samples p(θ | X, y) ∝ p(y |
+    X, θ) p(θ) under the cross-entropy; the labels may be of any type. A model with one output for two classes has the
+    binary cross-entropy.
 
     Arguments, `run_`, in which classes are numbers, and `n_features_in_` are those of `BayesianRegressor`.
 

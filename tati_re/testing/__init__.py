@@ -1,8 +1,7 @@
 """Tests that any implementation must pass, for samplers that users write.
 
 `check_sampler(MySampler)` tries everything that the engine relies on, and the distribution. `run_ladder` runs replica
-exchange on a potential that is a function. Nothing of the package imports this module: it is for tests.
-"""
+exchange on a potential that is a function. Nothing of the package imports this module: it is for tests."""
 
 from typing import TYPE_CHECKING
 

@@ -17,11 +17,9 @@ from tati_re.posterior.function import FunctionEvaluate, FunctionPotential
 
 
 class LadderRun(NamedTuple):
-    """The records of a run on a ladder.
-
-    These are `rows`, `(rows, rungs, ladders, columns)`, `events`, `(attempts, columns of exchange.csv)`, `positions`,
-    `(positions, rungs, ladders, parameters)`, the names of `columns`, and the last `state`.
-    """
+    """The records of a run on a ladder. These are `rows`, `(rows, rungs, ladders, columns)`, `events`, `(attempts,
+    columns of exchange.csv)`, `positions`, `(positions, rungs, ladders, parameters)`, the names of `columns`, and the
+    last `state`."""
 
     rows: np.ndarray
     columns: list[str]
@@ -133,10 +131,9 @@ class NoisyEvaluate(FunctionEvaluate):
 
 
 class NoisyEnergies(NoisyPotential):
-    """A potential whose gradient and whose energies at swaps have normal noise of known variance.
-
-    The losses of the examples of a swap are independent normal numbers for each walker: over n examples an energy has
-    the variance `energy_variance`, whatever n.
+    """A potential whose gradient and whose energies at swaps have normal noise of known variance. The losses of the
+    examples of a swap are independent normal numbers for each walker: over n examples an energy has the variance
+    `energy_variance`, whatever n.
 
     Args:
         energy_variance: Of an energy; the others as of a `NoisyPotential`.
