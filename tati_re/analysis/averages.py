@@ -47,8 +47,7 @@ def averages(
 
     Args:
         run: The run, or its folder.
-        observables: Columns of `run.csv`, or functions of its rows that return one number a row. Default: all columns
-            that vary.
+        observables: Columns of `run.csv`, or functions of its rows, one number a row. Default: all columns that vary.
         by: `"all"` walkers at the target's temperature (default), each `"walker"`, or each `"rung"` of a ladder.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows are kept. Default: 1.

@@ -36,8 +36,7 @@ def learning_coefficient(
 
     Args:
         run: The run, or its folder; on all of the data at each step, or with `full_every`.
-        lowest_loss: L_0, the mean loss at the minimum (of a potential given as a function, its value). Default: None,
-            that at the center of the tether.
+        lowest_loss: L_0, the mean loss at the minimum (of a function, its value). Default: that at the tether's center.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows are kept. Default: 1.
 

@@ -198,7 +198,6 @@ def group_temperatures(
     Args:
         run: The run, or its folder, recorded with `group_temperatures=True`.
         by: Each `"tensor"` (`dense/kernel`), all tensors of a `"layer"` (`dense`), or all of a `"kind"` (`kernel`).
-            Default: `"tensor"`.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows are kept. Default: 1.
 

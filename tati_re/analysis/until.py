@@ -74,8 +74,7 @@ def look_after(steps: int, unit: int, multiple: int = 1) -> int:
 
 class Quantity(NamedTuple):
     """Draws of a quantity, `(walkers, draws)`, and what each counts, None where all count the same. Walkers that are
-    not `compared` may be in places that are worth the same, such as networks with their units permuted: each is then
-    looked at about its own mean."""
+    not `compared` may be in places worth the same, such as permuted networks: each is taken about its own mean."""
 
     name: str
     draws: np.ndarray

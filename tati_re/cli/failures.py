@@ -87,8 +87,7 @@ def _flag_of(name: str, arguments: Sequence[str]) -> str:
 
 
 def _logged(error: Exception, prog: str, arguments: Sequence[str]) -> Path | None:
-    """Writes traceback and versions to a new file in the run folder that was made or named, else in that of temporary
-    files."""
+    """Writes traceback and versions to a new file in the run folder made or named, else among temporary files."""
     versions = [f"tati_re {__version__}", f"python {platform.python_version()} on {platform.platform()}"]
     for package in _VERSIONS:
         with contextlib.suppress(PackageNotFoundError):

@@ -60,8 +60,7 @@ def descend(
     surface, start: np.ndarray, max_steps: int | None = None, temperature: float = 1.0
 ) -> tuple[np.ndarray, float, float]:
     """Descends to a stationary point, with L-BFGS on all data. Beyond 300 parameters, where many directions are soft,
-    it is over when a step lowers U by less than 10⁻⁶ T, since the last digits would take most of the time and change
-    nothing.
+    it is over when a step lowers U by less than 10⁻⁶ T, since the last digits take most of the time for nothing.
 
     Args:
         surface: `tati_re.landscape.Surface`.

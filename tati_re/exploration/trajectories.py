@@ -95,8 +95,7 @@ class Candidates(NamedTuple):
 
 
 def candidates(surface: Surface, positions: np.ndarray, count: int) -> Candidates:
-    """The rows with the smallest gradient in each of `count` equal parts of a trajectory, so that one basin does not
-    hide another."""
+    """The rows with the smallest gradient in each of `count` equal parts of a trajectory: one basin hides no other."""
     norms = np.linalg.norm(surface.gradients(positions)[1], axis=1)
     norms = np.where(np.isfinite(norms), norms, np.inf)
     parts = np.array_split(np.arange(len(positions)), min(count, len(positions)))

@@ -53,8 +53,7 @@ def random_directions(
 
 def trajectory_directions(positions: np.ndarray, centre: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """Principal directions of a path relative to its end. The right singular vectors of the rows position - center (Li
-    et al. 2018, section 7, take the end of training for the center, not the mean), by the smaller of the two Gram
-    matrices.
+    et al. 2018, section 7, take the end of training for the center, not the mean), by the smaller Gram matrix.
 
     Args:
         positions: `(n, parameters)`.

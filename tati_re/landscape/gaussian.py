@@ -114,8 +114,7 @@ def gaussian_approximation(
             (`trajectory_every`) of each walker; `learning_rate`, `num_steps`, `batch_size` are those of the options.
 
     Raises:
-        InputError: Not known, too many parameters, no positive curvature, too few positions, or an option of another
-            kind.
+        InputError: Not known, too many parameters, no positive curvature, too few positions, or another kind's option.
 
     Examples:
         >>> sim = tati_re.Simulation(data="two_clusters", loss="binary_crossentropy", seed=1, verbose=0)

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 def plot_points(dataset: Dataset, path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws the examples of a data set: two columns of inputs against each other, or one column against its target.
-    Classes have colors and shapes of their own, the values of a regression in the plane a color scale; test points are
-    hollow.
+    Classes have colors and shapes of their own, values of a regression in the plane a scale; test points are hollow.
 
     Args:
         dataset: With inputs `(N, 2)`, or `(N, 1)` and one target.

@@ -55,8 +55,7 @@ def to_arviz(
         run: The run, or its folder.
         burnin: Steps to leave out. Default: None, the run's own burn-in.
         thin: Every how many rows and positions are kept. Default: 1.
-        data: The data set of the run, `sim.dataset`. Default: that of a run that was made here; else read again where
-            the run names it.
+        data: The data set of the run, `sim.dataset`. Default: that of a run made here; else read where the run says.
         model: The Keras model where the folder holds none. Default: the folder's.
 
     Raises:

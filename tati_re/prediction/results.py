@@ -37,8 +37,7 @@ class Prediction:
     Attributes:
         num_draws: Vectors of parameters that were averaged over.
         effective_draws: The same, where weights count: (sum of weights)² / sum of their squares.
-        independent_draws: Independent ones of the same error, by weights and autocorrelation; nan of averages that
-            were kept while sampling.
+        independent_draws: Independent ones of the same error, by weights and autocorrelation; nan of streamed averages.
         level: Probability inside of the intervals.
         draw_losses: Each draw's mean loss over the examples, `(draws,)`, as in the column `loss` of a run; None without
             labels, and of averages that were kept while sampling.
