@@ -19,8 +19,7 @@ class DiffusionMap(NamedTuple):
     Attributes:
         values: Eigenvalues of the generator, 0 > λ₁ >= λ₂ ..., `(k,)`; that of the constant is left out. -1/λ is the
             relaxation time of an overdamped motion of unit diffusion.
-        vectors: Eigenfunctions at the points, `(n, k)`, each with mean square 1 under the stationary distribution and
-            its largest entry positive.
+        vectors: Eigenfunctions at the points, `(n, k)`, of stationary mean square 1, its largest entry positive.
         bandwidth: ε of the kernel exp(-d²/4ε).
         dimension: Of the cloud, as the kernel sees it: 2 d ln S / d ln ε.
         stationary: Probabilities of the points, `(n,)`.

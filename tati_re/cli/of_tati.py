@@ -337,8 +337,7 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
 
 
 def explorer(typed: dict[str, Any]) -> dict[str, Any]:
-    """What was typed, with the flags of TATi's explorer under the names of `tati-explore`; the legs of a trajectory are
-    one leg here."""
+    """What was typed, with the flags of TATi's explorer under the names of `tati-explore`; a trajectory is one leg."""
     for name, instead in NOT_OF_EXPLORER.items():
         if str(typed.get(name, 0)) != "0":
             raise InputError(f"--{name} is not of the exploration here.", typed[name], instead)

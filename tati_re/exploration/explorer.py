@@ -102,8 +102,7 @@ def explore(
     there are others. It stops after `patience` rounds without a new bottom.
 
     Args:
-        source: A Simulation of one walker, a FunctionPotential, a dict of options, with `run` for a run folder, or a
-            `ExploredSystem`.
+        source: A Simulation of one walker, a FunctionPotential, options, `run` for a folder, or a `ExploredSystem`.
         start: `(parameters,)`. Default: where the simulation is.
         path: Positions `(n, parameters)` of a trajectory that is there already: the first leg. Default: none.
         num_steps: Of a leg. Default: 2,000.

@@ -18,8 +18,7 @@ class Path(NamedTuple):
         linear_barrier: Highest U of the line above the higher end, at least 0.
         relaxed_barrier: The same of the relaxed path: an estimate of the barrier between the two basins, from above
             where the path has not relaxed to its end.
-        residual: Root mean square of the force across the path over the largest force on the straight line: small where
-            the path has relaxed.
+        residual: Root mean square of the force across the path over the largest on the straight line: small if relaxed.
     """
 
     place: np.ndarray

@@ -43,8 +43,7 @@ def uniform_band(count: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarr
 
 @lru_cache(maxsize=16)
 def rank_band(chains: int, draws: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same of the ranks of each of several chains of independent draws among all, as parts of 1: all of the chains
-    are in the band together."""
+    """The same of the ranks of several chains of independent draws among all, as parts of 1, for all chains at once."""
     size, places = chains * draws, min(POINTS, draws)
     last = (np.arange(1, places) * size) // places
     owners = np.tile(np.repeat(np.arange(chains), draws), (SIMULATIONS // 4, 1))

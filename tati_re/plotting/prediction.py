@@ -24,7 +24,7 @@ def plot_prediction(one: Prediction, along: int | None = None, path: str | os.Pa
 
     Values: as `plot_values`. Classes: with one input, or `along` one, their probabilities over it with the central
     interval over the draws; with labels the reliability by isotonic regression, in the band that holds the whole curves
-    of 95 % of calibrated predictions; and the predictive entropy, with labels of right and wrong predictions.
+    of 95 % of calibrated predictions; and the predictive entropy, given labels that of right and wrong ones.
 
     Args:
         one: Of `run.predict`.

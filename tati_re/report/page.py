@@ -64,8 +64,7 @@ def write_report(
 
     Args:
         runs: One run or several, or their folders.
-        path: The file, ending in `.html`. Default: `report.html` in the folder of the only run, `report-A-B.html`
-            beside the first of two.
+        path: The file, ending in `.html`. Default: `report.html` in the only run's folder, `report-A-B.html` beside A.
         figures: Further folders whose figures are shown at the end, such as that of a landscape. Default: none.
         burnin: Steps to leave out of averages, temperatures and warnings; a fit, the ladder and the bias are shown
             whole. Default: None, the run's own burn-in.
