@@ -77,10 +77,8 @@ class H5Table(Rows):
         digest: str | None = None,
     ) -> H5Table:
         """Opens an existing file to continue at row `position`, dropping later rows; refuses one of another `digest` up
-        to there, where a checkpoint knows it.
-
-        A file with later rows, or whose writer was killed inside a flush, is copied aside up to `position` and
-        renamed, so that another kill loses nothing.
+        to there, where a checkpoint knows it. A file with later rows, or whose writer was killed inside a flush, is
+        copied aside up to `position` and renamed, so that another kill loses nothing.
 
         `position` is what `position()` said when the checkpoint was written; other arguments are as in the constructor.
 

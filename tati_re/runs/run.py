@@ -49,9 +49,8 @@ class Moments:
 
 
 class RunFiles:
-    """A run's tables and parameters; a file is read on demand, and again only after it changed.
-
-    Users get a `tati_re.simulation.run.Run`, which also predicts and describes itself.
+    """A run's tables and parameters; a file is read on demand, and again only after it changed. Users get a
+    `tati_re.simulation.run.Run`, which also predicts and describes itself.
 
     Examples:
         >>> run = tati_re.load("runs/a")
