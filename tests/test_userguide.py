@@ -33,7 +33,15 @@ def run_command(line: str) -> None:
 LONG = {
     *(
         f"userguide/{name}.md"
-        for name in ("ensemble", "evidence", "exploration", "landscape", "optimizers", "replicas")
+        for name in (
+            "ensemble",
+            "evidence",
+            "exploration",
+            "landscape",
+            "learning_coefficient",
+            "optimizers",
+            "replicas",
+        )
     ),
     *(f"userguide/{name}.md" for name in ("resgld", "samplers", "sklearn", "tempering")),
 }
