@@ -1,2 +1,1 @@
-"""Keras models: built, loaded, rebuilt in another precision, as functions of one flat vector; all modules but `names`
-load TensorFlow, when something is computed."""
+"""Keras models: built, loaded, rebuilt, as functions of a flat vector; all but `names` load TensorFlow, when used."""

@@ -137,10 +137,9 @@ FORM = "my_net.py:build or my_module:build"
 
 
 def imported_model(name: Any, options: Any, input_shape: tuple[int, ...], num_outputs: int) -> Any:
-    """The Keras model of `name`: a module or file, a colon, and a function, a class of models, or a model in it; or the
-    function itself. The function is called with those of `input_shape` (of one example), `num_outputs` (what a network
-    for these data and this loss would have), and the options that its signature names, such as `hidden`, `activation`,
-    `dtype` or `seed`. Keras' own random numbers start from `seed`."""
+    """The Keras model of `name`: a module or file, a colon, and a function, class of models or model in it; or a
+    function. It is called with those of `input_shape` (of one example), `num_outputs` (of a network for these data and
+    this loss) and the options that its signature names; Keras' random numbers start from `seed`."""
 
     def builds(value: Any) -> bool:
         return inspect.isfunction(value) or isinstance(value, keras.Model)

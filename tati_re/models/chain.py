@@ -70,10 +70,9 @@ class DenseChain:
 def chain_of(
     model: Any, variables: Sequence[Any] | None = None, others: Sequence[Any] | None = None
 ) -> DenseChain | None:
-    """A built Keras model as a chain, or `None` if it is not one. It is one where each layer takes the output of the
-    one before and treats every example by itself, and where all variables that move (`None`: the trainable ones) are
-    kernels and biases of dense layers that are met once, with one vector an example. `others` are all other variables
-    (`None`: the non-trainable ones)."""
+    """A built Keras model as a chain, or `None`: one where each layer takes the output of the one before and every
+    example by itself, and all variables that move (`None`: the trainable ones) are kernels and biases of dense layers
+    that are met once, with one vector an example. `others` are all other variables (`None`: the non-trainable ones)."""
     layers = _row_of(model)
     if layers is None or layout_of(model) or not all(acts_alone(layer) for layer in layers):
         return None

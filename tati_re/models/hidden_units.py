@@ -28,11 +28,8 @@ class HiddenUnits(NamedTuple):
 
 
 def hidden_units(model: Any) -> list[HiddenUnits]:
-    """The units of all hidden layers of a Keras model, from the first on.
-
-    Raises:
-        InputError: It is no chain of dense and convolutional layers with activations, pooling, flattening and dropout.
-    """
+    """The units of all hidden layers of a Keras model, from the first on; an `InputError` where it is no chain of dense
+    and convolutional layers with activations, pooling, flattening and dropout."""
     layers, offset, places = list(model.layers), 0, {}
     for variable in model.trainable_variables:
         size = int(np.prod(variable.shape))

@@ -1,6 +1,5 @@
-"""Names of a model's tensors and parameters by their place in the model. Keras numbers layers over the whole process
-(`dense_7`). Here a layer that the user did not name is numbered among its siblings, so that a header does not depend on
-what else the process built."""
+"""Names of a model's tensors and parameters. Keras numbers layers over the whole process (`dense_7`); here those that
+the user did not name are numbered among siblings, so that a header depends on nothing else in the process."""
 
 import itertools
 import re

@@ -18,9 +18,8 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_
 
 
 def in_precision(model: Any, dtype: str) -> Any:
-    """The model with weights and computation in one precision: itself where it already has this one, else a new one.
-    A model given weights of another type casts them back to its own, so it is rebuilt from its config with every type
-    policy rewritten, and the weights and states of its layers are copied."""
+    """The model in one precision: itself where it has this one, else rebuilt from its config with every type policy
+    rewritten, weights and states copied; for given weights of another type it casts them back to its own."""
     if not _other_precision(model, dtype):
         return model
     hint = f'a model with get_config, or dtype="{model.dtype_policy.variable_dtype}"'

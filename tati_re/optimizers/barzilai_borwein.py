@@ -37,11 +37,10 @@ class BarzilaiBorwein(Optimizer):
         where a is outside of [1e-10, 1e10], as when nothing moves any more:    a stays as it was
         where U or ∇U is not finite at the new θ:    θ stays as it was, a <- a/10
 
-    Cost: one gradient of all data per step. There is no line search: on potentials far from a quadratic the long step
-    may go round in circles (it does on Rosenbrock's function, whose minimum the short one finds in 67 steps).
-    Source: Barzilai and Borwein, IMA J. Numer. Anal. 8, 141 (1988), equations 5 and 6; the step where s·y <= 0: Dai,
-    Al-Baali and Yang, Numerical Analysis and Optimization (2015), 59-75. TATi takes the short step of each tensor, with
-    the absolute value of s·y.
+    Cost: one gradient of all data per step. Without a line search, far from a quadratic, the long step may go round in
+    circles (it does on Rosenbrock's function, whose minimum the short one finds in 67 steps). Source: Barzilai and
+    Borwein, IMA J. Numer. Anal. 8, 141 (1988), equations 5 and 6; the step where s·y <= 0: Dai, Al-Baali and Yang,
+    Numerical Analysis and Optimization (2015), 59-75. TATi: the short step of each tensor, with abs(s·y).
 
     Args:
         step: "long" or "short", which is never longer than the long one. Default: "short".

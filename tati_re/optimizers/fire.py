@@ -34,11 +34,10 @@ class Fire(Optimizer):
         else (also where U is not finite):  θ stays, v <- 0, t <- decrease * t
 
     t is a time: near a minimum of curvature k of U/scale a step is stable below 2/sqrt(k). t grows to there from a
-    smaller learning rate r in about 2 / (increase r sqrt(k)) steps, and shrinks from a larger one by 5 % a step.
-    Cost: one gradient of all data per step.
-    Source: the descent with which Baldock and Marzari (arXiv 1904.04154) start their walkers, where t <- t + 0.05; here
-    the increment is relative to the first t, or to the present one where that is smaller, so that it has no unit. It is
-    simpler than the FIRE of Bitzek et al., Phys. Rev. Lett. 97, 170201 (2006), which also turns v towards the force.
+    smaller learning rate r in about 2 / (increase r sqrt(k)) steps, and shrinks from a larger one by 5 % a step. Cost:
+    one gradient of all data per step. Source: the descent with which Baldock and Marzari (arXiv 1904.04154) start their
+    walkers, where t <- t + 0.05; here the increment is relative to the first t, or the present one if smaller: no unit.
+    Simpler than FIRE, Bitzek et al., Phys. Rev. Lett. 97, 170201 (2006), which also turns v towards the force.
 
     Args:
         increase: At least 0. Default: 0.05.

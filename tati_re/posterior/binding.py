@@ -13,8 +13,7 @@ from tati_re.posterior.passes import ModelPasses
 
 
 class ModelEvaluate(Evaluate):
-    """A `ModelPotential` bound to this step's batch, the walkers' rungs and their auxiliary variables.
-    After the step `auxiliary` holds the variables as the forward passes left them."""
+    """A `ModelPotential` bound to a step's batch, rungs, and auxiliary variables, which the forward passes renew."""
 
     def __init__(
         self, potential: ModelPasses, rung: Rung, batch: Batch | None, auxiliary: tuple, clock: Clock | None = None

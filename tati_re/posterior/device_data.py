@@ -54,8 +54,7 @@ def has_accuracy(dataset, loss: Loss) -> bool:
 
 
 def device_targets(targets: np.ndarray, loss: Loss, dtype: tf.DType) -> np.ndarray:
-    """Labels as the loss takes them: class numbers as int32 `(N,)`, everything else as `(N, outputs)` in the
-    parameters' type."""
+    """Labels as the loss takes them: class numbers int32 `(N,)`, all else `(N, outputs)` in the parameters' type."""
     if loss.name == "sparse_categorical_crossentropy":
         classes = np.asarray(targets).astype(np.int32)
         return (classes + 1) // 2 if classes.min() == -1 else classes

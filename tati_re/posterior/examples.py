@@ -6,16 +6,14 @@ from tati_re.core.backend import tf
 
 
 class StreamedInputs:
-    """Inputs that stay in host memory or in a memory map, `(N, ...)`; a step reads the rows of its batch, as `dtype`.
-    It stands for a tensor in `taken(x, indices)`, `x[start:stop]`, `x.shape`. The rows are the same numbers, so that a
-    run is that with the data in memory, up to rounding. The host reads them, which XLA cannot ask for."""
+    """Inputs in host memory or a memory map, `(N, ...)`; a step reads the rows of its batch, as `dtype`, and the run is
+    that with data in memory up to rounding. For `taken(x, indices)`, `x[start:stop]`, `x.shape`; XLA cannot read so."""
 
     def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:
         self._values, self.dtype = values, tf.as_dtype(dtype)
         self.shape = tf.TensorShape(values.shape)
 
     def take(self, indices) -> tf.Tensor:
-        """Rows `(*indices.shape, ...)`."""
         indices = tf.convert_to_tensor(indices)
         rows = tf.numpy_function(self._read, [indices], self.dtype, stateful=False)
         return tf.ensure_shape(rows, indices.shape.concatenate(self.shape[1:]))

@@ -19,9 +19,8 @@ SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error"}
 
 class Loss:
     """A loss with one value per example, of `CLASSIFICATION` or `REGRESSION`, or any other Keras loss as `function`.
-    `from_logits` concerns the cross-entropies; `noise_std` is that of `gaussian`, "sampled" where it is a parameter.
-    `likelihood`: N times the mean loss is a negative log likelihood, constants included; `words` say at the start of a
-    run what the loss assumes about the data."""
+    `from_logits` concerns the cross-entropies; `noise_std` is that of `gaussian` or "sampled". `likelihood`: N times
+    the mean loss is a negative log likelihood, constants included; `words` tell what it assumes about the data."""
 
     def __init__(self, name: str, from_logits: bool = True, noise_std: float | str = 1.0, function=None) -> None:
         self.name = name
@@ -169,11 +168,10 @@ def make_loss(
     from_logits,
     activation: str | None,
 ) -> Loss:
-    """The loss that an option names, by name or as a Keras loss object, or for `None` the one that fits the data. That
-    is the cross-entropy for classes (rows of indicators with `one_hot`), the mean squared error for `signs` (-1 and +1,
-    one output), `gaussian` for a regression (`num_classes` is `None`). With `from_logits` "auto" outputs are
-    probabilities where the model's last `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else
-    logits."""
+    """The loss that an option names, by name or as a Keras loss object; for `None` the cross-entropy for classes (rows
+    of indicators with `one_hot`), the mean squared error for `signs` (-1 and +1, one output), `gaussian` for a
+    regression (`num_classes` is `None`). With `from_logits` "auto" outputs are probabilities where the model's last
+    `activation` (`None`: unknown) is a softmax (binary: a sigmoid), else logits."""
     function, name = None, loss
     if isinstance(loss, keras.losses.Loss):
         config = loss.get_config()
@@ -212,7 +210,6 @@ def make_loss(
 
 
 def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes: int | None) -> None:
-    """Raises InputError where the model's outputs cannot be compared with the labels under this loss."""
     last = output_shape[-1] if output_shape else 1
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:

@@ -18,9 +18,8 @@ SAMPLED = "sampled"
 
 
 class NoisyModel:
-    """A model's (`FlatModel`) parameters and, behind them, s = log σ, the logarithm of the likelihood's noise.
-    `tensor_names` and `shapes` end with `log_noise_std`, a scalar, `num_parameters` is one more; the rest is the
-    model's own. `log_noise` is where s starts, later the value that `set` was given last."""
+    """A model (`FlatModel`) with s = log σ of the likelihood's noise behind its parameters: `tensor_names` and `shapes`
+    end with `log_noise_std`, a scalar. `log_noise` is where s starts, later what `set` was given last."""
 
     samples_noise = True
 
@@ -178,8 +177,7 @@ def settled_noise(options, loss: object, dataset) -> float | str:
 
 
 def with_noise(flat, noise_std: float | str, scale: Callable[[], float] | None = None):
-    """The model with the noise behind its parameters where `noise_std` is sampled, else as it is; it starts at `scale`,
-    by default 1."""
+    """The model with the noise, from `scale` on (default: 1), behind its parameters where `noise_std` is sampled."""
     if noise_std != SAMPLED:
         return flat
     return NoisyModel(flat, 0.0 if scale is None else math.log(scale()))

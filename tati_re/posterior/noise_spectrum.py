@@ -16,16 +16,9 @@ COST = 2 * (LANCZOS_STEPS + REST_VECTORS) + REST_VECTORS + 2
 
 
 class NoiseSpectrum(NamedTuple):
-    """Curvatures of U, and the variance over the examples of the gradient of N times one example's loss along them.
-
-    Attributes:
-        curvature: Ritz values of the Hessian, ascending, `(k,)`; the last is close to its largest eigenvalue.
-        variance: Along their vectors, `(k,)`.
-        rest_curvature: Mean curvature of the other directions, weighted by their variance.
-        rest_variance: The sum of their variances.
-        rest: Their number.
-        num_examples: How many examples were looked at.
-    """
+    """Curvatures of U, Ritz values of the Hessian, ascending, `(k,)`, the last close to its largest eigenvalue; and the
+    variance over the examples of the gradient of N times one example's loss along their vectors, `(k,)`. The `rest`
+    other directions have a mean curvature, weighted by their variance, and variances that sum to `rest_variance`."""
 
     curvature: np.ndarray
     variance: np.ndarray
@@ -38,10 +31,9 @@ class NoiseSpectrum(NamedTuple):
 def noise_spectrum(
     potential: ModelPasses, position: np.ndarray, auxiliary: tuple, indices: np.ndarray, scale: np.ndarray | float = 1.0
 ) -> NoiseSpectrum:
-    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples. A few Lanczos steps from a
-    noise vector; the pass that multiplies the Hessian with a vector gives the gradients of the single examples along
-    it. What is left of the noise outside of these vectors counts with one mean curvature. The potential acts as in
-    prediction. Parameters are θ = scale x, and vectors those of x."""
+    """The spectrum of gradient noise at one position, `(parameters,)`, from some examples: Lanczos steps from a noise
+    vector, whose Hessian products also give the gradients of single examples along it. Other noise counts with one mean
+    curvature. Layers act as in prediction. θ = scale x, and vectors are those of x."""
     theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)

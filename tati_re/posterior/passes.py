@@ -99,7 +99,6 @@ class ModelPasses:
             return self._stored(dataset.test_inputs, labels, dataset.test_weights)
 
     def take_batches(self, batches) -> None:
-        """Sets up everything that depends on the mini-batches."""
         self.batches = batches
         self.shared = batches.full or batches.shared
         batch_numbers = batches.batch_size * math.prod(self.dataset.inputs.shape[1:])
@@ -315,8 +314,7 @@ class ModelPasses:
         return tf.math.divide_no_nan(sums[:, 1], tf.constant(self.num_examples, tf.float64))
 
     def sums(self, position, x, y, auxiliary: tuple, how: str):
-        """Of examples that all walkers share, as stored: the sum of their losses and, for classifiers, how many of them
-        are right, `(walkers, 2)`, float64."""
+        """Summed losses of shared examples, as stored; for classifiers, how many are right: `(walkers, 2)`, float64."""
 
         def one(weights, extra, inputs, labels):
             outputs, _ = self.flat.call(weights, extra, inputs)

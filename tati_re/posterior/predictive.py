@@ -19,18 +19,17 @@ LEAST_LOG_STD = -15.0
 
 class Predictive:
     """Turns outputs into predictions, by the likelihood that the loss stands for. For classes the probability of class
-    c given outputs f is proportional to exp(-loss(c, f)) over the classes that there are: the softmax or sigmoid of a
-    cross-entropy; for -1 and +1 under Gaussian noise of variance s² the sigmoid of 2f/s², and likewise for 0 and 1 and
-    for one-hot rows. For a regression the predicted values are N(f, s²), s the noise of `gaussian`; the mean squared
-    error over k outputs stands for s² = k/2; of `heteroscedastic_gaussian` the second half of the outputs is log s. Of
-    several labels at once, the binary cross-entropy over k outputs is a Bernoulli likelihood for each. `loss` is as
-    `Loss.get_config` gives it; `task` ("classification", "signs", "one_hot", "multi_label" or "regression") and
-    `num_classes` (None for a regression) are those of the data set, `num_outputs` that of the network. From the targets
-    the `mean` was subtracted, then they were divided by the standard `deviation`; both are `()` or `(outputs,)`. Losses
-    but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n, outputs)`. `kind` is `CLASSES`,
-    `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs. `likelihood`: exp(-loss) is one, but for a
-    constant. `has_noise`: The loss says something of the noise of predicted values. `samples_noise`: The noise is a
-    parameter, each draw brings its own."""
+    c given outputs f is proportional to exp(-loss(c, f)): the softmax or sigmoid of a cross-entropy; for -1 and +1
+    under Gaussian noise of variance s² the sigmoid of 2f/s², and likewise for 0 and 1 and for one-hot rows. For a
+    regression values are N(f, s²), s the noise of `gaussian`; the mean squared error over k outputs stands for s² =
+    k/2; of `heteroscedastic_gaussian` the second half of the outputs is log s. The binary cross-entropy over k outputs,
+    several labels at once, is a Bernoulli likelihood for each. `loss` is as `Loss.get_config` gives it; `task`
+    ("classification", "signs", "one_hot", "multi_label" or "regression") and `num_classes` (None for a regression) are
+    those of the data set. `mean` was subtracted from the targets, which were then divided by `deviation`; both are `()`
+    or `(outputs,)`. Losses but these need `per_example`, the loss `(n,)` of labels `(n, ...)` and outputs `(n,
+    outputs)`. `kind` is `CLASSES`, `VALUES` or `LABELS`, `num_columns` the number of classes, or of outputs.
+    `likelihood`: exp(-loss) is one, but for a constant; `has_noise`: the loss tells the noise of predicted values;
+    `samples_noise`: it is a parameter, each draw brings its own."""
 
     def __init__(
         self,

@@ -24,20 +24,10 @@ _SEED = 0x5447
 
 
 class Target:
-    """A function of users as U of all walkers, differentiable in TensorFlow.
-
-    How it is meant is found by calling it: for all walkers at once or for one, in TensorFlow or in NumPy, with a
-    gradient of its own or without. Arguments are the function, the number of coordinates, and the type of positions.
-
-    Attributes:
-        name: Of the function.
-        batched: It takes `(walkers, dimension)`; else it is called for each walker.
-        numpy: It computes outside of TensorFlow, so that XLA cannot compile it.
-        failure: The last exception of one that does, in a line.
-
-    Raises:
-        InputError: It fails, or its values have the wrong shape, no gradient, or depend on other walkers.
-    """
+    """A function of users as U of all walkers, differentiable in TensorFlow. How it is meant is found by calling it:
+    `batched`, for all walkers, `(walkers, dimension)`, or for one; in TensorFlow, or in `numpy`, which XLA cannot
+    compile and whose last exception is `failure`; with a gradient of its own or without. An `InputError` says that it
+    fails, or that its values have the wrong shape, no gradient, or depend on other walkers."""
 
     def __init__(self, function: Callable, dimension: int, dtype: str) -> None:
         if not callable(function):
@@ -82,10 +72,9 @@ class Target:
         return hashlib.sha256(" ".join(numbers).encode()).hexdigest()
 
     def check_at(self, position: np.ndarray) -> None:
-        """Refuses a function that is not finite at these positions, `(walkers, dimension)`, or whose gradient differs
-        from its finite differences near the first three. The differences are central, along directions of random signs
-        in steps of 1e-5 (1e-2 in float32) of |θ| + 1. An entry is found to be wrong from an error of 1e-3 (5e-2) of the
-        sum of all entries' sizes."""
+        """Refuses a function that is not finite at these positions, `(walkers, dimension)`, or whose gradient near the
+        first three has an entry that differs from central differences by 1e-3 (float32: 5e-2) of the sum of all
+        entries' sizes. These go along random signs in steps of 1e-5 (1e-2) of |θ| + 1."""
         for walker, (value, slope) in enumerate(zip(*self.value_and_gradient(position), strict=True)):
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 what = f"U = {value:g}" if not np.isfinite(value) else "a gradient that is not finite"

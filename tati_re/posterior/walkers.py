@@ -1,5 +1,4 @@
-"""How the loss of several walkers is evaluated: as one vectorized computation, as unrolled copies, or in a loop. All
-three compute the same numbers up to rounding."""
+"""How the loss of several walkers is evaluated: vectorized, as unrolled copies, or in a loop; alike up to rounding."""
 
 from collections.abc import Callable
 
@@ -18,17 +17,14 @@ def choose(
     large_batch: bool = False,
 ) -> str:
     """The walker evaluation of a run, "vectorized", "unrolled" or "looped": as requested, or for "auto" chosen here.
-
-    Auto is vectorized where the walkers share their inputs and the model's layers allow it (one large product for all
-    walkers), or where there are more than 16 with small batches; else unrolled up to 16 walkers and looped beyond, or
-    where moving each walker's own batch is most of the work. `training`, a forward pass that updates auxiliary
-    variables, is never vectorized, as that form does not carry them. `moves_data`: A walker's batch is much larger than
-    its parameters, and the steps run under XLA. One walker after the other keeps it in the cache (784-10, batch 550, 8
-    walkers: 3.8 ms a step, unrolled 4.8), and the loop keeps XLA from converting the images inside of the product (1
-    walker: 0.6 ms, unrolled 0.7). `large_batch`: A walker's batch does not stay in the cache together with those of
-    others (64 walkers, batch 550 of 784 inputs: looped .78 ms of processor time a walker and step, vectorized 1.17, and
-    3.06 and 3.97 with 100 hidden units; batch 20: .10 and .10).
-    """
+    That is vectorized where walkers share inputs and the layers allow it (one large product for all walkers), or where
+    more than 16 have small batches; else unrolled up to 16 walkers and looped beyond, or where moving each walker's own
+    batch is most of the work. `training`, which updates auxiliary variables, is never vectorized: that form does not
+    carry them. `moves_data`: a walker's batch is much larger than its parameters, under XLA. A loop keeps it in the
+    cache (784-10, batch 550, 8 walkers: 3.8 ms a step, unrolled 4.8), and XLA from converting the images inside of the
+    product (1 walker: 0.6 ms, unrolled 0.7). `large_batch`: the batches of walkers do not stay in the cache together
+    (64 walkers, batch 550 of 784 inputs: looped .78 ms of processor time a walker and step, vectorized 1.17, and 3.06
+    and 3.97 with 100 hidden units; batch 20: .10 and .10)."""
     if training:
         return "unrolled" if requested in ("auto", "vectorized") else requested
     if requested != "auto":
@@ -95,10 +91,9 @@ def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: 
 
 def once(function: Callable, position, *others, shape: tuple[int, ...] | None = None):
     """`function(position, *others) -> (losses (walkers,), gradient like position)`, inside a loop of one round. A
-    vectorized map reshapes by shapes that TensorFlow looks for in everything its inputs depend on. It takes the random
-    bits and the mini-batches of the step for such a source, that is, for constants of the compilation, and XLA would
-    compile every chunk anew. The search ends at loop variables that change; XLA then removes the loop. Losses of
-    another shape are announced by `shape`."""
+    vectorized map reshapes by shapes that TensorFlow looks for in all that its inputs depend on: it takes the step's
+    random bits and mini-batches for constants of the compilation, and XLA would compile every chunk anew. The search
+    ends at loop variables that change; XLA then removes the loop. Losses of another shape are announced by `shape`."""
 
     def body(i, _, position, *others):
         losses, gradient = function(position, *others)

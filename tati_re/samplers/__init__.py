@@ -46,13 +46,11 @@ def make_sampler(name: str, options) -> Method:
     """Returns the sampler that an option names, with its step size tuned where `options.target_acceptance` is given.
 
     Args:
-        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `families()`, in any case; or `my_module:MySampler`,
-            see `tati_re.samplers.choosing`.
+        name: A splitting word, GLA1, GLA2, mCCAdL, or a name of `families()`, in any case; or `my_module:MySampler`.
         options: Where the options of the sampler are looked up.
 
     Raises:
-        InputError: No such sampler (with the nearest names), a word that is no method (with the reason), or a module
-            that brings no sampler.
+        InputError: No such sampler (with the nearest), a word that is no method (says why), a module without a sampler.
     """
     return tuned(_of_name(name, options), options)
 

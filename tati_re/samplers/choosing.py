@@ -115,9 +115,8 @@ def _masses(which: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
 
 
 def imported(name: str, options):
-    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one.
-    The parameters of the constructor are looked up in the options, see `made`. A module is one that is installed or
-    lies in the current folder; a file is executed anew each time."""
+    """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one, see
+    `made`. A module is installed or lies in the current folder; a file is executed anew each time."""
     return made(factory(name), options)
 
 

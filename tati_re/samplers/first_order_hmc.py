@@ -22,9 +22,8 @@ class FirstOrderHMC(HamiltonianMonteCarlo):
     On a harmonic well at hω = 0.9, L = 3, the variance then falls to 0.28 (drift first) or grows without end (kick
     first) in place of 1. Drawn at random, each order undoes the other with the same probability.
 
-    Cost: L gradients per step. Stable while hω < 2.
-    Source: the first order scheme of the Thermodynamic Analytics ToolkIt, Heber et al. 2019; the random order is a
-    mixture of a map and its inverse, Tierney, Annals of Applied Probability 8, 1 (1998).
+    Cost: L gradients per step. Stable while hω < 2. Source: the first order scheme of TATi, Heber et al. 2019; the
+    random order, a mixture of a map and its inverse: Tierney, Annals of Applied Probability 8, 1 (1998).
 
     Args:
         num_leapfrog_steps: L₀, at least 1. Default: 10.

@@ -25,11 +25,10 @@ class HamiltonianMonteCarlo(Method):
         accept with probability min(1, exp(-β ΔH)), H = U + p'p/2; else keep θ and turn p around
 
     Cost: L gradients per step, with "auto" 3 at first. A trajectory that ends outside of the support of the prior or is
-    not finite is rejected. With walls "reflect" the drift is reflected at the walls of a box instead, exactly as motion
-    without a force is, so that volume and time reversal are kept and so is the distribution: with thousands of
-    parameters, some of them free to move between their walls, rejection makes trajectories very short. Stable while hω
-    < 2. Source: Duane et al. 1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics
-    (2011), section 5.3.2.
+    not finite is rejected. With walls "reflect" the drift is reflected at the walls of a box instead, as motion without
+    a force is, which keeps volume, time reversal and so the distribution: with thousands of parameters, some of them
+    free to move between their walls, rejection makes trajectories very short. Stable while hω < 2. Source: Duane et al.
+    1987; random lengths against periodic orbits: Neal, MCMC using Hamiltonian dynamics (2011), section 5.3.2.
 
     Args:
         num_leapfrog_steps: L₀, at least 1, or "auto": the burn-in finds the time that a trajectory takes, the field
@@ -92,9 +91,8 @@ def trajectory_lengths(num_leapfrog_steps: int | str, leapfrog_jitter: float) ->
 
 
 def trajectory(state: LangevinState, evaluate, noise, lengths: tuple[Any, Any], **split):
-    """A trajectory of random length with fresh momenta, and its Metropolis test.
-    Drawn are the momenta, one uniform number for the length, and one a walker for the test. `lengths` are the least and
-    the largest number of leapfrog steps, `split` is `before` and `reflect` of `leapfrog`."""
+    """A trajectory of random length, fresh momenta, and its Metropolis test: drawn in the order momenta, length, test.
+    `lengths`: the least and largest number of steps; `split`: `before` and `reflect` of `leapfrog`."""
     momentum = sqrt(column(state.rung.temperature, state.position)) * noise.normal(state.position.shape)
     start = state._replace(momentum=momentum)
     end = leapfrog(start, evaluate, drawn_length(lengths, noise), **split)
@@ -114,9 +112,8 @@ def energy_change(start: LangevinState, end: LangevinState):
 
 
 def leapfrog(state: LangevinState, evaluate, length, before=0.5, reflect: bool = False) -> LangevinState:
-    """`length` steps on the full potential, each a kick of u h, a drift of h, and a kick of (1 - u) h.
-    Volume preserving; with u = 1/2, which is velocity Verlet, reversible. The reverse of u is 1 - u. `length` may be
-    known only while the step runs; u, `before`, is a number or `(walkers, 1)`; `reflect` turns drifts at the walls."""
+    """`length` (a tensor perhaps) steps on the full potential: a kick of u h, a drift of h, a kick of (1 - u) h; volume
+    preserving, reversed with 1 - u. u, `before`: a number or `(walkers, 1)`; `reflect` turns drifts at walls."""
     t = column(state.rung.step_size, state.position)
 
     def body(position, momentum, gradient, potential, loss, log_prior):

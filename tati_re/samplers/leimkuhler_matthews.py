@@ -9,9 +9,8 @@ from tati_re.samplers.wrappers.coordinates import extend
 class LeimkuhlerMatthews(Method):
     """Overdamped Langevin dynamics in which each random number serves two steps: the limit of BAOAB at large friction.
 
-    Targets exp(-β U) up to a bias of order h² in the long run (SGLD: order h). On a harmonic well of stiffness k the
-    variance is T/k at every stable step; a mini-batch of gradient variance s² heats it as it heats SGLD. Stable while
-    hk < 2. One gradient per step.
+    Targets exp(-β U) up to a bias of order h² in the long run (SGLD: h). On a harmonic well of stiffness k the variance
+    is T/k at every stable step; a mini-batch heats as it heats SGLD. Stable while hk < 2. One gradient per step.
 
     Rule:
         θ <- θ - h ∇U(θ) + sqrt(h T / 2) (R + R')

@@ -25,11 +25,10 @@ class PreconditionedSGLD(Method):
 
     In the first 1/(1 - a) steps V is the plain average; a burn-in of ten times as many forgets where it started.
 
-    A G that goes on adapting ("adaptive", as published) is a function of the place where the walker is. Without its
-    divergence Γ the distribution is near exp(-β U) / G: variance 1.89 in place of 1 for a harmonic well, a = 0, λ =
-    0.1. The published Γ = dG/dθ = -(1 - a) G² ḡ H / (N sqrt(V)), H the diagonal of the Hessian, repairs that at a = 0
-    only, for it knows nothing of the gradients before. With the usual a = 0.99 the variance is 1.3 with and without it.
-    Prefer "frozen".
+    A G that goes on adapting ("adaptive", as published) depends on where the walker is. Without its divergence Γ the
+    distribution is near exp(-β U) / G: variance 1.89 in place of 1 for a harmonic well, a = 0, λ = 0.1. The published Γ
+    = dG/dθ = -(1 - a) G² ḡ H / (N sqrt(V)), H the diagonal of the Hessian, repairs that at a = 0 only, for it knows
+    nothing of the gradients before. With the usual a = 0.99 the variance is 1.3 either way. Prefer "frozen".
 
     Cost: one gradient per step, two with Γ, whose H comes from the change of the gradient along random signs. Stable
     while hGk < 2; h N is the learning rate of an RMSprop on the mean loss, so that h is of the order 0.001 / N.
@@ -39,8 +38,7 @@ class PreconditionedSGLD(Method):
         preconditioner: "frozen" after the burn-in, of which there has to be one, or "adaptive". Default: "frozen".
         preconditioner_decay: a in [0, 1). Default: 0.99.
         preconditioner_offset: λ above 0, which limits the step of parameters without gradients. Default: 1e-5.
-        preconditioner_correction: Add hTΓ where the preconditioner is adaptive; many programs leave it out, and
-            sample another distribution. Default: True.
+        preconditioner_correction: Add hTΓ where it is adaptive; many programs do not, and sample another law.
 
     Raises:
         InputError: A value out of its range.
@@ -126,8 +124,7 @@ class PreconditionedSGLD(Method):
 
 
 def _curvature(position, gradient, evaluate, noise):
-    """The diagonal of the Hessian on this mini-batch, z (∇U(θ + δz) - ∇U(θ)) / δ with random signs z: exact for one
-    parameter, unbiased for more."""
+    """Diagonal of ∇²U on this mini-batch, z (∇U(θ + δz) - ∇U(θ)) / δ with random signs z: unbiased, exact for P = 1."""
     uniform = noise.uniform(position.shape)
     signs = as_type(where(uniform < 0.5, 0.0 * uniform - 1.0, 0.0 * uniform + 1.0), position)
     delta = math.sqrt(float(np.finfo(position.dtype.name).eps))

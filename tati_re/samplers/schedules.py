@@ -17,9 +17,8 @@ TEMPERATURE_SCHEDULES = ("constant", "annealing")
 
 
 def polynomial(delay: float, power: float) -> Factor:
-    """(1 + t/b)^-a: Welling and Teh's a(b + t)^-γ (ICML 2011), scaled to 1 at the start; t = 0 at the first step.
-    The `delay` b is in steps, above 0; for a `power` a from 0.5 (exclusive) to 1 the averages converge to the
-    distribution without bias."""
+    """(1 + t/b)^-a, b the `delay` in steps: Welling and Teh's a(b + t)^-γ (ICML 2011), 1 at the first step, t = 0. For
+    a `power` a from 0.5 (exclusive) to 1 averages converge without bias."""
     return lambda steps: (1.0 + (steps - 1) / delay) ** -power
 
 

@@ -13,9 +13,8 @@ class SGNHT(Method):
     """Langevin dynamics with a thermostat by the published Euler scheme; BADODAB is the same dynamics without its bias.
 
     Targets exp(-β U) under gradient noise of one constant variance Σ, up to a bias of order h: the kinetic temperature
-    is T, but the positions of a stiff thermostat (many parameters) have the temperature T (1 - <s>/2) with s = hξ the
-    friction per step, about hγ + h²Σ/(2T). That is 5 % low at hγ = 0.1 and does not show in the kinetic energy. Where Σ
-    depends on the position, use mCCAdL.
+    is T, but positions under a stiff thermostat (many parameters) have T (1 - <s>/2), s = hξ the friction per step,
+    about hγ + h²Σ/(2T). It is 5 % low at hγ = 0.1, unseen in the kinetic energy. For Σ that depends on θ: mCCAdL.
 
     Rule:
         p <- p - h ∇U(θ) - h ξ p + sqrt(2 γ T h) R
@@ -64,7 +63,6 @@ class SGNHT(Method):
 
 
 def start(friction: float, position, evaluate, noise):
-    """A state with momenta from N(0, T) and a thermostat at the friction."""
     state = with_momenta(position, evaluate, evaluate.rung, noise)
     return extend(state, thermostat=first_thermostat(friction, state.potential))
 

@@ -144,8 +144,7 @@ class Splitting(Method):
     Args:
         word: The splitting word, or GLA1, GLA2, mCCAdL. Default: BAOAB.
         friction: γ, rate of the O step, 1/time, above 0, or "auto": the burn-in finds it, and the state has it as a
-            field; not with D. With D where ξ starts, and γT the strength of the bath's
-            noise. Default: 1.
+            field; not with D. With D where ξ starts, and γT the strength of the bath's noise.
         thermal_mass: μ of D, above 0: ξ adapts the faster the lighter. Default: the number of parameters.
         bath_noise: With D, C of the bath's noise sqrt(2 C) dW, the same at all temperatures of a ladder, as published
             for replica-exchange Nosé-Hoover dynamics; ξ then starts at C/T. Default: γT, the friction the same.

@@ -61,10 +61,9 @@ class TactHMC(Method):
     end some ten times, which takes about 4 K steps each for a few parameters, and more for many, as U/T spreads by
     sqrt(P/2): 300 of them are not evenly tempered after 2,000 steps, though each ξ has its distribution.
 
-    Cost: one gradient per step, of which a share of about ξ₀ counts. Stable while hω < 2.
-    Source: Luo, Wang, Yang, Zhu and Wang, NeurIPS 2018; λ(ξ) as in the authors' program. Theirs is an Euler step with
-    noise scaled by λ, and resamples momenta that grew too large; the splitting, the baths that act at every ξ, and the
-    measured U in W are ours.
+    Cost: one gradient per step, of which a share of about ξ₀ counts. Stable while hω < 2. Source: Luo, Wang, Yang, Zhu
+    and Wang, NeurIPS 2018; λ(ξ) as in the authors' program. Theirs is an Euler step with noise scaled by λ, and
+    resamples momenta that grew too large; the splitting, the baths at every ξ, and the measured U in W are ours.
 
     Args:
         friction: γ above 0, 1/time; the thermostat of θ starts there. Default: 1.

@@ -86,9 +86,8 @@ def _left_by_the_momentum(a):
 
 
 def damp(state, time, own):
-    """C(t): p <- exp(-t h Σ / (2T)) p; `time` is `(walkers,)`, float64. Of the momentum, `own` is what the kicks of the
-    mini-batch that gave Σ have left in it: it is damped by the Σ of the step before. Also returns what is left of it.
-    """
+    """C(t): p <- exp(-t h Σ / (2T)) p; `time` is `(walkers,)`, float64. What the kicks of Σ's own mini-batch have left
+    in p, `own`, is damped by the Σ of the step before; what is left of it is returned too."""
     rate = column(0.5 * time * state.rung.step_size * state.rung.inverse_temperature, state.momentum)
     left = exp(-rate * state.variance_before) * own
     return state._replace(momentum=exp(-rate * state.gradient_variance) * (state.momentum - own) + left), left

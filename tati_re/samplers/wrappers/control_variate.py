@@ -14,8 +14,7 @@ from tati_re.samplers.wrappers.coordinates import extend, inner_of
 class ControlVariate(Wrapper):
     """A sampler whose mini-batch energies and gradients are corrected by a center at which all data were seen.
 
-    Targets exp(-β U) as the sampler inside does, with an unbiased estimate of U and ∇U whose variance falls with the
-    distance from the center c,
+    Targets exp(-β U) as the sampler inside does, by unbiased U and ∇U whose variance falls towards the center c,
 
         ∇U~(θ) = ∇U_S(θ) - ∇U_S(c) + ∇U(c),   variance (N²/n) Var(∇l_i(θ) - ∇l_i(c)) (1 - n/N),
 

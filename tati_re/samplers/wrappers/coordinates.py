@@ -142,10 +142,9 @@ class InCoordinates(Delegating):
 
 
 def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates, slope=None):
-    """A step of `sampler` in x, with θ = θ₀ + B x and θ₀ where the walkers are: unit mass in x, so that the momenta
-    belong to x. A sampler that mixes parameters learns from where the other walkers are: for it θ₀ is 0, the same for
-    all. State and potential are those of θ, before and after; `slope` is B' ∇U where the walkers are, if known from the
-    step before, and the third result is that where they are now, after the state and the info."""
+    """A step of `sampler` in x, θ = θ₀ + B x, θ₀ where the walkers are, or 0 for one that mixes parameters and learns
+    from the other walkers' places; momenta belong to x, of unit mass. State and potential are those of θ. `slope`: B'
+    ∇U at the start, if known; the third result, after the state and the info: at the end."""
     slope = coordinates.transposed(state.gradient) if slope is None else slope
     start, origin = 0.0 * state.position, state.position
     if sampler.mixes_parameters:
@@ -169,8 +168,7 @@ def curved(ask, position, gradient, direction):
 
 
 def stiffest(ask, position, gradient, coordinates: Coordinates, along=None):
-    """The largest curvature that each walker sees in x, `(walkers,)`, by 8 steps of power iteration on B'∇²U B from a
-    vector in x. Default: the slope."""
+    """Largest curvature of each walker in x, `(walkers,)`: 8 power iterations on B'∇²U B from a vector (the slope)."""
 
     def power(along, _):
         length = sqrt(sum_of_products(along, along))

@@ -118,8 +118,7 @@ class EnsembleQuasiNewton(Wrapper):
     A drift with B multiplies the stiffness by up to 1 + η λ, so that B is capped: η is lowered at each refresh until h²
     (k_max + η λ_max) <= 1, k_max the largest curvature at the reference walkers (power iteration, carried from refresh
     to refresh), λ_max the largest eigenvalue of X H X'/L, both by differences of gradients at the reference walkers.
-    Flat directions, along which walkers drift apart without end, are bounded in the same way. The η in use is the
-    column `blending` of run.csv.
+    Flat directions, along which walkers would drift apart, are bounded likewise. The η in use is `blending` in run.csv.
 
     Momenta of a Langevin word have a law that depends on B by the order (hω)², and each refresh starts with those of
     the last B: at condition 10⁴, hω = 1/2, with η at its cap, the stiffest direction's variance is 1.20, 1.10, 1.06 and
@@ -253,7 +252,6 @@ class EnsembleQuasiNewton(Wrapper):
         return turn._replace(**moved, rung=state.rung)
 
     def _moving(self, evaluate, count: int):
-        """The potential of the walkers that move."""
         return evaluate if self.groups == 1 else evaluate.part(evaluate.clock.group * count, count)
 
     def _grouped(self, values):

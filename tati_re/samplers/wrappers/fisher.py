@@ -205,13 +205,8 @@ class Stretched:
 
 
 class LowRankMass(NamedTuple):
-    """The inverse mass L L' with L = D (I + Q' (S - I) Q).
-
-    Attributes:
-        scale: The diagonal of D, `(parameters,)`.
-        directions: Orthonormal rows Q, `(k, parameters)`.
-        roots: The diagonal of S, `(k,)`.
-    """
+    """The inverse mass L L' with L = D (I + Q' (S - I) Q): `scale`, the diagonal of D, `(parameters,)`; `directions`,
+    orthonormal rows Q, `(k, parameters)`; `roots`, the diagonal of S, `(k,)`."""
 
     scale: np.ndarray
     directions: np.ndarray
@@ -237,23 +232,14 @@ class LowRankMass(NamedTuple):
 
 
 def low_rank_mass(positions: np.ndarray, gradients: np.ndarray, rank: int) -> LowRankMass | None:
-    """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank` directions.
-
-    Rule: with D² = sqrt(Var θ / Var g), or D = 1, the draws x = θ/D and slopes y = D g are projected on the space that
-    they span together; there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues
-    outside of [1/2, 2] are kept, those that are furthest from 1 first. Where fewer directions than draws tell x from y,
-    they are the space, and where the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and
-    all eigenvalues are kept. Of the two D the one with the smaller divergence counts. Source: Seyboldt et al., arXiv
-    2603.18845.
-
-    Args:
-        positions, gradients: `(draws, walkers, parameters)`, each walker about its own mean; draws with a number that
-            is not finite are left out.
-        rank: The most directions.
-
-    Returns:
-        The mass; `None` where fewer than three draws are left.
-    """
+    """The inverse mass of least Fisher divergence from a Gaussian, diagonal but for `rank` directions at most; `None`
+    where fewer than three draws are left. Positions and gradients are `(draws, walkers, parameters)`, each walker about
+    its own mean; draws with a number that is not finite are left out. With D² = sqrt(Var θ / Var g), or D = 1 (the one
+    with the smaller divergence counts), draws x = θ/D and slopes y = D g are projected on the space that they span;
+    there S = cov x # (cov y)⁻¹, the geometric mean, solves S cov(y) S = cov x. Its eigenvalues outside of [1/2, 2] are
+    kept, those furthest from 1 first. Where fewer directions than draws tell x from y, they are the space, and where
+    the draws span all of it nothing has to be assumed: both are exact on a Gaussian, and all eigenvalues are kept.
+    Source: Seyboldt et al., arXiv 2603.18845."""
     alike = _ALIKE[positions.dtype.name]
     good = np.isfinite(positions).all(-1) & np.isfinite(gradients).all(-1)
     x, y = (_deviations(np.asarray(values, np.float64), good) for values in (positions, gradients))

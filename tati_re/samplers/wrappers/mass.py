@@ -37,22 +37,20 @@ class Massive(Wrapper):
         "variance"      m = T / Var θ, which needs draws of the law itself
         "gradient_rms"  m = rms(g) / mean rms, of each walker by itself
     The first three take windows of the burn-in (after 40, 80, 160, ... steps, the last one counts) and all walkers of a
-    rung, each about its own mean. Their unit is such that the stiffest direction at the walkers is as stiff as at equal
-    masses (power iteration, 17 gradients after each window): step size and friction keep their meaning, and all other
-    directions become as fast, single parameters at most 10,000 times faster. A draw that is not finite is left out:
-    run.csv has the number of such draws (`mass_skipped`) and how much faster than at equal masses the softest direction
-    is (`mass_spread`).
-    Var g contains the variance of mini-batch noise, which makes noisy parameters heavier; parameters that become faster
-    feel the noise of mini-batches more, as any faster sampler does.
-    Around an ensemble the walkers learn from each other in x: B B' = I + η cov(x of the others).
-    Cost: that of the sampler inside, and two products with the directions for a position or gradient. Source: masses by
-    fan-in: Baldock and Marzari (2019); frozen root mean square preconditioner: Wenzel et al., ICML 2020, appendix D;
-    Fisher divergence: Seyboldt et al., arXiv 2603.18845.
+    rung, each about its own mean. Their unit is such that the stiffest direction is as stiff as at equal masses (power
+    iteration, 17 gradients after each window): step size and friction keep their meaning, all other directions become
+    as fast, single parameters at most 10,000 times faster. A draw that is not finite is left out: run.csv has the
+    number of such draws (`mass_skipped`) and how much faster than at equal masses the softest direction is
+    (`mass_spread`). Var g contains the variance of mini-batch noise, which makes noisy parameters heavier; parameters
+    that become faster feel the noise of mini-batches more, as any faster sampler does. Around an ensemble the walkers
+    learn from each other in x: B B' = I + η cov(x of the others). Cost: that of the sampler inside, and two products
+    with the directions for a position or gradient. Source: masses by fan-in: Baldock and Marzari (2019); frozen root
+    mean square preconditioner: Wenzel et al., ICML 2020, appendix D; Fisher divergence: Seyboldt et al., arXiv
+    2603.18845.
 
     Args:
         inner: A sampler with momenta. Default: BAOAB.
-        mass: Numbers above 0, `(parameters,)`, "fisher", "fisher:32", "variance" or "gradient_rms". Default:
-            "gradient_rms".
+        mass: Numbers above 0, `(parameters,)`, "fisher", "fisher:32", "variance" or "gradient_rms" (default).
 
     Raises:
         InputError: The sampler has no momenta, or a mass is not above 0 or not known.
@@ -135,11 +133,7 @@ class RunningRms:
 
 
 def rule_of(mass: str) -> Any:
-    """The rule of a measured mass, by its name.
-
-    Raises:
-        InputError: There is no such rule.
-    """
+    """The rule of a measured mass, by its name; `InputError` where there is none."""
     name, colon, rank = mass.partition(":")
     if name == "fisher" and colon and rank.isascii() and rank.isdigit() and int(rank):
         return LowRankWindows(int(rank))

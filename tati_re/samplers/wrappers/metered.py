@@ -88,18 +88,16 @@ class Metered(Wrapper):
     longer ones h stays where EEVPD is within a factor 2, so that what is frozen was measured at itself. From the 40th
     step to the end of the burn-in ΔE² counts as 25 times its wanted mean at most: of a Gaussian ΔE that takes 10⁻⁵, of
     one direction alone, whose ΔE is a product of two Gaussians, 2.5 %, and rare large errors do not decide. The first h
-    is a quarter of the limit of stability (without momenta a tenth) at the largest curvature of the start.
-    In the burn-in a step to a place where position, gradient or potential is not finite, or whose energy is absurd, is
-    undone, with the momenta turned around; the walker's step is halved at once, recovers in two steps, and what is
-    measured meanwhile counts as what it would be at the whole step. After 20 in a row the potential is nan, which ends
-    a run. Later nothing is undone.
+    is a quarter of the limit of stability (without momenta a tenth) at the largest curvature of the start. In the
+    burn-in a step to a position, gradient or potential that is not finite, or an absurd energy, is undone, momenta
+    turned; the walker's step is halved at once, recovers in two steps, and what is measured meanwhile counts as what it
+    would be at the whole step. After 20 in a row the potential is nan: the run ends. Later nothing is undone.
 
     The state has, of the rung: `step_factor`, the step size in units of the rung's; `step_limit`, which it does not
     pass; `caution`, the part of it that is in use; `eevpd`, that of the window, after the burn-in of all steps since;
-    and its sums. `divergences` counts what was undone.
-    Cost: in the burn-in two gradients each 4th step, later each 100th; none where the method meters. BAOAB is exact
-    where OBABO has the bias, so that the bound is a wide one for it. Source: Robnik and
-    Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power).
+    and its sums. `divergences` counts what was undone. Cost: in the burn-in two gradients each 4th step, later each
+    100th; none where the method meters. BAOAB is exact where OBABO has the bias: the bound is a wide one for it.
+    Source: Robnik and Seljak, arXiv 2412.08876 (the bound), 2212.08549 (the power).
 
     Args:
         inner: A method without a Metropolis test. Default: BAOAB.

@@ -43,9 +43,8 @@ class SimulatedTempering(Wrapper):
     In the burn-in, with M rungs and f_k the share of the walkers at k after the n-th move,
         g_k <- g_k - M δ f_k,    δ = max(δ_WL, 1/(M + n))
     δ_WL starts at 1/M and is halved when the visits since the last time are even (and at least 10 M moves). Afterwards
-    g is frozen, so that the distribution is exact. The walkers of the same temperature of the run share g; it starts
-    from the energies where they are, g_k = u_k - u_0. A thermostat belongs to the rung: each walker keeps one for each,
-    which rests while it is elsewhere.
+    g is frozen, so that the distribution is exact. Walkers of one temperature of the run share g; it starts from the
+    energies where they are, g_k = u_k - u_0. Each walker keeps a thermostat for each rung, at rest while elsewhere.
 
     u has to be free of noise: at a move it is that of all data. Cost: that of the sampler inside, and one forward pass
     over all data at each move where it uses mini-batches. About 1/M of the steps counts.
@@ -54,15 +53,13 @@ class SimulatedTempering(Wrapper):
 
     Args:
         inner: A sampler whose walkers are at one temperature. Default: BAOAB.
-        inverse_temperatures: β of the rungs in units of the run's, above 0; the first is the target, 1. Default: 1,
-            1/2, 1/4.
+        inverse_temperatures: β of the rungs in the run's, above 0; the first, 1, is the target. Default: 1, 1/2, 1/4.
         likelihood_weights: λ of the rungs in units of the run's, at least 0; the first is 1. Default: all 1.
         move_every: Steps between two moves, at least 1. Default: 10.
         log_weights: g where it starts, one a rung, such as from `log_weights_of`. Default: from the start.
 
     Raises:
-        InputError: Numbers out of their range or of different lengths, or a sampler that tempers itself or moves groups
-            of walkers in turn.
+        InputError: Numbers out of range or of different lengths; a sampler that tempers, or moves walkers in turn.
 
     Examples:
         >>> SimulatedTempering(Splitting("BAOAB"), [1.0, 0.6, 0.4], move_every=20).num_rungs

@@ -37,9 +37,8 @@ class DualAveraging:
 
 
 class Windowed:
-    """The rule of Baldock and Marzari (2019): every 10 steps the mean acceptance of these is held against a window.
-    Below the wanted acceptance less 0.05 the step size is multiplied by 0.9, above it and 0.05 it is divided by 0.9.
-    The burn-in ends with the last one."""
+    """The rule of Baldock and Marzari (2019): every 10 steps the step size is multiplied by 0.9 where their mean
+    acceptance is below the wanted one - 0.05, divided by 0.9 above it + 0.05. The burn-in ends with the last one."""
 
     fields = ("tuning_sum",)
     every, half_width, change = 10, 0.05, 0.9
@@ -69,9 +68,8 @@ class StepSizeTuning(Wrapper):
     "dual_averaging" (`DualAveraging`) or "baldock" (`Windowed`).
 
     f is the field `step_factor` of the state; it belongs to the rung. With random trajectory lengths, those of HMC, the
-    acceptance is the mean over the lengths.
-    Cost: that of the sampler inside. The number of burn-in steps has to be above 0; some hundred are needed to start
-    from a step size that is wrong by a factor of 10, and a single walker needs more than many. Source: Hoffman and
+    acceptance is the mean over the lengths. Cost: that of the sampler inside. The number of burn-in steps has to be
+    above 0; some hundred for a start wrong by a factor of 10; a single walker needs more than many. Source: Hoffman and
     Gelman, Journal of Machine Learning Research 15, 1593 (2014), eq. (6) and algorithm 5; Baldock and Marzari (2019).
 
     Args:

@@ -43,21 +43,18 @@ class Tuner(Wrapper):
 
     Rule: after 60, 120, 240, ... steps of the burn-in, from rows of the last third: U and 64 random projections of the
     positions (sums of the parameters with random signs, each parameter in one of them; below 64 parameters these), and
-    the squares of these about their means.
-    With τ the integrated autocorrelation time of the slowest of them, in steps, each walker about its own mean, the
-    length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a trajectory's: 0.25 τ L); the
-    friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the projections where it is high. To
-    momenta of fixed length a long memory costs little: where τ is above a fifth of the window, their L is 0.4 windows
-    at least. 1,000 steps are the most.
-    The burn-in is over when the step size has settled (EEVPD of the window within a factor 2 of the wanted one, the
-    acceptance within 0.1), the median mass has changed by less than a quarter since the last time, L by less than a
-    factor 1.6 in a window of 10 τ or 2,500 steps, the split R-hat of U over the walkers of each rung is below 1.1,
-    and their kinetic temperature below twice T.
-    Cost: little; 256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
+    the squares of these about their means. With τ the integrated autocorrelation time of the slowest of them, in steps,
+    each walker about its own mean, the length of the memory L is moved half of the way, in its logarithm, to 0.4 h τ (a
+    trajectory's: 0.25 τ L); the friction is 1/L. Under Langevin dynamics U is slow where the friction is low, the
+    projections where it is high. Of momenta of fixed length, to which a long memory costs little, L is 0.4 windows at
+    least where τ is above a fifth of one. 1,000 steps are the most. The burn-in is over when the step size has settled
+    (EEVPD of the window within a factor 2 of the wanted one, the acceptance within 0.1), the median mass has changed by
+    less than a quarter since the last time, L by less than a factor 1.6 in a window of 10 τ or 2,500 steps, the split
+    R-hat of U over the walkers of each rung is below 1.1, and their kinetic temperature below twice T. Cost: little;
+    256 rows in memory. Source: L = 0.4 h τ: Robnik et al., arXiv 2212.08549.
 
     Args:
-        inner: A sampler that adapts, or that has a field `friction` or `trajectory_length` in its state. Default:
-            `Metered` BAOAB.
+        inner: One that adapts, or with `friction` or `trajectory_length` in its state. Default: `Metered` BAOAB.
         finds_end: The burn-in ends by itself. Default: yes.
 
     Raises:
