@@ -40,6 +40,14 @@ INPUTS = np.linspace(-2.5, 2.5, 41)
 LEAPFROG_STEPS = 20
 PER_ROUND = LEAPFROG_STEPS + 1
 """Gradients of a replica between two rounds: the trajectory, and one after the swap."""
+LADDER = {
+    "sampler": "HMC",
+    "num_leapfrog_steps": LEAPFROG_STEPS,
+    "target_acceptance": 0.8,
+    "adapt_ladder": True,
+    "exchange_every": 1,
+}
+"""Options of every ladder."""
 CHAINS = ("HMC", "MCLMC", "BAOAB")
 
 
@@ -154,13 +162,9 @@ def ladders(problem: Problem, seed: int, walkers: int, rounds: int) -> dict:
     sim = problem.simulation(walkers, seed)
     burnin = rounds // 3
     run = sim.sample(
-        sampler="HMC",
-        num_leapfrog_steps=LEAPFROG_STEPS,
-        target_acceptance=0.8,
+        **LADDER,
         tempering="likelihood",
         num_replicas=problem.rungs,
-        adapt_ladder=True,
-        exchange_every=1,
         num_steps=rounds,
         num_burnin_steps=burnin,
         record_every=10,
@@ -177,13 +181,9 @@ def tempered(problem: Problem, seed: int, starts: np.ndarray, rounds: int, rungs
     bias = {"bias": "well_tempered", "bias_factor": bias_factor} if bias_factor > 1 else {}
     burnin = rounds // 2
     run = sim.sample(
-        sampler="HMC",
-        num_leapfrog_steps=LEAPFROG_STEPS,
-        target_acceptance=0.8,
+        **LADDER,
         num_replicas=rungs,
         max_temperature=100.0,
-        adapt_ladder=True,
-        exchange_every=1,
         num_steps=rounds,
         num_burnin_steps=burnin,
         record_every=5,

@@ -146,9 +146,9 @@ class BlockLoop(Loop):
         `entering` is where the walkers are after the swaps of the step before (`Placed`), what belongs to their rungs
         there, and the acceptance of that step; nothing where there were none.
         """
-        every, method = self.method.exchange.exchange_every, self.method
+        method = self.method
         due = self.timeline.due(first_move - 1, self._capacity, count + 1)
-        swaps = count > 0 and method.exchange.has_rounds and (first_move + count - 1) % every == 0
+        swaps = count > 0 and method.exchange.swaps_after(first_move + count - 1)
         if swaps:
             for values in (due.row, due.position, due.moments):
                 values[count] = False

@@ -232,7 +232,7 @@ class Blocks(Loop):
 
     def _swaps(self, step: int) -> bool:
         """Whether walkers swap after a step."""
-        return self._apart is not None and self.method.has_rounds and step % self.method.exchange_every == 0
+        return self._apart is not None and self.method.swaps_after(step)
 
     def _until_swap(self, step: int) -> int:
         if self._apart is None or not self.method.has_rounds:

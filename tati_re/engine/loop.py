@@ -249,8 +249,9 @@ class Loop:
         if batches.full:
             return tf.zeros((num_steps, 1, 0), tf.int32), tf.zeros((num_steps,), tf.int32)
         if first_walker:
-            batches = self._batches.setdefault(first_walker, None) or batches.from_walker(first_walker)
-            self._batches[first_walker] = batches
+            if first_walker not in self._batches:
+                self._batches[first_walker] = batches.from_walker(first_walker)
+            batches = self._batches[first_walker]
         indices, sizes = batches.indices(first_batch, num_steps)
         return tf.constant(indices, tf.int32), tf.constant(sizes, tf.int32)
 

@@ -225,6 +225,10 @@ class ReplicaExchange(Wrapper):
         own = {"rungs": rungs, "temperature": rung.temperature, "step_size": step_size_of(inner, rung)}
         return type(state)(**inner._asdict(), **own)
 
+    def swaps_after(self, step: int) -> bool:
+        """Whether a round follows the step of this number."""
+        return self.has_rounds and step % self.exchange_every == 0
+
     def energetic(self, evaluate):
         """The evaluation that a step sees."""
         return ExactEnergies(evaluate) if self.exact_energies and not evaluate.exact else evaluate

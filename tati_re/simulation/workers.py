@@ -94,11 +94,10 @@ class Workers:
         self.size, self.number, self.threads = size, int(options.workers or 1), options.threads or 1
         self.blocks = range(0, request.copies, size)
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
-        made = partial(_made, made_of, _of_block(request, size, self.apart, execution), execution)
-        start: Callable[[], Any] = partial(Here, made)
+        request = _of_block(request, size, self.apart, execution)
         self.here = self.number == 1 and self.threads == threads()
+        start: Callable[[], Any] = partial(Here, partial(_made, made_of, request, execution))
         if not self.here:
-            request = _of_block(request, size, self.apart, execution)
             if request.system.has_data:  # whose variables a copy of the model has as its own
                 request = replace(request, system=replace(request.system, flat=cast(Any, None)))
             start = partial(Process, _pickled(partial(_made, made_of, request, execution, True)), self.threads)
