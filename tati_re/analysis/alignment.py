@@ -1,7 +1,5 @@
 """Alignment of walkers: hidden units of one network permuted so that its weights are near to those of another."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

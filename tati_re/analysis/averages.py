@@ -1,14 +1,13 @@
 """Averages of a run with their Monte Carlo errors."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import (
     MINIMUM_DRAWS,
@@ -19,12 +18,10 @@ from tati_re.analysis.convergence import (
     r_hat,
 )
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.models.names import described_names
+from tati_re.runs.positions import Positions
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, burnin_of, select_rows, spacing
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 LABELS = ("step", "walker", "rung", "replica", "weight")
 """Columns of run.csv that say where a row belongs and are no observables."""
@@ -76,8 +73,6 @@ def averages_of_rows(
     by: By = "all",
 ) -> pd.DataFrame:
     """As `averages`, from selected rows of `run.csv`."""
-    import pandas as pd
-
     if isinstance(observables, Mapping):
         named = {name: np.asarray(function(rows), dtype=np.float64) for name, function in observables.items()}
         rows = rows.assign(**named)
@@ -163,10 +158,6 @@ def parameter_averages(
     Raises:
         InputError: Nothing was averaged or stored, or no such walker.
     """
-    import pandas as pd
-
-    from tati_re.runs.positions import Positions
-
     run = as_run(run)
     if burnin is None and thin is None:
         moments = run.moments
@@ -178,8 +169,6 @@ def parameter_averages(
         if positions.projected:
             raise InputError("The run stored projections, not parameters.", expected="neither burnin nor thin")
         mean, variance, _ = positions.moments()
-    from tati_re.models.names import described_names
-
     described = run.manifest["parameters"]
     names = described_names(described)
     return pd.DataFrame({"parameter": names, "mean": mean, "std": np.sqrt(variance)})
@@ -203,10 +192,6 @@ def trajectory_averages(
     Raises:
         InputError: No stored positions, or none left.
     """
-    import pandas as pd
-
-    from tati_re.runs.positions import Positions
-
     run = as_run(run)
     parts = []
     for block in Positions(run, burnin_of(run, burnin), thin).blocks():

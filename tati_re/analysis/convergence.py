@@ -1,21 +1,17 @@
 """Convergence diagnostics: effective sample size, R-hat, Monte Carlo error, autocorrelation time."""
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache, wraps
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from tati_re.core.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,23 +1,18 @@
 """Covariance of a trajectory: its leading eigenpairs without the P x P matrix, in passes over stored positions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.averages import time_or_note
 from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import refuse_if
 from tati_re.runs.positions import Positions
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 DENSE_LIMIT = 1024
 """Up to so many parameters the matrix is formed, and all its eigenpairs are exact."""
@@ -178,8 +173,6 @@ def covariance_table(
     Raises:
         InputError: No positions are stored or left.
     """
-    import pandas as pd
-
     run = as_run(run)
     times, notes = _times_along(Positions(run, burnin, thin, walker), eigenpairs)
     values = eigenpairs.values

@@ -1,19 +1,15 @@
 """Text of tables and of numbers with errors; tables as CSV and Parquet."""
 
-from __future__ import annotations
-
 import math
 import os
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import replacing
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WIDTH = 110
 

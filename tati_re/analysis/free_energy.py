@@ -1,11 +1,10 @@
 """Coordinates of a run (columns, parameters, eigenvectors, eigenfunctions), and free energies along them."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import (
     MINIMUM_DRAWS,
@@ -19,12 +18,8 @@ from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.runs.positions import Block, Positions
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, select_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1 or diffusion:1"
 
@@ -159,8 +154,6 @@ def free_energy(
     Raises:
         InputError: Too few draws, not finite, or all the same; a method that is not known.
     """
-    import pandas as pd
-
     values = np.atleast_2d(np.asarray(values, np.float64))
     refuse_if(method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel")
     if not 2 <= num_bins <= MOST_BINS:

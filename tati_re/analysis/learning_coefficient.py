@@ -1,21 +1,16 @@
 """The local learning coefficient: how fast the volume below a loss shrinks around a minimum."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import is_short, monte_carlo_error
 from tati_re.analysis.reweighting import exact_rows, sampled_energies
 from tati_re.core.errors import InputError
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, select_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 _RESOLVED = 2.0
 _UNLIKELY = 0.01
@@ -48,8 +43,6 @@ def learning_coefficient(
     Raises:
         InputError: The energies are those of mini-batches, or no minimum is known.
     """
-    import pandas as pd
-
     run = as_run(run)
     rows = exact_rows(run, select_rows(run, burnin, thin, rung=None), "learning_coefficient")
     sampled = sampled_energies(run, rows)
@@ -94,7 +87,6 @@ def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.Dat
     Raises:
         InputError: Fewer than four rungs.
     """
-    import pandas as pd
     from scipy.stats import chi2
 
     if len(table) < _FEWEST:

@@ -1,25 +1,20 @@
 """Reweighting of averages to temperatures that were not sampled, with free energies by pymbar."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import chains_of, is_short
 from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, select_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 
 def load_pymbar():
@@ -107,8 +102,6 @@ def reweight(
     Raises:
         InputError: The energies are those of mini-batches, the run has a bias, pymbar is missing, or no rows are left.
     """
-    import pandas as pd
-
     run = as_run(run)
     rows = select_rows(run, burnin, thin, rung=None)
     names = list(observables)

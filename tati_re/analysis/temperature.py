@@ -1,22 +1,17 @@
 """Measured temperatures of a run, and of groups of its parameters, against the target."""
 
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.special import gammaincinv, ndtri, stdtrit
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, select_rows
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 LEVEL = 1e-4
 """How often the mean of a correct run lies outside its band: once in 10,000 times."""
@@ -208,8 +203,6 @@ def group_temperatures(
     Raises:
         InputError: The run did not record groups, has rows of several temperatures, or too few.
     """
-    import pandas as pd
-
     refuse_if(by not in ("tensor", "layer", "kind"), "by is not known.", by, "tensor, layer or kind")
     run = as_run(run)
     rows = select_rows(run, burnin, thin)

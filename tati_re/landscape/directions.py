@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpairs
 from tati_re.core.errors import InputError, nearest, refuse_if
 
 NORMALIZATIONS = ("filter", "tensor", "none")
@@ -97,8 +98,6 @@ def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np
     Raises:
         InputError: No eigenvector of that number, or no positions.
     """
-    from tati_re.analysis.covariance import covariance_eigenpairs, leading_eigenpairs
-
     if not numbers or min(numbers) < 1:
         raise InputError("Eigenvectors of the covariance count from 1.", list(numbers))
     if isinstance(source, np.ndarray):

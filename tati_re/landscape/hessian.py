@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from tati_re.core.errors import InputError, refuse_if
 
@@ -118,8 +119,6 @@ def hessian_eigenpairs(
     Raises:
         InputError: Nothing asked for, or no convergence.
     """
-    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-
     if num_largest < 0 or num_smallest < 0 or num_largest + num_smallest < 1:
         raise InputError("num_largest and num_smallest ask for nothing.", f"{num_largest} and {num_smallest}")
     chosen = np.arange(surface.num_parameters) if free is None else np.flatnonzero(free)

@@ -1,24 +1,26 @@
 """Predictions over a grid of inputs, and their spread over sampled parameters."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
+from matplotlib.figure import Figure
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED
 from tati_re.core.views import drawn, html_table
 from tati_re.landscape.grid import MOST_POINTS, Axis, axes_of
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
-
-    from tati_re.prediction.results import Prediction
+from tati_re.landscape.request import centre_of
+from tati_re.prediction.draws import Members
+from tati_re.prediction.network import Network, dataset_of, has_its_data
+from tati_re.prediction.predict import average, source_of
+from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction
+from tati_re.runs.positions import Positions
+from tati_re.simulation.run import load
+from tati_re.simulation.saved_model import _read_rows
 
 MARGIN = 0.15
 POINTS = {1: 201, 2: 81, 3: 21}
@@ -53,10 +55,6 @@ class InputSpace(NamedTuple):
 
     def frame(self) -> pandas.DataFrame:
         """One row per input: its columns, then those of the prediction; `std` of a class over the parameters."""
-        import pandas
-
-        from tati_re.prediction.results import ClassPrediction, LabelPrediction
-
         inputs = pandas.DataFrame(self.inputs, columns=list(self.names))
         found = self.prediction.frame().drop(columns="input")
         one = self.prediction
@@ -95,11 +93,6 @@ def input_space(
     Raises:
         InputError: Inputs of more than three columns and no `inputs`, parameters that are not stored, or bad ranges.
     """
-    from tati_re.prediction.draws import Members
-    from tati_re.prediction.network import Network
-    from tati_re.prediction.predict import average, source_of
-    from tati_re.simulation.run import load
-
     run = load(run) if isinstance(run, str | os.PathLike) else run
     examples, names = _examples(run)
     axes: tuple[Axis, ...] | None = None
@@ -125,9 +118,6 @@ def input_space(
 
 
 def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int) -> np.ndarray:
-    from tati_re.landscape.request import centre_of
-    from tati_re.runs.positions import Positions
-
     if not isinstance(which, str):
         return np.stack([run.parameters(int(step), walker) for step in which])
     refuse_if(which not in ("all", "mean", "last"), "which is not known.", which, WHICH)
@@ -139,8 +129,6 @@ def _chosen(run: Any, which: str | Sequence[int], walker: int | None, thin: int)
 
 
 def _examples(run: Any) -> tuple[tuple[np.ndarray, np.ndarray] | None, tuple[str, ...]]:
-    from tati_re.prediction.network import dataset_of, has_its_data
-
     if not has_its_data(run):
         return None, ()
     dataset = dataset_of(run)
@@ -170,8 +158,6 @@ def _axes(ranges: Any, examples: Any, run: Any) -> tuple[Axis, ...]:
 
 def read_inputs(path: str | os.PathLike[str]) -> np.ndarray:
     """Reads inputs from `.npy`, `.npz` (its first array), or `.csv` with or without a header, columns in order."""
-    from tati_re.simulation.saved_model import _read_rows
-
     path = Path(path)
     refuse_if(not path.is_file(), "inputs: the file does not exist.", path, "a .npy, .npz or .csv file of inputs")
     try:

@@ -11,9 +11,14 @@ from tati_re.core.errors import InputError, nearest
 from tati_re.landscape.directions import between, covariance_directions, held, random_directions, trajectory_directions
 from tati_re.landscape.grid import Axis, parse_axis
 from tati_re.landscape.hessian import hessian_directions
+from tati_re.models.names import described_names
 from tati_re.options.make import OPTIONS
 from tati_re.options.trust import WRITTEN
+from tati_re.runs.parameters import read_parameters
+from tati_re.runs.positions import Positions
 from tati_re.simulation.run import load
+from tati_re.simulation.saved_model import read_directions
+from tati_re.simulation.simulation import Simulation
 
 CENTRES = "mean, last, best, the number of a stored step, or zero"
 DIRECTIONS = "random[:COUNT], trajectory[:COUNT], covariance:1,64, hessian:1,-1, between, or a .npy, .npz or .csv file"
@@ -23,8 +28,6 @@ def simulation_of(folder: str | os.PathLike[str], **overrides: Any):
     """Rebuilds the simulation of a run, with its data, model, loss and prior, for one walker at the parameters of the
     run's model file. `overrides` are options in place of the run's, and what the run was given as objects in Python:
     `data`, `model`, `loss`, `prior`; `trust=True` lets a model be built by code that the folder names."""
-    from tati_re.simulation.simulation import Simulation
-
     # No step is taken and no run written: the folder's own sampler and files beside it are not asked for.
     left_out = {"sampler": OPTIONS["sampler"].default, **dict.fromkeys(WRITTEN)}
     return Simulation.from_folder(folder, **{"num_walkers": 1, "verbose": 0, **left_out, **overrides})
@@ -52,9 +55,6 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
     if which == "mean":
         return run.parameters("mean", walker).astype(np.float64), f"mean of {folder}"
     if which == "last":
-        from tati_re.models.names import described_names
-        from tati_re.runs.parameters import read_parameters
-
         stored = run.manifest["parameters"]
         found = read_parameters(folder, names=described_names(stored))
         row = 0 if walker is None else walker
@@ -62,8 +62,6 @@ def centre_of(folder: str | os.PathLike[str], which: str = "auto", walker: int |
             raise InputError("The walker does not exist.", walker, f"0 to {len(found.positions) - 1}")
         return found.positions[row], found.source
     if which == "best":
-        from tati_re.runs.positions import Positions
-
         best: tuple[float, int, int, np.ndarray] | None = None
         for block in Positions(run, walker=walker).blocks():
             place = int(np.nanargmin(block.potential))
@@ -135,8 +133,6 @@ def directions_of(
     known = ("random", "trajectory", "covariance", "hessian", "between")
     if kind not in known:
         if Path(words).suffix in (".npy", ".npz", ".csv"):
-            from tati_re.simulation.saved_model import read_directions
-
             rows = read_directions(words, surface.num_parameters)
             return rows, [f"row {i} of {words}" for i in range(len(rows))]
         raise InputError(f"directions: {kind} is not known.{nearest(kind, known)}", expected=DIRECTIONS)

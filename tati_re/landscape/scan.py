@@ -1,14 +1,14 @@
 """Landscapes: losses on the points of a line, plane or grid, and along a trajectory."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
+from matplotlib.figure import Figure
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
@@ -16,11 +16,8 @@ from tati_re.core.views import drawn, html_table
 from tati_re.landscape import tables
 from tati_re.landscape.grid import Axis, Grid, axes_of, project
 from tati_re.runs.lock import one_writer
+from tati_re.runs.positions import stored_positions
 from tati_re.runs.storage import replacing
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 ARRAYS = "plane.npz"
 
@@ -89,8 +86,6 @@ def scan(
     Raises:
         InputError: Shapes that do not fit, or a folder that holds something else.
     """
-    import pandas
-
     directions = np.atleast_2d(np.asarray(directions, np.float64))
     grid = Grid(centre, directions, axes_of(ranges, "direction", len(directions)), scales)
     names = tuple(names or (f"c{i}" for i in range(len(directions))))
@@ -210,7 +205,6 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
     Raises:
         InputError: The run stored no positions, or has no such walker.
     """
-    from tati_re.runs.positions import stored_positions
 
     def chosen():
         found = stored_positions(run)
@@ -236,8 +230,6 @@ def _digest(surface, grid: Grid | None, names: Sequence[str], positions: list | 
 
 
 def _along(surface, grid: Grid | None, positions: list, names: Sequence[str], path: Path | None):
-    import pandas
-
     frame = tables.finished(path)
     if frame is not None:
         return frame

@@ -1,14 +1,13 @@
 """Tables of a landscape, written block by block and resumable."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
 
 from tati_re.core.errors import InputError
 from tati_re.core.interruption import saying
@@ -18,9 +17,6 @@ from tati_re.runs.files import PARTIAL
 from tati_re.runs.reading import read_csv
 from tati_re.runs.specification import first_difference, open_folder
 from tati_re.runs.storage import storing, write_whole
-
-if TYPE_CHECKING:
-    import pandas
 
 SPECIFICATION = "landscape.toml"
 EXCESS = "ln_excess_loss"

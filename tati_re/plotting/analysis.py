@@ -1,21 +1,16 @@
 """Figures of the modules of an analysis: spectrum, free energy, diffusion map, reweighting, group temperatures."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
+from tati_re.analysis.diffusion_map import DiffusionMap
 from tati_re.core.errors import refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from tati_re.analysis.diffusion_map import DiffusionMap
 
 
 def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[str] | None = None) -> Figure:
@@ -29,8 +24,6 @@ def plot_spectrum(tables: Mapping[str, pd.DataFrame], path: str | os.PathLike[st
     Raises:
         InputError: No tables, or a path that cannot be written.
     """
-    from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
-
     refuse_if(not tables, "There is no covariance to draw.")
     timed = any(np.isfinite(table["autocorrelation_steps"]).any() for table in tables.values())
     figure = new_figure(8.0 if timed else 4.8, 3.4)
@@ -98,8 +91,6 @@ def plot_diffusion_map(
     Raises:
         InputError: A path that cannot be written.
     """
-    from matplotlib.ticker import MaxNLocator
-
     figure = new_figure(8.4, 3.6)
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.6])
     number = np.arange(1, len(found.values) + 1)

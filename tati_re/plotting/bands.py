@@ -1,17 +1,12 @@
 """Simultaneous bands, which a whole curve leaves with a stated probability, and the curves that they belong to."""
 
-from __future__ import annotations
-
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from tati_re.analysis.convergence import autocorrelation_estimate
 from tati_re.plotting.figure import COLORS, GRAY, empty, labeled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 LEVEL = 0.95
 POINTS = 100

@@ -1,23 +1,19 @@
 """Calibration of predicted probabilities, of the optimum and of the posterior average."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from tati_re.plotting.bands import Calibrated
 from tati_re.plotting.figure import COLORS, DARK, GRAY, legend_above, new_figure, plain, save
 from tati_re.prediction.metrics import calibration, class_labels, class_probabilities, predictive_entropy
+from tati_re.prediction.results import ClassPrediction, known_labels
 from tati_re.prediction.scores import auroc
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tati_re.prediction.results import ClassPrediction
 
 
 def plot_calibration(
@@ -70,8 +66,6 @@ def plot_classes(
     Raises:
         InputError: No labels, or a path that cannot be written.
     """
-    from tati_re.prediction.results import known_labels
-
     sets, labels = zip(*((one.probabilities, known_labels(one.labels)) for one in predictions.values()), strict=True)
     figure, panels = _halves(sets, labels, list(predictions), num_bins)
     for panel, (name, one) in zip(panels, predictions.items(), strict=True):
@@ -148,8 +142,6 @@ def draw_reliability(
 
 def _scale_counts(axes: Axes) -> None:
     """A logarithmic axis of counts where some are large, which shows a count of one as well; else a plain one."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
-
     axes.autoscale(axis="y")  # of a shared axis the limits of the panel before are not those of this one
     if axes.get_ylim()[1] < 30:
         axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))

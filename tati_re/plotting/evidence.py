@@ -1,20 +1,14 @@
 """Integrands of log Z, and the estimates of several methods."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT
+from tati_re.evidence.result import NAMES, Evidence
 from tati_re.plotting.figure import COLORS, GRAY, new_figure, plain, save
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from tati_re.evidence.result import Evidence
 
 POWER = 5.0
 
@@ -29,8 +23,6 @@ def plot_evidence(estimates: Sequence[Evidence], path=None, labels: Sequence[str
         path: File ending in `.png`. Default: none.
         labels: One for each estimate. Default: the methods.
     """
-    from tati_re.evidence.result import NAMES
-
     labels = [NAMES[each.method] for each in estimates] if labels is None else list(labels)
     labels = [f"{label} {SHORT}" if each.short else label for each, label in zip(estimates, labels, strict=True)]
     rows = len(estimates)

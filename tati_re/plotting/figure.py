@@ -1,18 +1,16 @@
 """Colors, sizes and saving of all figures."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from tati_re.core.errors import refuse_if
 from tati_re.runs.storage import replacing
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DPI = 150
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
@@ -21,19 +19,17 @@ GRAY = "#8C8C8C"
 DARK = "#333333"
 
 
+class _Drawn(Figure):
+    def _repr_png_(self) -> bytes:
+        # Notebooks know how to show a figure only once pyplot was imported.
+        content = io.BytesIO()
+        self.savefig(content, format="png", dpi=80)
+        return content.getvalue()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """Makes a figure with its own canvas, outside pyplot. It lays itself out; `width` and `height` are in inches."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    class Drawn(Figure):
-        def _repr_png_(self) -> bytes:
-            # Notebooks know how to show a figure only once pyplot was imported.
-            content = io.BytesIO()
-            self.savefig(content, format="png", dpi=80)
-            return content.getvalue()
-
-    figure = Drawn(figsize=(width, height), layout="constrained")
+    figure = _Drawn(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

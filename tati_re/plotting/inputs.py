@@ -6,6 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from tati_re.core.errors import InputError
 from tati_re.data.columns import numbered
@@ -13,9 +17,6 @@ from tati_re.data.dataset import Dataset
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from tati_re.landscape.inputspace import InputSpace
 
 
@@ -127,8 +128,6 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
     elif classes:
         best = _plane(space, found.probabilities.argmax(axis=1).astype(float))
         sure = _plane(space, found.probabilities.max(axis=1))
-        from matplotlib.colors import to_rgb
-
         colors = np.array([to_rgb(COLORS[k % len(COLORS)]) for k in range(len(found.class_values))])
         image = 1 - (1 - colors[best.astype(int)]) * sure[..., None]
         extent = (x[0], x[-1], y[0], y[-1])
@@ -157,8 +156,6 @@ def _plane(space: InputSpace, values: np.ndarray) -> np.ndarray:
 
 
 def _bar(figure: Figure, panel: Axes, drawn: Any, label: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     color_bar(figure, panel, drawn, label, ticks=MaxNLocator(6))
 
 

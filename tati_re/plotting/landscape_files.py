@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.plotting.figure import COLORS
@@ -14,8 +15,6 @@ from tati_re.plotting.landscape import WORDS, _scales, matrix
 from tati_re.runs.storage import write_whole
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from tati_re.landscape.scan import Landscape
 
 

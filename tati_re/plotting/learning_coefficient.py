@@ -1,19 +1,14 @@
 """The learning coefficient along a ladder."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from tati_re.analysis.learning_coefficient import curve_value
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, save
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 
 def plot_learning_coefficient(

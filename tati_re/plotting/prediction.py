@@ -1,22 +1,17 @@
 """Predictions: bands over an input, intervals and their coverage, calibration, entropy."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tati_re.core.errors import InputError
 from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_stairs
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, RegressionPrediction
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 def plot_prediction(one: Prediction, along: int | None = None, path: str | os.PathLike[str] | None = None) -> Figure:

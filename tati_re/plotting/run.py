@@ -1,26 +1,22 @@
 """A run at a glance: traces, ranks and autocorrelation of its observables, temperatures with their target."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, autocorrelation_estimate, autocorrelation_function, chains_of
 from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.plotting.bands import draw_ranks
 from tati_re.plotting.figure import COLORS, DARK, GRAY, empty, labeled, legend_above, new_figure, plain, save
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import at_target, burnin_of, is_optimization, keep, spacing
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from tati_re.runs.run import RunFiles
 
 _SHOWN = ("potential", "loss", "accuracy")
 
@@ -131,8 +127,6 @@ def _measured(run_info: pd.DataFrame, num_parameters: int, num_burnin_steps: int
 
 def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_steps: int, legend: bool = True) -> None:
     """Draws a column of each walker over the steps, faint, with its moving mean; gray are the steps of the burn-in."""
-    from matplotlib.ticker import FuncFormatter
-
     walkers = np.unique(run_info["walker"])
     chains = chains_of(run_info, column, int(run_info["step"].min()) - 1)
     steps = np.unique(run_info["step"])[: chains.shape[1]]

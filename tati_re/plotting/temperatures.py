@@ -1,18 +1,15 @@
 """A temperature ladder, and loss and accuracy against temperature: the cold-posterior curve."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from tati_re.analysis.format import SHORT_NOTE
 from tati_re.core.errors import refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from tati_re.prediction.temperature_study import stopping
 
 _LOSSES = (
     ("train_loss", "train, mean of the draws", COLORS[0], "o"),
@@ -38,8 +35,6 @@ def plot_temperatures(frame: pd.DataFrame, path: str | os.PathLike[str] | None =
     Raises:
         InputError: A path that cannot be written.
     """
-    from tati_re.prediction.temperature_study import stopping
-
     classes = "test_accuracy" in frame
     figure = new_figure(6.4, 6.0 if classes else 3.8)
     panels = figure.subplots(2 if classes else 1, 1, sharex=True, squeeze=False)[:, 0]

@@ -1,14 +1,13 @@
 """Export of runs to ArviZ: its groups as an `xarray.DataTree`, and as a NetCDF file."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import InputError
@@ -16,13 +15,9 @@ from tati_re.data.dataset import Dataset
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.positions import Block, Positions
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, select_rows
 from tati_re.runs.storage import StorageError, replacing
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 _PURPOSE = 0xA2F12
 

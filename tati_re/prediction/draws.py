@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from tati_re.analysis.until import weighted
 from tati_re.core.errors import InputError
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
-
-if TYPE_CHECKING:
-    from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles
 
 _COLUMNS = 64
 

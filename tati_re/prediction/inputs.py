@@ -1,9 +1,6 @@
 """Inputs to predict from a file, with or without labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,9 +10,7 @@ from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
 from tati_re.data.sources import TABLES, ReadOptions, read_source
 from tati_re.data.tables import Choice
-
-if TYPE_CHECKING:
-    from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles
 
 NOISE = "noise"
 """In place of a file of other inputs: uniform random numbers, each input within the range that it has."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import array_stats, effective_sample_size, rows_by_walker
 from tati_re.core.errors import InputError
@@ -15,15 +17,9 @@ from tati_re.runs import files
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.positions import Positions
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run
 from tati_re.runs.storage import write_whole
-
-if TYPE_CHECKING:
-    import os
-
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
 
 LARGEST_K = 0.7
 """The Pareto shape above which the estimate of an example is not to be trusted (Vehtari et al., 2024)."""
@@ -65,8 +61,6 @@ class LeaveOneOut:
 
     def frame(self) -> pd.DataFrame:
         """One row an example: `example`, `elpd`, `pareto_k`."""
-        import pandas as pd
-
         return pd.DataFrame({name: vars(self)[name] for name in _COLUMNS})
 
     def __str__(self) -> str:

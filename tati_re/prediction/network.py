@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.data.packing import as_packed
+from tati_re.data import dataset_from_options
+from tati_re.data.packing import as_packed, order_of
 from tati_re.data.preparation import Preparation
+from tati_re.options.make import make_options
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 from tati_re.runs import checkpoint, files, manifest
@@ -70,9 +72,6 @@ def _missing_data(run: RunFiles) -> list[str]:
 
 
 def dataset_of(run: RunFiles) -> Dataset:
-    from tati_re.data import dataset_from_options
-    from tati_re.options.make import make_options
-
     check_model(run)
     if run.data is not None:
         return run.data
@@ -95,7 +94,6 @@ def dataset_of(run: RunFiles) -> Dataset:
 
 def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
     """The data set with inputs in the shape that the model takes: images get a channel axis where it has one."""
-    from tati_re.data.packing import order_of
     from tati_re.models.inputs import fit_inputs, layout_of
     from tati_re.models.inspect import input_shape_of
 

@@ -1,10 +1,8 @@
 """Posterior predictions of runs, averaged over all draws in bounded memory."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +19,9 @@ from tati_re.prediction.results import (
     labels_of_rows,
 )
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
+from tati_re.prediction.streamed import streamed_prediction
 from tati_re.runs import files
-
-if TYPE_CHECKING:
-    from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles
 
 MEMORY_VALUES = 32_000_000
 """Predictions (draws × inputs × columns) in memory at once; more inputs go part by part, each with all draws."""
@@ -82,8 +79,6 @@ def predict(
             raise InputError("labels without inputs.", expected="predict(inputs, labels)")
         kept = len(runs) == 1 and parameters is None and runs[0].manifest["options"].get("stream_predictions")
         if kept and not (files.trajectory_in(runs[0].folder) and names_its_data(runs[0])):
-            from tati_re.prediction.streamed import streamed_prediction
-
             return streamed_prediction(runs[0], interval)
         inputs, labels = test_part(runs[0])
     if parameters is None:

@@ -1,28 +1,21 @@
 """Predictions by a posterior average, and their scores."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.format import table
 from tati_re.core.errors import InputError
 from tati_re.core.views import drawn, html_table
-from tati_re.prediction.metrics import (
-    Calibration,
-    accuracy,
-    calibration,
-    class_labels,
-    negative_log_likelihood,
-    predictive_entropy,
-)
+from tati_re.prediction import metrics
 from tati_re.prediction.scores import brier_score
+from tati_re.runs.csv_table import frame_text
+from tati_re.runs.storage import write_whole
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _ROUNDING = 1e-12
@@ -72,7 +65,7 @@ class Prediction:
         lines = [("prediction", self.kind.replace("_", " ")), ("inputs", f"{len(self.frame()):,}")]
         return [*lines, ("draws", f"{self.num_draws:,}{worth}"), *scores]
 
-    def plot(self, along: int | None = None, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, along: int | None = None, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Draws the prediction with its band, its calibration and its entropy; see
         `tati_re.plotting.plot_prediction`."""
         return drawn("prediction", self, along=along, path=path)
@@ -91,9 +84,6 @@ class Prediction:
 
     def write_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes `frame()`; raises `StorageError` if the file cannot be written."""
-        from tati_re.runs.csv_table import frame_text
-        from tati_re.runs.storage import write_whole
-
         write_whole(path, frame_text(self.frame()))
 
 
@@ -128,7 +118,7 @@ class ClassPrediction(Prediction):
     @property
     def entropy(self) -> np.ndarray:
         """Entropy of the averaged probabilities, in nats, `(n,)`."""
-        return predictive_entropy(self.probabilities)
+        return metrics.predictive_entropy(self.probabilities)
 
     @property
     def mutual_information(self) -> np.ndarray:
@@ -140,17 +130,17 @@ class ClassPrediction(Prediction):
         """The most probable class of each input, in the data's labels, `(n,)`."""
         return self.class_values[self.probabilities.argmax(axis=1)]
 
-    def calibration(self, num_bins: int = 15) -> Calibration:
+    def calibration(self, num_bins: int = 15) -> metrics.Calibration:
         """Reliability bins and expected calibration error; raises `InputError` without labels."""
-        return calibration(self.probabilities, known_labels(self.labels), num_bins)
+        return metrics.calibration(self.probabilities, known_labels(self.labels), num_bins)
 
     def scores(self) -> dict[str, float]:
         if self.labels is None:
             return {}
         p, labels = self.probabilities, self.labels
         return {
-            "accuracy": accuracy(p, labels),
-            "negative_log_likelihood": negative_log_likelihood(p, labels),
+            "accuracy": metrics.accuracy(p, labels),
+            "negative_log_likelihood": metrics.negative_log_likelihood(p, labels),
             "brier_score": brier_score(p, labels),
             "calibration_error": self.calibration().error,
         }
@@ -159,8 +149,6 @@ class ClassPrediction(Prediction):
         return {"entropy": self.entropy, "mutual_information": self.mutual_information}
 
     def frame(self) -> pd.DataFrame:
-        import pandas as pd
-
         best = self.probabilities.argmax(axis=1)
         rows = np.arange(len(best))
         columns: dict[str, Any] = {"input": rows}
@@ -232,7 +220,7 @@ class LabelPrediction(Prediction):
         """The more probable value of each label, `(n, labels)`."""
         return (self.probabilities > 0.5).astype(np.int64)
 
-    def calibration(self, num_bins: int = 15) -> Calibration:
+    def calibration(self, num_bins: int = 15) -> metrics.Calibration:
         """Reliability bins and calibration error of all labels; raises `InputError` without labels."""
         return self.pairs().calibration(num_bins)
 
@@ -251,8 +239,6 @@ class LabelPrediction(Prediction):
         return {"entropy": self.entropy, "mutual_information": self.mutual_information}
 
     def frame(self) -> pd.DataFrame:
-        import pandas as pd
-
         columns: dict[str, Any] = {"input": np.arange(len(self.probabilities))}
         parts = {"label": self.labels, "p": self.probabilities, "lower": self.lower, "upper": self.upper}
         for k in range(self.probabilities.shape[1]):
@@ -319,8 +305,6 @@ class RegressionPrediction(Prediction):
         return {name: np.sqrt((values**2).sum(axis=1)) for name, values in names.items()}
 
     def frame(self) -> pd.DataFrame:
-        import pandas as pd
-
         columns: dict[str, np.ndarray] = {"input": np.arange(len(self.mean))}
         names = ("targets", "mean", "std", "noise_std", "parameter_std", "lower", "upper", "mean_lower", "mean_upper")
         for k in range(self.mean.shape[1]):
@@ -334,14 +318,12 @@ class RegressionPrediction(Prediction):
 
 
 def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
-    import pandas as pd
-
     rows = [{"predictor": name, "draws": one.num_draws, **one.scores()} for name, one in predictions.items()]
     return pd.DataFrame(rows)
 
 
 def labels_of_classes(labels: np.ndarray | None, num_classes: int) -> np.ndarray | None:
-    return None if labels is None else class_labels(labels, num_classes)
+    return None if labels is None else metrics.class_labels(labels, num_classes)
 
 
 def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,18 +1,15 @@
 """Predictions of a run that accumulated their averages while sampling."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError
 from tati_re.engine.prediction_averages import PREFIX
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, RegressionPrediction, labels_of_classes
+from tati_re.prediction.scores import normal_crps
 from tati_re.runs import checkpoint
-
-if TYPE_CHECKING:
-    from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles
 
 
 def streamed_prediction(
@@ -21,8 +18,6 @@ def streamed_prediction(
     """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint. Of the
     draws only averages are left: classes have no intervals, values the normal ones, and no draw has a loss."""
     from scipy.special import ndtr, ndtri
-
-    from tati_re.prediction.scores import normal_crps
 
     arrays, _, _ = checkpoint.load(run.folder)
     kept = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, is_short, monte_carlo_error
 from tati_re.core.errors import InputError, refuse_if
@@ -19,7 +20,6 @@ from tati_re.prediction.predict import average, test_part
 from tati_re.runs import files
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from tati_re.runs.run import RunFiles
@@ -215,6 +215,4 @@ def _influence(values: np.ndarray, weight: np.ndarray, walker: np.ndarray) -> np
 
 
 def _frame(rows: Sequence[Mapping[str, float]]) -> pd.DataFrame:
-    import pandas as pd
-
     return pd.DataFrame(rows).sort_values("temperature", ignore_index=True)

@@ -1,11 +1,10 @@
 """The certificate of a run, how far it may be off beside what was asked for, and what heats it."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS
 from tati_re.analysis.format import percent
@@ -17,9 +16,6 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FACTOR = 1.5
 """How far the prediction and a measured temperature may differ."""
@@ -92,8 +88,6 @@ class Row(NamedTuple):
 
 def certificate(run: RunFiles, burnin: int | None = None) -> pd.DataFrame:
     """What a sampled run certifies, one row each: see `Run.certificate`."""
-    import pandas as pd
-
     run = as_run(run)
     said, rows = run.manifest, run.run_info
     if is_optimization(said, rows):

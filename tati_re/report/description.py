@@ -1,16 +1,12 @@
 """Description of a run, in sentences."""
 
-from __future__ import annotations
-
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.runs.selection import at_target
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LADDERS = ("num_replicas", "simulated_tempering")
 """The first entry of a method's configuration that is about a ladder; those before are the sampler's."""

@@ -1,18 +1,15 @@
 """Pieces of a self-contained page: text, tables and figures."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+import pandas as pd
+from matplotlib.figure import Figure
 
 DPI = 120
 _LONG = 24

@@ -1,14 +1,13 @@
 """Summary lines on the rungs of a temperature ladder."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+from tati_re.exchange.advice import ladder_advice
+from tati_re.exchange.gaussianity import gaussianity_report
+from tati_re.exchange.ladder import explicit
 
 _FEW = 0.01
 _MOST_ROWS = 40
@@ -49,8 +48,6 @@ def ladder_lines(
 
 
 def _noise_lines(noise: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
-    from tati_re.exchange.gaussianity import gaussianity_report
-
     notes, lines = [], []
     for kind, what in (("energy", "The noise of the swaps' energies"), ("gradient", "The noise of the gradients")):
         values = noise.loc[noise["test"] == kind, "p_value"].to_numpy(dtype=np.float64)
@@ -86,9 +83,6 @@ def _notes(ladder: pd.DataFrame) -> list[str]:
 def measured_advice(ladder: pd.DataFrame) -> tuple[str, ...]:
     """Advice on a ladder, in sentences, from its heat capacity d<U>/dT, by the mean energies of neighbors; none where
     the energies do not rise with temperature, or the likelihood alone is tempered."""
-    from tati_re.exchange.advice import ladder_advice
-    from tati_re.exchange.ladder import explicit
-
     temperature, mean = (ladder[name].to_numpy(dtype=np.float64) for name in ("temperature", "mean_potential"))
     if ladder["likelihood_weight"].nunique() > 1 or not np.isfinite(mean).all() or (np.diff(temperature) <= 0).any():
         return ()

@@ -1,13 +1,13 @@
 """The modules of `tati-analyse`, each from a run to tables and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from tati_re.analysis.alignment import align
 from tati_re.analysis.averages import averages, parameter_averages
@@ -20,16 +20,21 @@ from tati_re.analysis.reweighting import reweight
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import html_table
+from tati_re.plotting.analysis import (
+    plot_diffusion_map,
+    plot_free_energy,
+    plot_group_temperatures,
+    plot_reweighting,
+    plot_spectrum,
+)
+from tati_re.plotting.learning_coefficient import plot_learning_coefficient
+from tati_re.plotting.run import plot_autocorrelation, plot_run
+from tati_re.prediction.network import model_of
 from tati_re.runs import files
 from tati_re.runs.manifest import sees_batches
 from tati_re.runs.positions import Positions
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import is_optimization, select_rows, spacing
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from tati_re.runs.run import RunFiles
 
 _OF_SAMPLES = ("temperatures", "free_energy", "reweighting", "learning_coefficient")
 _SHOWN = ("potential", "loss", "kinetic_energy", "virial")
@@ -87,13 +92,9 @@ def _averages(run: RunFiles, choices: Choices) -> Result:
     drawn = [name for name in (names or _SHOWN) if name in rows.columns]
     chains = {name: chains_of(rows, name, -1) for name in drawn}
     chains = {name: values for name, values in chains.items() if np.isfinite(values).all() and values.shape[1] >= 4}
-    from tati_re.plotting.run import plot_run
-
     shown = [name for name in names or () if name in rows.columns] or None
     result = Result(table, figures={"traces": lambda path: plot_run(run, shown, choices.burnin, choices.thin, path)})
     if any((np.ptp(values, axis=1) > 0).all() for values in chains.values()):
-        from tati_re.plotting.run import plot_autocorrelation
-
         result.figures["autocorrelation"] = lambda path: plot_autocorrelation(chains, spacing(rows), path)
     return result
 
@@ -102,18 +103,12 @@ def _parameters(run: RunFiles, choices: Choices) -> Result:
     thin = choices.thin if choices.thin > 1 else None
     if choices.by != "walker":
         return Result(parameter_averages(run, choices.burnin, thin))
-    import pandas as pd
-
     walkers = range(int(run.manifest["options"]["num_walkers"]))
     tables = [parameter_averages(run, choices.burnin, thin, walker).assign(walker=walker) for walker in walkers]
     return Result(pd.concat(tables, ignore_index=True)[["walker", "parameter", "mean", "std"]])
 
 
 def _covariance(run: RunFiles, choices: Choices) -> Result:
-    import pandas as pd
-
-    from tati_re.plotting.analysis import plot_spectrum
-
     walkers: list[Any] = [None]
     if choices.by == "walker":
         walkers = sorted({int(walker) for block in Positions(run).blocks() for walker in np.unique(block.walker)})
@@ -140,8 +135,6 @@ def _covariance(run: RunFiles, choices: Choices) -> Result:
 
 
 def _temperatures(run: RunFiles, choices: Choices) -> Result:
-    from tati_re.plotting.analysis import plot_group_temperatures
-
     table = group_temperatures(run, choices.groups, choices.burnin, choices.thin)
     figures = {"temperatures": lambda path: plot_group_temperatures(table, path)}
     sentences = group_sentences(table, sees_batches(run.manifest))
@@ -149,10 +142,6 @@ def _temperatures(run: RunFiles, choices: Choices) -> Result:
 
 
 def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
-    import pandas as pd
-
-    from tati_re.plotting.analysis import plot_diffusion_map
-
     found, block = diffusion_map_of(run, choices.num_eigenvectors, choices.burnin, choices.thin, **choices.diffusion)
     marked = landmarks(found, min(choices.num_landmarks, len(block.step)), int(block.potential.argmin()))
     columns = {"step": block.step, "walker": block.walker, "potential": block.potential, "loss": block.loss}
@@ -170,8 +159,6 @@ def _diffusion_map(run: RunFiles, choices: Choices) -> Result:
 
 
 def _free_energy(run: RunFiles, choices: Choices) -> Result:
-    from tati_re.plotting.analysis import plot_free_energy
-
     options = choices.diffusion if choices.along.startswith("diffusion:") else {}
     found = coordinate_of(run, choices.along, choices.burnin, choices.thin, **options)
     temperature = float(run.manifest.get("temperature", 1.0))
@@ -183,8 +170,6 @@ def _free_energy(run: RunFiles, choices: Choices) -> Result:
 
 
 def _reweighting(run: RunFiles, choices: Choices) -> Result:
-    from tati_re.plotting.analysis import plot_reweighting
-
     names = choices.observables or ("potential", "loss")
     table = reweight(run, choices.temperatures or None, names, choices.burnin, choices.thin)
     sampled = sorted(set(run.run_info["temperature"]))
@@ -192,10 +177,6 @@ def _reweighting(run: RunFiles, choices: Choices) -> Result:
 
 
 def _alignment(run: RunFiles, choices: Choices) -> Result:
-    import pandas as pd
-
-    from tati_re.prediction.network import model_of
-
     positions = Positions(run, choices.burnin, choices.thin)
     if positions.projected:
         raise InputError("alignment: the run stored projections, not parameters.", run.folder)
@@ -225,8 +206,6 @@ def _spread(values: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
-    from tati_re.plotting.learning_coefficient import plot_learning_coefficient
-
     table = learning_coefficient(run, choices.lowest_loss, choices.burnin, choices.thin)
     sentences, curve, size = [], None, int(run.manifest["parameters"]["num"])
     if len(table) > 3:

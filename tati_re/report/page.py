@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of
 from tati_re.analysis.format import marked
 from tati_re.analysis.temperature import group_sentences, group_temperatures
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.plotting import plot_ladder
+from tati_re.plotting import plot_ladder, plot_traces
+from tati_re.plotting.analysis import plot_group_temperatures
+from tati_re.plotting.run import plot_autocorrelation
 from tati_re.report import html
 from tati_re.report.description import name_of_method, what_was_sampled
 from tati_re.report.parts import (
@@ -32,10 +35,6 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, at_target, burnin_of, check_thin, is_optimization, keep, spacing
 from tati_re.runs.storage import write_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _WIDTH = 4.6
 _SHOWN = ("potential", "loss", "accuracy", "kinetic_energy", "virial", "acceptance")
@@ -195,10 +194,6 @@ class Part(NamedTuple):
 
 
 def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
-    import pandas as pd
-
-    from tati_re.plotting import plot_traces
-
     rows, kept = at_target(rows), part.rows
     if part.thin > 1 and (rows["step"] > part.burnin).any():
         rows = pd.concat([rows[rows["step"] <= part.burnin], keep(rows, part.burnin, part.thin)], ignore_index=True)
@@ -217,8 +212,6 @@ def _traces(run: RunFiles, rows: pd.DataFrame, part: Part) -> html.Section:
 
 
 def _autocorrelation(kept: pd.DataFrame | None) -> list[str]:
-    from tati_re.plotting.run import plot_autocorrelation
-
     chains = {name: chains_of(kept, name, -1) for name in _observables(kept)} if kept is not None else {}
     moving = {name: values for name, values in chains.items() if (np.ptp(values, axis=1) > 0).all()}
     if not moving:
@@ -254,8 +247,6 @@ def _averages(kept: pd.DataFrame) -> tuple[html.Section, list[str]]:
 
 
 def _groups(run: RunFiles, part: Part) -> tuple[html.Section, list[str]]:
-    from tati_re.plotting.analysis import plot_group_temperatures
-
     try:
         table = group_temperatures(run, burnin=part.burnin, thin=part.thin)
     except InputError as error:  # rows of several temperatures have no band
@@ -315,8 +306,6 @@ def _found(path: Path, place: str) -> str:
 
 
 def _comparison(runs: list[RunFiles], names: list[str], parts: list[Part]) -> str:
-    import pandas as pd
-
     lines, foot = [], list[str]()
     for run, name, part in zip(runs, names, parts, strict=True):
         rows, kept = run.run_info, part.rows

@@ -1,31 +1,28 @@
 """Parts of a page: marginals and predictions of stored positions, figures of its own, and two runs side by side."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tati_re.analysis.averages import averages_of_rows
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, effective_sample_size, r_hat, rows_by_walker
 from tati_re.analysis.format import with_error
 from tati_re.core.errors import InputError
 from tati_re.plotting.figure import COLORS, GRAY, labeled, legend_above, new_figure
+from tati_re.plotting.prediction import plot_prediction
+from tati_re.prediction.predict import predict
 from tati_re.report import html
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from tati_re.runs.run import RunFiles
+from tati_re.runs.run import RunFiles
 
 _PARAMETERS = 12
 _DRAWS = 400
@@ -34,8 +31,6 @@ _FIGURE = "predictions.png"
 
 def parameters_section(run: RunFiles, burnin: int, thin: int) -> html.Section:
     """Marginals of some of the parameters, evenly among all, walker by walker, with their mean, error and R-hat."""
-    import pandas as pd
-
     stored = Positions(run, burnin, thin)
     chosen = np.unique(np.linspace(0, len(stored.names) - 1, _PARAMETERS).astype(int))
     kept = [(block.step, block.walker, block.values[:, chosen]) for block in stored.blocks()]
@@ -78,9 +73,6 @@ def predictions_section(run: RunFiles, burnin: int, thin: int) -> html.Section |
     figure of all."""
     if (run.folder / files.PREDICTIONS / _FIGURE).exists():
         return None
-    from tati_re.plotting.prediction import plot_prediction
-    from tati_re.prediction.predict import predict
-
     section = html.Section("Predictions", "predictions")
     try:
         count = sum(len(block.step) for block in Positions(run, burnin, thin).blocks())
@@ -103,8 +95,6 @@ _MOST_REPLICAS = 4
 
 def narrow(figure: Figure) -> None:
     """Fits the traces of `plot_traces` to half a page, without wide legends, which the caption replaces."""
-    from matplotlib.ticker import MaxNLocator
-
     for number, axes in enumerate(figure.axes):
         handles, labels = axes.get_legend_handles_labels()
         if (legend := axes.get_legend()) is not None:
@@ -117,8 +107,6 @@ def narrow(figure: Figure) -> None:
 
 
 def plot_replicas(rows: pd.DataFrame) -> Figure:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     figure = new_figure(4.6, 2.9)
     axes = figure.subplots()
     rows = rows[rows["walker"] == 0]
@@ -156,8 +144,6 @@ _UNLIKE = ("output", "verbose", "seed")
 
 def differences(runs: Sequence[RunFiles], names: Sequence[str], rows: Sequence[pd.DataFrame | None]) -> str:
     """Averages of two runs beside each other, how many standard errors they are apart, and options that differ."""
-    import pandas as pd
-
     parts = []
     kept = [each for each in rows if each is not None]
     if len(kept) == 2:

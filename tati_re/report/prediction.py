@@ -1,18 +1,19 @@
 """The output of `tati-predict`: predictions, scores, reliability, other inputs, losses against temperature, figures."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, r_hat
 from tati_re.analysis.format import SHORT, SHORT_NOTE, table, with_error
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.plotting.calibration import plot_classes
+from tati_re.plotting.prediction import plot_values
 from tati_re.plotting.temperatures import plot_temperatures
 from tati_re.prediction.inputs import NOISE, noise_like, read_inputs
 from tati_re.prediction.predict import FEW_DRAWS, average, predict, source_of, test_part
@@ -21,12 +22,7 @@ from tati_re.prediction.scores import auroc
 from tati_re.prediction.temperature_study import stopping, temperature_curve
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.storage import storing, write_whole
-from tati_re.simulation.run import load
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.simulation.run import Run
+from tati_re.simulation.run import Run, load
 
 AVERAGE, OPTIMUM, ENSEMBLE = "posterior average", "optimum", "ensemble"
 
@@ -72,8 +68,6 @@ def report_predictions(runs: Sequence[Run], folder: Path, typed: Mapping[str, An
 
 def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Prediction]) -> pd.DataFrame:
     """AUROC of each predictor's uncertainties for other inputs: `predictor, score, auroc`."""
-    import pandas as pd
-
     rows = []
     for name, one in inside.items():
         other = outside[name].uncertainty()
@@ -83,8 +77,6 @@ def outside_table(inside: Mapping[str, Prediction], outside: Mapping[str, Predic
 
 
 def reliability_table(predictions: Mapping[str, ClassPrediction]) -> pd.DataFrame:
-    import pandas as pd
-
     frames = []
     for name, one in predictions.items():
         bins = one.calibration()
@@ -114,13 +106,9 @@ def _written(folder: Path, predictions: dict, outside: dict, inputs: np.ndarray 
             write_whole(folder / name, frame_text(frame))
             files.append(name)
     if labeled and posterior.kind != "regression":
-        from tati_re.plotting.calibration import plot_classes
-
         plot_classes(_of_classes(predictions), _of_classes(outside) or None, folder / "predictions.png")
         files.append("predictions.png")
     elif posterior.kind == "regression":
-        from tati_re.plotting.prediction import plot_values
-
         shown = np.arange(len(posterior.mean)) if inputs is None else inputs
         plot_values(predictions, shown, folder / "predictions.png")
         files.append("predictions.png")

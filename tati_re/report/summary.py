@@ -1,12 +1,11 @@
 """A run in one page of plain text: warnings first, then a table."""
 
-from __future__ import annotations
-
 import math
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, chains_of, effective_sample_size, r_hat
@@ -27,14 +26,10 @@ from tati_re.report.description import step_size_text
 from tati_re.report.ladder import ladder_lines
 from tati_re.runs import files
 from tati_re.runs.manifest import changes
+from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import at_target, burnin_of, check_thin, is_optimization, keep
 from tati_re.samplers.wrappers.eqn import refresh_note
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from tati_re.runs.run import RunFiles
-    from tati_re.simulation.run import Run
+from tati_re.simulation.run import Run
 
 SMALLEST_EFFECTIVE_SAMPLE_SIZE = 100.0
 

@@ -1,24 +1,19 @@
 """The potential of a Simulation at the places of its walkers, asked from Python."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tati_re.core.errors import InputError
-from tati_re.options.make import make_options
+from tati_re.core.protocol import Energy
+from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
 from tati_re.simulation.batch_norm import check_model
 from tati_re.simulation.current_batch import CurrentBatch
 from tati_re.simulation.request import own_sampler
+from tati_re.simulation.starts import Walkers
 from tati_re.simulation.step_size_advice import StepSizeAdvice, advice
-
-if TYPE_CHECKING:
-    from tati_re.core.protocol import Energy
-    from tati_re.options.make import Options
-    from tati_re.simulation.starts import Walkers
-    from tati_re.simulation.system import System
+from tati_re.simulation.system import System
 
 _MOST_EXAMPLES = 10_000
 

@@ -1,9 +1,7 @@
 """Where the walkers of a Simulation start, and the replicas of a run: at given places, together or apart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -19,9 +17,7 @@ from tati_re.optimizers.fire import Fire
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.noise_level import with_noise_of
 from tati_re.runs.parameters import FileParameters, read_parameters
-
-if TYPE_CHECKING:
-    from tati_re.simulation.request import Request
+from tati_re.simulation.request import Request
 
 _FRESH, _JITTER = 0x5354, 0x4A49
 _FIRST_TIME_STEP = 0.1

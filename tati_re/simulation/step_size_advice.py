@@ -1,20 +1,16 @@
 """From the largest curvature of the potential to step sizes at which samplers are stable, and why one diverged."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tati_re.core.backend import tf
+from tati_re.core.errors import SamplingError
 from tati_re.data.on_disk import blocks
 from tati_re.posterior.evaluator import Evaluator
-
-if TYPE_CHECKING:
-    from tati_re.core.errors import SamplingError
-    from tati_re.posterior.potential import ModelPotential
-    from tati_re.simulation.request import Request
+from tati_re.posterior.potential import ModelPotential
+from tati_re.simulation.request import Request
 
 _LOOK = "Look for infinities in data, loss or model at its start."
 _LARGEST_INPUT = 20.0
