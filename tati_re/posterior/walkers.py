@@ -101,7 +101,7 @@ def once(function: Callable, position, *others, shape: tuple[int, ...] | None = 
         return i + 1, losses, gradient, *(tf.zeros_like(other) for other in others)
 
     start = (tf.constant(0), tf.zeros(shape or position.shape[:1], tf.float64), position, *others)
-    _, losses, gradient, *_ = tf.while_loop(lambda i, *_: i < 1, body, start, maximum_iterations=1)
+    _, losses, gradient, *_ = tf.while_loop(lambda i, *_: i < 1, body, start)
     return losses, gradient
 
 
