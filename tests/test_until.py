@@ -88,6 +88,14 @@ def test_the_worst_of_all_quantities_counts_and_constants_do_not():
     found = diagnosis([Quantity("a", good), Quantity("d", apart)], 1.01)
     assert (found["rhat_of"], found["spoiled_by"], found["rhat"]) == ("d", [2], r_hat(apart))
     assert found["rhat_without"] < 1.01 < 1.3 < found["rhat"]
+    # Whichever they are and however many others there are: in place, or in width.
+    many = np.random.default_rng(1).standard_normal((200, 400))
+    many[150] -= 3
+    many[77] *= 6
+    found = diagnosis([Quantity("h", many)], 1.01)
+    assert found["spoiled_by"] == [77, 150] and found["rhat_without"] < 1.01
+    scattered = many + np.random.default_rng(2).standard_normal((200, 1))
+    assert diagnosis([Quantity("s", scattered)], 1.01)["spoiled_by"] == []
     # Of networks the walkers may be apart in their weights, but each has to stand still.
     assert diagnosis([Quantity("d", apart, None, False)], 1.01)["rhat"] < 1.01
     falling = good - np.linspace(0, 3, 500)

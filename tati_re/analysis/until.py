@@ -15,6 +15,8 @@ FORM = "conditions joined by commas, each rhat<A with A above 1, ess>N, or mcse(
 _CONDITION = re.compile(r"\s*(?:(rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)")
 _EXPLAINED = 3.0
 """A few walkers spoil R-hat where without them it is below the limit, or so many times closer to 1."""
+_MOST_NAMED = 10
+"""Walkers, in one sentence."""
 DEFAULTS = {"rhat": LARGEST_R_HAT, "ess": 400.0}
 """What is asked for where nothing is said."""
 FIRST_ROWS = 250
@@ -84,9 +86,10 @@ class Quantity(NamedTuple):
 
 def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`, `rhat_of`, `ess`,
-    `ess_of`. `spoiled_by` are the walkers, fewer than half, that alone lift R-hat above the limit, and `rhat_without`
-    what it is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases
-    where all draws are independent. What never changes says nothing; nan where nothing does, or of too few draws."""
+    `ess_of`. `spoiled_by` are the walkers, fewer than half and ten at most, that alone lift R-hat above the limit,
+    and `rhat_without` what it is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is
+    below in 99 of 100 cases where all draws are independent. What never changes says nothing; nan where nothing does,
+    or of too few draws."""
     worst, least = (math.nan, "", np.zeros((1, 0)), True), (math.nan, "")
     few, count = False, 0
     for name, draws, weights, compared in quantities:
@@ -128,13 +131,17 @@ def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray,
 
 
 def _spoilers(draws: np.ndarray, hat: float, limit: float) -> tuple[list[int], float]:
-    left, without = list(range(len(draws))), hat
-    while len(left) > 2 and len(left) - 1 > len(draws) / 2:
-        hats = [r_hat(draws[[other for other in left if other != walker]]) for walker in left]
-        without = min(hats)
-        left.pop(int(np.argmin(hats)))
+    """The fewest walkers without which R-hat is low, fewer than half and ten at most, and what it is then: those whose
+    draws lie farthest from the others', or from the middle of all, by mean rank."""
+    from scipy.stats import rankdata
+
+    parts = draws, np.abs(draws - np.median(draws))
+    means = [rankdata(part).reshape(draws.shape).mean(axis=1) for part in parts]
+    order = np.argsort(-np.max([np.abs(mean - np.median(mean)) for mean in means], axis=0), kind="stable")
+    for count in range(1, min((len(draws) - 1) // 2, _MOST_NAMED) + 1):
+        without = r_hat(draws[np.sort(order[count:])])
         if without - 1 <= max(limit - 1, (hat - 1) / _EXPLAINED):
-            return sorted(set(range(len(draws))) - set(left)), without
+            return sorted(order[:count].tolist()), without
     return [], math.nan
 
 
