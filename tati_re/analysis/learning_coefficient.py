@@ -8,7 +8,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import is_short, monte_carlo_error
 from tati_re.analysis.reweighting import exact_rows, sampled_energies
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, select_rows
 
@@ -89,8 +89,7 @@ def learning_curve(table: pd.DataFrame, largest_multiplicity: int = 4) -> pd.Dat
     """
     from scipy.stats import chi2
 
-    if len(table) < _FEWEST:
-        raise InputError("A learning curve needs rungs to fit.", f"{len(table)}", f"at least {_FEWEST}")
+    refuse_if(len(table) < _FEWEST, "A learning curve needs rungs to fit.", f"{len(table)}", f"at least {_FEWEST}")
     ordered = table.sort_values("effective_examples", ascending=False)
     columns = [ordered[name].to_numpy(np.float64) for name in ("effective_examples", "coefficient", "error")]
     for count in range(len(ordered), _FEWEST - 1, -1):

@@ -43,9 +43,8 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
 
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     for name in typed:
-        if name not in BESIDE_RESUME:
-            what = f"{flag(name)} cannot be changed by --resume."
-            raise InputError(what, expected="only --verbose or --quiet beside it")
+        expected = "only --verbose or --quiet beside it"
+        refuse_if(name not in BESIDE_RESUME, f"{flag(name)} cannot be changed by --resume.", expected=expected)
     folder, trust = typed.pop("resume"), typed.pop("trust", False)
     try:
         said = json.loads((Path(folder) / KEPT / MODELS).read_text(encoding="utf-8"))

@@ -220,8 +220,7 @@ def print_rows(dataset: Dataset, batch_size: int | None) -> None:
     parts = (dataset.inputs * dataset.input_scale, dataset.targets)
     rows = np.column_stack([np.reshape(part, (len(part), -1)) for part in parts])
     size = len(rows) if batch_size is None else batch_size
-    if size < 1:
-        raise InputError("--batch_size is out of range.", size, "an integer at least 1")
+    refuse_if(size < 1, "--batch_size is out of range.", size, "an integer at least 1")
     for start in range(0, len(rows), size):
         print(f"batch {start // size}")
         np.savetxt(sys.stdout, rows[start : start + size], fmt="%.9g")

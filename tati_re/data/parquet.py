@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import check_size
 from tati_re.data.contents import Contents
 from tati_re.data.frames import DATES, MISSING, TEXT
@@ -33,8 +33,7 @@ def read_parquet(path: Path, names: Sequence[str], choice: Choice) -> Contents:
             raise
         reason = str(error).split("\n")[0].rstrip(".")
         raise InputError(f"{path} cannot be read as a parquet file: {reason}.") from None
-    if table.num_rows == 0:
-        raise InputError(f"{path.name} has no examples.", path, "at least one row")
+    refuse_if(table.num_rows == 0, f"{path.name} has no examples.", path, "at least one row")
     columns = {name: _column(path, name, table.column(name)) for name in used}
     inputs = np.stack([columns[name] for name in choice.inputs], axis=1)
     if inputs.dtype not in (np.float32, np.float64):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.unpacking import check_size
 from tati_re.data.archives import check_keys
 from tati_re.data.contents import Contents
@@ -131,9 +131,8 @@ def _decoded(path: Path, key: str, values: np.ndarray, first: int, length: int) 
         raise InputError(f"{path.name}: feature '{key}' has several texts.", values.shape[1], "one, of bytes")
     texts = values[:, 0]
     for start, name in _ENCODED.items():
-        if texts[0].startswith(start):
-            what = f"{path.name}: feature '{key}' holds encoded images."
-            raise InputError(what, name, "the bytes of the pixels, as numpy's tobytes gives them")
+        expected = "the bytes of the pixels, as numpy's tobytes gives them"
+        refuse_if(texts[0].startswith(start), f"{path.name}: feature '{key}' holds encoded images.", name, expected)
     lengths = np.array([len(text) for text in texts])
     odd = np.flatnonzero(lengths != length)
     if len(odd):

@@ -211,8 +211,7 @@ def path_of(run, most: int = 1000, walker: int | None = None) -> list[Any]:
         return found if walker is None else (one for one in found if one.walker == walker)
 
     count = sum(1 for _ in chosen())
-    if not count:
-        raise InputError(f"The run {run.folder} stored no positions of this walker.", f"walker {walker}")
+    refuse_if(not count, f"The run {run.folder} stored no positions of this walker.", f"walker {walker}")
     every = -(-count // most)
     # The last position is where the run ended: counted backwards, it is among those that are kept.
     return list(islice(chosen(), (count - 1) % every, None, every))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 
 ALL = "all"
 METAVAR = "STEPS:RATE:BATCH"
@@ -81,12 +81,10 @@ def planned(options) -> list[PlannedStage]:
 def check_num_steps(options) -> int:
     """Steps of a fit: the sum of its stages."""
     total = sum(stage.num_steps for stage in options.stages) or options.num_steps
-    if "num_steps" in options.explicit and options.num_steps != total:
-        raise InputError(
-            "num_steps contradicts stages.",
-            received=f"num_steps = {options.num_steps} with stages of {total} steps",
-            expected="no num_steps with stages, or their sum",
-        )
+    what = "num_steps contradicts stages."
+    received = f"num_steps = {options.num_steps} with stages of {total} steps"
+    expected = "no num_steps with stages, or their sum"
+    refuse_if("num_steps" in options.explicit and options.num_steps != total, what, received, expected)
     return total
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tati_re.analysis.learning_coefficient import curve_value
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, save
 
 
@@ -28,8 +28,7 @@ def plot_learning_coefficient(
     Raises:
         InputError: An empty table, or a path that cannot be written.
     """
-    if table.empty:
-        raise InputError("There is no learning coefficient to draw.")
+    refuse_if(table.empty, "There is no learning coefficient to draw.")
     figure = new_figure(5.6, 3.8)
     axes = figure.subplots()
     examples = table["effective_examples"].to_numpy()

@@ -8,7 +8,7 @@ import numpy as np
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, rows_by_walker
 from tati_re.analysis.until import weighted
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import files
 from tati_re.runs.positions import Positions
 from tati_re.runs.run import RunFiles
@@ -30,16 +30,14 @@ class Draws:
             raise InputError(f"The run {run.folder} has no ladder.", f"rung {rung}", "rung 0, the only one")
         self._positions = Positions(run, burnin, thin, rung=rung)
         self.burnin = self._positions.burnin
-        if self._positions.projected:
-            raise InputError(f"The run {run.folder} stored projections, not parameters.")
+        refuse_if(self._positions.projected, f"The run {run.folder} stored projections, not parameters.")
         found = []
         for block in self._positions.blocks():
             weight = np.ones(len(block.step)) if block.weight is None else block.weight
             kept = weight > 0
             found.append((block.step[kept], block.walker[kept], weight[kept], block.loss[kept]))
         self.step, self.walker, self.weight, self.loss = (np.concatenate(part) for part in zip(*found, strict=True))
-        if not len(self.step):
-            raise InputError(f"No stored position of {run.folder} has a weight at rung {rung}.")
+        refuse_if(not len(self.step), f"No stored position of {run.folder} has a weight at rung {rung}.")
 
     def __len__(self) -> int:
         return len(self.step)

@@ -36,9 +36,8 @@ def model_of(run: RunFiles) -> Any:
     except InputError:
         if "model" not in run.objects:
             raise
-    if "model" not in run.objects:
-        how = f"the object it was made with: tati_re.load({str(run.folder)!r}, model=model)"
-        raise InputError(f"The run {run.folder} holds no model.", expected=how)
+    expected = f"the object it was made with: tati_re.load({str(run.folder)!r}, model=model)"
+    refuse_if("model" not in run.objects, f"The run {run.folder} holds no model.", expected=expected)
     return run.objects["model"]
 
 

@@ -178,8 +178,7 @@ def _reweighting(run: RunFiles, choices: Choices) -> Result:
 
 def _alignment(run: RunFiles, choices: Choices) -> Result:
     positions = Positions(run, choices.burnin, choices.thin)
-    if positions.projected:
-        raise InputError("alignment: the run stored projections, not parameters.", run.folder)
+    refuse_if(positions.projected, "alignment: the run stored projections, not parameters.", run.folder)
     block = positions.read()
     values = block.values[rows_by_walker(block.step, block.walker)]
     found = align(model_of(run), values)
@@ -257,9 +256,8 @@ def modules_of(run: RunFiles) -> list[str]:
 def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Result:
     refuse_if(name not in MODULES, "Unknown module.", name, ", ".join(MODULES))
     descends = is_optimization(run.manifest, run.run_info)
-    if descends and name in _OF_SAMPLES:
-        what = f"{name}: the run {run.folder} is a fit, which samples no temperature."
-        raise InputError(what, expected="a run of sample")
+    what = f"{name}: the run {run.folder} is a fit, which samples no temperature."
+    refuse_if(descends and name in _OF_SAMPLES, what, expected="a run of sample")
     result = MODULES[name][0](run, choices or Choices())
     if descends:
         result.sentences.append("The run is a fit: its rows are a descent, not draws, and errors mean nothing.")

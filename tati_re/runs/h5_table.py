@@ -94,9 +94,8 @@ class H5Table(Rows):
                 raise InputError(f"The file {table.path} has other columns than the run to resume.")
             what = f"The file {table.path} has other numbers than the run to resume."
             refuse_if(source["rows"].dtype != table.dtype, what, source["rows"].dtype, table.dtype)
-            if stored < position:
-                expected = f"at least {position} rows"
-                raise InputError(f"The file {table.path} does not fit the checkpoint.", f"{stored} rows", expected)
+            what = f"The file {table.path} does not fit the checkpoint."
+            refuse_if(stored < position, what, f"{stored} rows", f"at least {position} rows")
             table.digest = RowCheck(table.path, source, Known(position, digest)).all_of(source, position)
             longer = max(len(source["rows"]), len(source["index"])) > position
             if longer or reading.was_killed(source):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
 from tati_re.runs.selection import as_run, burnin_of, check_thin
@@ -245,8 +245,7 @@ def stored_positions(run: RunFiles, block_bytes: int = BLOCK_BYTES) -> Iterator[
     Raises:
         InputError: The run stored no trajectory, or projections instead of parameters.
     """
-    if stores_projections(run):
-        raise InputError(f"The run {run.folder} stored projections, not parameters.")
+    refuse_if(stores_projections(run), f"The run {run.folder} stored projections, not parameters.")
     positions = Positions(run, burnin=0, rung=None, keep_type=True, block_bytes=block_bytes)
     return (
         Position(int(step), int(walker), vector)

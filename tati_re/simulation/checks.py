@@ -73,12 +73,10 @@ def check_batch_sampling(request: Request) -> None:
         f"{method.name} takes out the heat of mini-batch noise that is new in every step; that of epochs and of "
         "symmetric sweeps sums to zero and brings less heat, so that the run would be too cold."
     )
-    if options.batch_sampling != "replacement":
-        what = f"batch_sampling: {why}"
-        raise InputError(what, options.batch_sampling, "replacement or auto, or a sampler such as BAOAB")
-    if not options.shuffle:
-        what = f"shuffle: {why}"
-        raise InputError(what, "shuffle = false", "shuffle = true, for examples drawn with replacement, or BAOAB")
+    expected = "replacement or auto, or a sampler such as BAOAB"
+    refuse_if(options.batch_sampling != "replacement", f"batch_sampling: {why}", options.batch_sampling, expected)
+    expected = "shuffle = true, for examples drawn with replacement, or BAOAB"
+    refuse_if(not options.shuffle, f"shuffle: {why}", "shuffle = false", expected)
 
 
 def check_burnin(request: Request) -> None:
@@ -122,13 +120,9 @@ def check_stream_predictions(request: Request) -> None:
     if dataset.test_inputs is None:
         expected = "test_fraction above 0, test_data, or ((inputs, labels), (test inputs, test labels))"
         raise InputError("stream_predictions: the data have no test part.", dataset.name, expected)
-    if "weight" in request.method.label_names and every % record_every:
-        raise InputError(
-            f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is "
-            "recorded.",
-            every,
-            f"a multiple of record_every = {record_every}",
-        )
+    what = f"stream_predictions: draws of {request.method.name} have weights, which are known where a row is recorded."
+    expected = f"a multiple of record_every = {record_every}"
+    refuse_if("weight" in request.method.label_names and every % record_every, what, every, expected)
 
 
 def check_starts(request: Request) -> None:
@@ -165,13 +159,11 @@ def check_batch_norm(request: Request) -> None:
             received="batch",
             expected="batch_norm = frozen, or no control_variate",
         )
-    if asks_for_variance(method, request.copies, flat):
-        raise InputError(
-            f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
-            "normalized by its own statistics.",
-            received="batch",
-            expected="batch_norm = frozen, or another sampler",
-        )
+    what = (
+        f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
+        "normalized by its own statistics."
+    )
+    refuse_if(asks_for_variance(method, request.copies, flat), what, "batch", "batch_norm = frozen, or another sampler")
 
 
 def check_stages(request: Request) -> None:
@@ -179,10 +171,9 @@ def check_stages(request: Request) -> None:
     options, method = request.options, request.method
     if not isinstance(method, Optimizer) or not options.stages:
         return
-    if method.full_batch:
-        received = f"{len(options.stages)} stages"
-        expected = "num_steps instead, or an optimizer with a learning rate such as sgd"
-        raise InputError(f"stages: {method.name} finds its own rate, on all examples.", received, expected)
+    received = f"{len(options.stages)} stages"
+    expected = "num_steps instead, or an optimizer with a learning rate such as sgd"
+    refuse_if(method.full_batch, f"stages: {method.name} finds its own rate, on all examples.", received, expected)
     num_examples = request.system.dataset.num_examples
     for number, (stage, plan) in enumerate(zip(options.stages, planned(options), strict=True), 1):
         if stage.learning_rate is not None and method.scheduled:

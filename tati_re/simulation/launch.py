@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, SamplingError, WorkersLost
+from tati_re.core.errors import SamplingError, WorkersLost, refuse_if
 from tati_re.core.interruption import BARE, saying, stop, stopping
 from tati_re.core.protocol import fields_of
 from tati_re.engine.driver import Driver, Outcome, Plan
@@ -95,12 +95,8 @@ def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool, 
                 np.save(file, request.directions)
     carry = running.begin()
     if not running.loops.compiles(carry):
-        if options.execution == "xla":
-            raise InputError(
-                "execution: XLA cannot compile this model.",
-                received=f"xla, walkers {request.potential.walker_evaluation}",
-                expected="auto or graph",
-            )
+        received = f"xla, walkers {request.potential.walker_evaluation}"
+        refuse_if(options.execution == "xla", "execution: XLA cannot compile this model.", received, "auto or graph")
         running.progress.message("XLA cannot compile this model: the steps run as a graph.")
         running.loops.close()
         running = Launch(replace(request, options=options.settled(execution="graph")), walkers, folder, "graph")
