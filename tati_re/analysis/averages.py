@@ -78,8 +78,7 @@ def averages_of_rows(
         rows = rows.assign(**named)
     names = list(observables) if observables is not None else _varying(rows)
     for name in names:
-        if name not in rows.columns:
-            raise InputError(f"The run has no column '{name}'.{nearest(name, rows.columns)}")
+        refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
     if by == "rung" and "rung" not in rows.columns:
         raise InputError("by rung: the run has no temperature ladder.", expected="all or walker")
     parts = [({}, rows)] if by == "all" else [({by: key}, part) for key, part in rows.groupby(by)]

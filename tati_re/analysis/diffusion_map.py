@@ -104,9 +104,8 @@ def diffusion_map(
     vectors = inner / np.sqrt(weight)[:, None]
     vectors /= np.sqrt(stationary @ vectors**2)
     pieces = int((values > 1 - 1e-10).sum())
-    if pieces > 1:
-        what = f"The points fall apart into {pieces} or more pieces, which no kernel joins."
-        raise InputError(what, f"bandwidth {epsilon:.3g}", "a larger bandwidth, or more neighbors")
+    what = f"The points fall apart into {pieces} or more pieces, which no kernel joins."
+    refuse_if(pieces > 1, what, f"bandwidth {epsilon:.3g}", "a larger bandwidth, or more neighbors")
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
     vectors = vectors * np.where(largest < 0, -1.0, 1.0)
     return DiffusionMap((values[1:] - 1) / epsilon, vectors[:, 1:], epsilon, dimension, stationary)

@@ -156,8 +156,7 @@ def free_energy(
     """
     values = np.atleast_2d(np.asarray(values, np.float64))
     refuse_if(method not in ("histogram", "kernel"), "method is not known.", method, "histogram or kernel")
-    if not 2 <= num_bins <= MOST_BINS:
-        raise InputError("num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
+    refuse_if(not 2 <= num_bins <= MOST_BINS, "num_bins is out of range.", num_bins, f"2 to {MOST_BINS:,}")
     if values.shape[1] < MINIMUM_DRAWS or not np.isfinite(values).all() or np.ptp(values) == 0:
         what = "A free energy needs draws that differ and are finite."
         raise InputError(what, f"shape {values.shape}", "(chains, draws)")

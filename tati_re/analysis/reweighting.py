@@ -106,8 +106,7 @@ def reweight(
     rows = select_rows(run, burnin, thin, rung=None)
     names = list(observables)
     for name in names:
-        if name not in rows.columns:
-            raise InputError(f"The run has no column '{name}'.{nearest(name, rows.columns)}")
+        refuse_if(name not in rows.columns, f"The run has no column '{name}'.{nearest(name, rows.columns)}")
     rows = exact_rows(run, rows)
     sampled = sampled_energies(run, rows)
     chosen = _temperatures(sampled) if temperatures is None else np.asarray(list(temperatures), np.float64)

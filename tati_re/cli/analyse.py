@@ -77,8 +77,7 @@ def parser_of_command() -> Parser:
 
 
 def _one_of(name: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        raise InputError(f"{flag(name)} is not known.{nearest(value, known)}", value, ", ".join(known))
+    refuse_if(value not in known, f"{flag(name)} is not known.{nearest(value, known)}", value, ", ".join(known))
     return value
 
 

@@ -42,8 +42,7 @@ def parser_of_command() -> Parser:
 def _tolerance(name: str, words: Sequence[str]) -> Any:
     from tati_re.runs.compare import Tolerance
 
-    if len(words) > 2:
-        raise InputError(f"{name} takes a number and a kind.", " ".join(words), "such as 1e-8 relative")
+    refuse_if(len(words) > 2, f"{name} takes a number and a kind.", " ".join(words), "such as 1e-8 relative")
     try:
         value = float(words[0])
     except ValueError:
@@ -51,8 +50,7 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
     if not value >= 0:
         raise InputError(f"{name} is no number of at least 0.", words[0], "such as 1e-8")
     kind = words[1] if len(words) == 2 else "absolute"
-    if kind not in KINDS:
-        raise InputError(f"{name} has an unknown kind.{nearest(kind, KINDS)}", kind, "absolute or relative")
+    refuse_if(kind not in KINDS, f"{name} has an unknown kind.{nearest(kind, KINDS)}", kind, "absolute or relative")
     return Tolerance(value, kind)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, number_typed
 from tati_re.cli.of_tati import print_rows, write_dataset_as_tati, writes
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data import Dataset, dataset_from_options
 from tati_re.data.describing import describe_dataset
@@ -78,9 +78,8 @@ def _made(typed: dict[str, Any]) -> Dataset:
     known = inspect.signature(generate).parameters
     given = {n: typed[n] for n in (*NUMBERS, "covariance", *READING) if n in typed}
     for other in given:
-        if other not in known:
-            expected = ", ".join(map(flag, known)) if known else "no flags"
-            raise InputError(f"{flag(other)} does not belong to {name}.", expected=expected)
+        expected = ", ".join(map(flag, known)) if known else "no flags"
+        refuse_if(other not in known, f"{flag(other)} does not belong to {name}.", expected=expected)
     options = options_from_flags({n: value for n, value in given.items() if n in READING})
     values = {n: number_typed(n, given[n], NUMBERS[n][0]) for n in NUMBERS if n in given}
     # Draws, points, their labels and the sets that are split from them; gaussian: three matrices.
@@ -103,8 +102,7 @@ def _made(typed: dict[str, Any]) -> Dataset:
 
 def _read(typed: dict[str, Any]) -> Dataset:
     for name in (*NUMBERS, "covariance"):
-        if name in typed:
-            raise InputError(f"{flag(name)} does not belong to --inspect.", expected=", ".join(map(flag, READING)))
+        refuse_if(name in typed, f"{flag(name)} does not belong to --inspect.", expected=", ".join(map(flag, READING)))
     flags = {name: typed[name] for name in READING if name in typed}
     files = typed["inspect"]
     flags = {"test_fraction": "0", **flags, "data": files[0] if len(files) == 1 else files}

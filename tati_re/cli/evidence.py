@@ -32,12 +32,10 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
     if files is None:
         return {"": with_config(typed)}
     refuse_if("config" in typed, "--compare and --config both name files of options.", expected="one of the two")
-    if len(files) < 2:
-        raise InputError("--compare needs several models.", " ".join(files), "two TOML files or more")
+    refuse_if(len(files) < 2, "--compare needs several models.", " ".join(files), "two TOML files or more")
     stems = [Path(file).stem for file in files]
     names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
-    if len(set(names)) < len(names):
-        raise InputError("--compare: a file is named twice.", " ".join(files), "different files")
+    refuse_if(len(set(names)) < len(names), "--compare: a file is named twice.", " ".join(files), "different files")
     return {name: with_config({**typed, "config": file}) for name, file in zip(names, files, strict=True)}
 
 

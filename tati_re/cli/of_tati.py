@@ -201,9 +201,8 @@ def write_dataset_as_tati(argv: list[str]) -> None:
     for part, size in sizes.items():
         if size < len(files[part]):
             raise InputError(f"--{part}_data_files: fewer points than files.", size, "a larger --dimension")
-        if size and not files[part]:
-            what = f"--{part}_data_files is missing: --train_test_ratio {ratio:g} leaves {size} points for it."
-            raise InputError(what, expected="files for them, or another ratio")
+        what = f"--{part}_data_files is missing: --train_test_ratio {ratio:g} leaves {size} points for it."
+        refuse_if(size and not files[part], what, expected="files for them, or another ratio")
     from tati_re.coming_from_tati import ClassificationDatasets, split_into_files
 
     features, labels = ClassificationDatasets(typed["seed"]).generate(count, typed["noise"], typed["data_type"])

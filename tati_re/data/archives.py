@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.unpacking import DAMAGED, load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.on_disk import member_of_npz
@@ -41,16 +41,14 @@ def read_npz(
 def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None, limit: float | None) -> Contents:
     if keys is None:
         keys = ["x_train", "y_train"] if "x_train" in file.files else ["x", "y"]
-        if not set(keys) <= set(file.files):
-            received = ", ".join(file.files) or "no arrays"
-            raise InputError(f"{path.name} lacks the arrays of a data set.", received, NPZ_KEYS)
+        received = ", ".join(file.files) or "no arrays"
+        refuse_if(not set(keys) <= set(file.files), f"{path.name} lacks the arrays of a data set.", received, NPZ_KEYS)
         keys += ["x_test", "y_test"] if {"x_test", "y_test"} <= set(file.files) else []
     check_keys(keys, (2, 4))
     parts = [[key] if key in file.files else key.split("+") for key in keys]
     for key in [part for several in parts for part in several]:
-        if key not in file.files:
-            what = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
-            raise InputError(what, key, f"one of {', '.join(file.files)}")
+        what = f"data_keys: {path.name} has no array '{key}'.{nearest(key, file.files)}"
+        refuse_if(key not in file.files, what, key, f"one of {', '.join(file.files)}")
     if weights is not None and weights not in file.files:
         what = f"sample_weights: {path.name} has no array '{weights}'.{nearest(weights, file.files)}"
         raise InputError(what, weights, f"one of {', '.join(file.files)}")

@@ -74,9 +74,8 @@ def order_of(layout: Layout, wanted: Layout) -> np.ndarray | None:
     order = list(range(len(layout)))
     if any(names):
         for name in names:
-            if name not in theirs:
-                what = f"data: the model has no input '{name}'.{nearest(name, theirs)}"
-                raise InputError(what, ", ".join(names), ", ".join(theirs))
+            what = f"data: the model has no input '{name}'.{nearest(name, theirs)}"
+            refuse_if(name not in theirs, what, ", ".join(names), ", ".join(theirs))
         order = [names.index(name) for name in theirs if name in names]
     sizes = [math.prod(layout[i][1]) for i in order]
     if layout and sizes != [math.prod(shape) for _, shape in wanted]:

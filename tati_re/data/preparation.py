@@ -130,10 +130,9 @@ def prepare(dataset: Any, columns: Columns | None, standardize: str) -> Preparat
         columns = None
     if columns is None and standardize == "none":
         return None
-    if on_disk(dataset.inputs):
-        what = "standardize, input_columns: data larger than memory_limit are read as they are."
-        expected = "a larger memory_limit, or inputs prepared beforehand"
-        raise InputError(what, f"inputs of {dataset.inputs.nbytes / 1e6:,.3g} megabytes", expected)
+    what = "standardize, input_columns: data larger than memory_limit are read as they are."
+    expected = "a larger memory_limit, or inputs prepared beforehand"
+    refuse_if(on_disk(dataset.inputs), what, f"inputs of {dataset.inputs.nbytes / 1e6:,.3g} megabytes", expected)
     inputs = Preparation(columns).inputs(dataset.inputs, dataset.input_scale)
     if not np.isfinite(inputs).all():
         raise InputError("input_columns give values that are not finite.", ", ".join(columns.texts if columns else ()))

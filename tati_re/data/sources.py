@@ -121,8 +121,7 @@ def read_test_part(
         if by_name(source):
             if is_table(source) and is_table(training):
                 first, other = (_table_names(_existing(_listed(s)[0])) for s in (training, source))
-                if first != other:
-                    raise InputError("the test file has another header.", ", ".join(other), ", ".join(first))
+                refuse_if(first != other, "the test file has another header.", ", ".join(other), ", ".join(first))
             derived_from = reading.input_columns if is_table(source) else None
             keys = reading.data_keys[:2] if reading.data_keys else None
             weights = reading.weights if is_table(source) else None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tati_re.core.cells import from_cell
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
@@ -48,17 +48,15 @@ def choose_columns(
     named = [n for n in names if n.lower().startswith("label")] or list(names[-1:])
     labels = named if label_columns is None else list(label_columns)
     for name in labels:
-        if name not in names:
-            what = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
-            raise InputError(what, name, f"one of {', '.join(names)}")
+        what = f"label_columns: {file} has no column '{name}'.{nearest(name, names)}"
+        refuse_if(name not in names, what, name, f"one of {', '.join(names)}")
     others = [n for n in names if n not in labels]
     derived = None
     if input_columns is not None and others:
         derived = parse_columns(input_columns, others).of_used()
         others = list(derived.names)
-    if not labels or not others:
-        received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
-        raise InputError(f"{file} needs a column of inputs and one of labels.", received)
+    received = f"inputs {', '.join(others) or 'none'}, labels {', '.join(labels) or 'none'}"
+    refuse_if(not labels or not others, f"{file} needs a column of inputs and one of labels.", received)
     return Choice(tuple(others), tuple(labels), None if derived is None or derived.plain else derived, weights)
 
 
@@ -78,8 +76,7 @@ def read_header(path: Path) -> list[str]:
     if numbers:
         return [f"x{i + 1}" for i in range(len(names))]
     doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise InputError(f"{path.name} has several columns of one name.", ", ".join(doubled), "different names")
+    refuse_if(doubled, f"{path.name} has several columns of one name.", ", ".join(doubled), "different names")
     return names
 
 

@@ -98,16 +98,14 @@ def covariance_directions(source, numbers: Sequence[int], **choices) -> tuple[np
     Raises:
         InputError: No eigenvector of that number, or no positions.
     """
-    if not numbers or min(numbers) < 1:
-        raise InputError("Eigenvectors of the covariance count from 1.", list(numbers))
+    refuse_if(not numbers or min(numbers) < 1, "Eigenvectors of the covariance count from 1.", list(numbers))
     if isinstance(source, np.ndarray):
         rows = np.asarray(source, np.float64)
         found = leading_eigenpairs(lambda: [(rows, None)], max(numbers))
     else:
         found = covariance_eigenpairs(source, max(numbers), **choices)
     most = int(np.sum(found.values > 1e-12 * found.values[0]))
-    if max(numbers) > most:
-        raise InputError("There is no eigenvector of that number.", max(numbers), f"1 to {most}")
+    refuse_if(max(numbers) > most, "There is no eigenvector of that number.", max(numbers), f"1 to {most}")
     places = [number - 1 for number in numbers]
     return found.vectors[places], found.values[places]
 

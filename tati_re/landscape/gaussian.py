@@ -123,8 +123,7 @@ def gaussian_approximation(
         >>> approximation.covariance().shape, approximation.draw(50).shape
         ((3, 3), (50, 3))
     """
-    if kind not in KINDS:
-        raise InputError(f"kind is not known.{nearest(kind, KINDS)}", repr(kind), ", ".join(KINDS))
+    refuse_if(kind not in KINDS, f"kind is not known.{nearest(kind, KINDS)}", repr(kind), ", ".join(KINDS))
     if kind == "swag":
         return _swag(sim, 20 if rank is None else rank, fit)
     for name in (*fit, *(["rank"] if rank is not None else [])):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.representable import LARGEST
 
 MOST_POINTS = 10_000_000
@@ -101,8 +101,7 @@ class Grid:
             raise InputError("Directions do not fit ranges and parameters.", self.directions.shape, expected)
         self.shape = tuple(axis.num_points for axis in self.axes)
         total = float(np.prod([float(count) for count in self.shape])) * len(self.scales)
-        if total > MOST_POINTS:
-            raise InputError("The grid has too many points.", f"{total:.3g}", f"at most {MOST_POINTS:,}")
+        refuse_if(total > MOST_POINTS, "The grid has too many points.", f"{total:.3g}", f"at most {MOST_POINTS:,}")
         self.num_points = int(total)
 
     def coordinates(self, first: int, last: int) -> np.ndarray:

@@ -181,8 +181,7 @@ def hessian_directions(
     Returns:
         Orthonormal rows `(len(numbers), parameters)` and their eigenvalues.
     """
-    if 0 in numbers or not numbers:
-        raise InputError("Eigenvectors of the Hessian count from 1, or from -1.", list(numbers))
+    refuse_if(0 in numbers or not numbers, "Eigenvectors of the Hessian count from 1, or from -1.", list(numbers))
     count = surface.num_parameters if free is None else int(np.sum(free))
     largest, smallest = max([0, *numbers]), max([0, *(-number for number in numbers)])
     if max(largest, smallest) > count:

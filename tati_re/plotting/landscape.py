@@ -50,13 +50,11 @@ def plot_landscape(
     kinds = {1: ("sweep",), 2: ("contour", "surface")}.get(axes, ())
     refuse_if(not kinds, "A figure shows one or two coordinates.", axes)
     kind = kinds[0] if kind == "auto" else kind
-    if kind not in kinds:
-        raise InputError("kind does not fit the landscape.", kind, " or ".join(kinds))
+    refuse_if(kind not in kinds, "kind does not fit the landscape.", kind, " or ".join(kinds))
     if quantity is not None and quantity not in landscape.table:
         raise InputError("quantity is not a column of the table.", quantity, ", ".join(landscape.table.columns))
     parts = [part for part in _scales(landscape) if scales is None or part[0] in scales]
-    if not parts:
-        raise InputError("scales: none of them is in the table.", list(scales or ()))
+    refuse_if(not parts, "scales: none of them is in the table.", list(scales or ()))
     columns = min(len(parts), _COLUMNS)
     rows = -(-len(parts) // columns)
     if kind == "sweep":

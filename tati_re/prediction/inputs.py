@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.unpacking import load_arrays
 from tati_re.data.contents import Contents
 from tati_re.data.loading import load_data
@@ -68,8 +68,7 @@ def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | Non
     columns = int(shapes[0][0]) if shapes and len(shapes[0]) > 1 else 1
     wanted = run.manifest["dataset"].get("feature_names") or names[:columns]
     for name in wanted:
-        if name not in names:
-            raise InputError(f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
+        refuse_if(name not in names, f"{path.name} lacks a column of the run's inputs.", ", ".join(names), name)
     rest = [name for name in names if name not in wanted]
     given = run.manifest["options"].get("label_columns", [])
     labels = [name for name in given if name in rest] or [n for n in rest if n.lower().startswith("label")]

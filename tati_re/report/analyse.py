@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.analysis.format import write_table
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.report.modules import Choices, Result, modules_of, result_of
 from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
@@ -46,8 +46,7 @@ def analyse(
     """
     names = [field.name for field in fields(Choices)]
     for name in choices:
-        if name not in names:
-            raise InputError(f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
+        refuse_if(name not in names, f"analyse has no choice {name}.{nearest(name, names)}", expected=", ".join(names))
     run = run if isinstance(run, RunFiles) else load(run)
     chosen = Choices(**choices)
     with writing(output):

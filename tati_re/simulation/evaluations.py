@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.protocol import Energy
 from tati_re.options.make import Options, make_options
 from tati_re.posterior.evaluator import Evaluator
@@ -88,10 +88,9 @@ class Evaluations:
         of the limit of stability of methods with momenta, a tenth of that of others."""
         found = self.step_size_advice(walker_index)
         size = found.suggested(own_sampler(self.options, self.objects).has_momentum)
-        if not np.isfinite(size):
-            what = "suggest_step_size: U has no positive curvature here."
-            expected = "a place near a minimum, as fit finds it"
-            raise InputError(what, f"a largest eigenvalue of {found.curvature:.4g}", expected)
+        received = f"a largest eigenvalue of {found.curvature:.4g}"
+        expected = "a place near a minimum, as fit finds it"
+        refuse_if(not np.isfinite(size), "suggest_step_size: U has no positive curvature here.", received, expected)
         return size
 
     @property
