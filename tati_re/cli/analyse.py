@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,8 +179,4 @@ def _body(argv: list[str]) -> None:
     _compare(results, typed)
 
 
-main = entry_point("tati-analyse", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-analyse", _body, __name__)

@@ -282,13 +282,16 @@ def ended(run: Any, verbose: int) -> int:
     return run.exit_status
 
 
-def entry_point(prog: str, body: Callable[[list[str]], int | None]) -> Callable[..., int]:
-    """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status."""
+def entry_point(prog: str, body: Callable[[list[str]], int | None], module: str) -> Callable[..., int]:
+    """Makes the `main` of a command from a function of its arguments, which returns nothing, or an exit status; calls
+    it where the command's `module`, its `__name__`, is run by itself."""
 
     def main(argv: Sequence[str] | None = None) -> int:
         return command(prog, body, argv)
 
     main.__doc__ = f"Runs `{prog}` with `argv`, by default that of the process, and returns the exit status."
+    if module == "__main__":
+        sys.exit(main())
     return main
 
 

@@ -1,6 +1,5 @@
 """`tati-compare`: compare two runs, column by column, to a tolerance."""
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,8 +115,4 @@ def _body(argv: list[str]) -> int:
     return int(bool(found))
 
 
-main = entry_point("tati-compare", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-compare", _body, __name__)

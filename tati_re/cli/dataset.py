@@ -2,7 +2,6 @@
 
 import argparse
 import inspect
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,8 +133,4 @@ def _body(argv: list[str]) -> None:
         print(f"written: {' '.join(map(str, write_dataset(dataset.prepared(), output)))}")
 
 
-main = entry_point("tati-dataset", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-dataset", _body, __name__)

@@ -1,7 +1,6 @@
 """`tati-evidence`: log Z of one or several models, by one or several methods."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +171,4 @@ def _body(argv: list[str]) -> int | None:
     return None
 
 
-main = entry_point("tati-evidence", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-evidence", _body, __name__)

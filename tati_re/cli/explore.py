@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -167,8 +166,4 @@ def _body(argv: list[str]) -> int:
         return _explore(typed, folder)
 
 
-main = entry_point("tati-explore", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-explore", _body, __name__)

@@ -1,7 +1,6 @@
 """`tati-inputspace`: predictions over a grid of inputs, and their spread over sampled parameters."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,8 +105,4 @@ def _body(argv: list[str]) -> None:
         _predict(typed, folder)
 
 
-main = entry_point("tati-inputspace", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-inputspace", _body, __name__)

@@ -314,8 +314,4 @@ def _trajectory(typed: dict[str, Any], walker: int | None) -> list[Any]:
         return []
 
 
-main = entry_point("tati-landscape", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-landscape", _body, __name__)

@@ -1,6 +1,5 @@
 """`tati-optimize`: train a network and record the run like a sampled one."""
 
-import sys
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, make_parser
@@ -38,8 +37,4 @@ def _body(argv: list[str]) -> int:
     return start(parser_of_command(), argv, "optimize", OPTIMIZE, _fit)
 
 
-main = entry_point("tati-optimize", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-optimize", _body, __name__)

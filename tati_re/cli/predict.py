@@ -1,6 +1,5 @@
 """`tati-predict`: predict with the posterior average of a run, and score it."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +62,4 @@ def _body(argv: list[str]) -> None:
         print(text)
 
 
-main = entry_point("tati-predict", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-predict", _body, __name__)

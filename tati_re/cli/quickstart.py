@@ -1,6 +1,5 @@
 """`tati-quickstart`: train a network on handwritten digits and sample its Bayesian posterior."""
 
-import sys
 import time
 from pathlib import Path
 
@@ -65,8 +64,4 @@ def run_quickstart(folder: Path, num_steps: int | None, seed: int, verbose: int)
     print(run.summary(), predictions, f"time: {time.monotonic() - began:.0f} s", sep="\n\n")
 
 
-main = entry_point("quickstart", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("quickstart", _body, __name__)

@@ -1,7 +1,5 @@
 """`tati-report`: one HTML page about runs."""
 
-import sys
-
 from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
 from tati_re.core.errors import refuse_if
 from tati_re.options.flags import flag
@@ -43,8 +41,4 @@ def _body(argv: list[str]) -> None:
         print(f"written: {path}")
 
 
-main = entry_point("tati-report", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-report", _body, __name__)

@@ -1,6 +1,5 @@
 """`tati-sample`: sample the posterior of a network, or resume a run."""
 
-import sys
 from typing import Any
 
 from tati_re.cli.arguments import Parser, ended, entry_point, loading, make_parser
@@ -69,8 +68,4 @@ def _body(argv: list[str]) -> int:
     return start(parser, argv, "sample", SAMPLE, _sample)
 
 
-main = entry_point("tati-sample", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati-sample", _body, __name__)

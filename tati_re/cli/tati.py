@@ -2,7 +2,6 @@
 
 import argparse
 import importlib
-import sys
 
 from tati_re._version import __version__
 from tati_re.cli.arguments import Parser, entry_point
@@ -69,8 +68,4 @@ def _body(argv: list[str]) -> int:
     return 0
 
 
-main = entry_point("tati", _body)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = entry_point("tati", _body, __name__)
