@@ -1,6 +1,5 @@
 """Averages of a run with their Monte Carlo errors."""
 
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from tati_re.analysis.convergence import (
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.models.names import described_names
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, burnin_of, select_rows, spacing
 
 LABELS = ("step", "walker", "rung", "replica", "weight")
@@ -32,7 +31,7 @@ By = Literal["all", "walker", "rung"]
 
 
 def averages(
-    run: RunFiles | str | os.PathLike[str],
+    run: AnyRun,
     observables: Iterable[str] | Mapping[str, Callable[[pd.DataFrame], Any]] | None = None,
     by: By = "all",
     burnin: int | None = None,
@@ -139,10 +138,7 @@ def time_or_note(chains: np.ndarray) -> tuple[float, str]:
 
 
 def parameter_averages(
-    run: RunFiles | str | os.PathLike[str],
-    burnin: int | None = None,
-    thin: int | None = None,
-    walker: int | None = None,
+    run: AnyRun, burnin: int | None = None, thin: int | None = None, walker: int | None = None
 ) -> pd.DataFrame:
     """Mean and standard deviation of each parameter. Without `burnin` and `thin` those of every step after the run's
     burn-in, which a run keeps without a trajectory; with one of them those of the stored positions. The columns are
@@ -174,10 +170,7 @@ def parameter_averages(
 
 
 def trajectory_averages(
-    run: RunFiles | str | os.PathLike[str],
-    functions: Mapping[str, Callable[[np.ndarray], Any]],
-    burnin: int | None = None,
-    thin: int = 1,
+    run: AnyRun, functions: Mapping[str, Callable[[np.ndarray], Any]], burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
     """Averages of functions of the parameters over the stored positions, with their Monte Carlo errors. The table is
     that of `averages`.

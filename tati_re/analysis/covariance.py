@@ -1,6 +1,5 @@
 """Covariance of a trajectory: its leading eigenpairs without the P x P matrix, in passes over stored positions."""
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from tati_re.analysis.averages import time_or_note
 from tati_re.analysis.convergence import rows_by_walker
 from tati_re.core.errors import refuse_if
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run
 
 DENSE_LIMIT = 1024
@@ -117,7 +116,7 @@ def leading_eigenpairs(
 
 
 def covariance_eigenpairs(
-    run: RunFiles | str | os.PathLike[str],
+    run: AnyRun,
     num_eigenpairs: int = 16,
     walker: int | None = None,
     burnin: int | None = None,
@@ -147,11 +146,7 @@ def covariance_eigenpairs(
 
 
 def covariance_table(
-    run: RunFiles | str | os.PathLike[str],
-    eigenpairs: Eigenpairs,
-    walker: int | None = None,
-    burnin: int | None = None,
-    thin: int = 1,
+    run: AnyRun, eigenpairs: Eigenpairs, walker: int | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
     """Width, stiffness and autocorrelation time of each eigenpair.
 

@@ -1,6 +1,5 @@
 """Coordinates of a run (columns, parameters, eigenvectors, eigenfunctions), and free energies along them."""
 
-import os
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from tati_re.analysis.covariance import covariance_eigenpairs
 from tati_re.analysis.diffusion_map import DiffusionMap, diffusion_map
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.runs.positions import Block, Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
 
 FORM = "a column of run.csv, a parameter such as dense/kernel[0,0], covariance:1 or diffusion:1"
@@ -31,9 +30,7 @@ class Coordinate(NamedTuple):
     weights: np.ndarray | None
 
 
-def coordinate_of(
-    run: RunFiles | str | os.PathLike[str], name: str, burnin: int | None = None, thin: int = 1, **map_options: Any
-) -> Coordinate:
+def coordinate_of(run: AnyRun, name: str, burnin: int | None = None, thin: int = 1, **map_options: Any) -> Coordinate:
     """Returns the draws of a coordinate of a run.
 
     Args:
@@ -64,7 +61,7 @@ def coordinate_of(
 
 
 def diffusion_map_of(
-    run: RunFiles | str | os.PathLike[str],
+    run: AnyRun,
     num_eigenvectors: int = 4,
     burnin: int | None = None,
     thin: int = 1,

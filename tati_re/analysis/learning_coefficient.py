@@ -1,6 +1,5 @@
 """The local learning coefficient: how fast the volume below a loss shrinks around a minimum."""
 
-import os
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import pandas as pd
 from tati_re.analysis.convergence import is_short, monte_carlo_error
 from tati_re.analysis.reweighting import exact_rows, sampled_energies
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun
 from tati_re.runs.selection import as_run, select_rows
 
 _RESOLVED = 2.0
@@ -18,7 +17,7 @@ _FEWEST = 4
 
 
 def learning_coefficient(
-    run: RunFiles | str | os.PathLike[str], lowest_loss: float | None = None, burnin: int | None = None, thin: int = 1
+    run: AnyRun, lowest_loss: float | None = None, burnin: int | None = None, thin: int = 1
 ) -> pd.DataFrame:
     """Local learning coefficient λ at each rung of a run that a tether, or any proper prior, keeps around a minimum.
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -13,7 +12,7 @@ import pandas as pd
 
 from tati_re.analysis.convergence import chains_of, is_short
 from tati_re.core.errors import InputError, nearest, refuse_if
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
 
 
@@ -72,7 +71,7 @@ class LadderDraws(NamedTuple):
 
 
 def reweight(
-    run: RunFiles | str | os.PathLike[str],
+    run: AnyRun,
     temperatures: Sequence[float] | None = None,
     observables: Iterable[str] = ("potential", "loss"),
     burnin: int | None = None,

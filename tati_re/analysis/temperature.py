@@ -1,6 +1,5 @@
 """Measured temperatures of a run, and of groups of its parameters, against the target."""
 
-import os
 import re
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +9,7 @@ from scipy.special import gammaincinv, ndtri, stdtrit
 
 from tati_re.analysis.convergence import MINIMUM_DRAWS, chains_of, effective_sample_size
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
 
 LEVEL = 1e-4
@@ -176,9 +175,7 @@ _COLUMN = re.compile(r"^(kinetic_energy|virial)\((.+)\)$")
 By = Literal["tensor", "layer", "kind"]
 
 
-def group_temperatures(
-    run: RunFiles | str | os.PathLike[str], by: By = "tensor", burnin: int | None = None, thin: int = 1
-) -> pd.DataFrame:
+def group_temperatures(run: AnyRun, by: By = "tensor", burnin: int | None = None, thin: int = 1) -> pd.DataFrame:
     """Kinetic and configurational temperature of each group of parameters, with their expected bands.
 
     Targets T for each group g alone: p_g'p_g/T follows a chi-square distribution with P_g degrees of freedom, whatever

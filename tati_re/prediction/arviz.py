@@ -15,7 +15,7 @@ from tati_re.data.dataset import Dataset
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.positions import Block, Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, select_rows
 from tati_re.runs.storage import StorageError, replacing
 
@@ -23,11 +23,7 @@ _PURPOSE = 0xA2F12
 
 
 def to_arviz(
-    run: RunFiles | str | os.PathLike[str],
-    burnin: int | None = None,
-    thin: int = 1,
-    data: Dataset | None = None,
-    model: Any = None,
+    run: AnyRun, burnin: int | None = None, thin: int = 1, data: Dataset | None = None, model: Any = None
 ) -> Any:
     """Returns a run as ArviZ' `xarray.DataTree`, with walkers as chains. ArviZ 1 takes it as it is, ArviZ 0 by
     `arviz.InferenceData.from_datatree`. Its groups:
@@ -104,7 +100,7 @@ def for_installed(tree: Any) -> Any:
 
 
 def write_arviz(
-    run: RunFiles | str | os.PathLike[str],
+    run: AnyRun,
     path: str | os.PathLike[str],
     burnin: int | None = None,
     thin: int = 1,

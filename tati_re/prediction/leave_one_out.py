@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from tati_re.runs import files
 from tati_re.runs.checked import read_table
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.positions import Positions
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run
 from tati_re.runs.storage import write_whole
 
@@ -73,11 +72,7 @@ class LeaveOneOut:
 
 
 def leave_one_out(
-    run: RunFiles | str | os.PathLike[str],
-    burnin: int | None = None,
-    data: Any = None,
-    model: Any = None,
-    most_examples: int = 1_000,
+    run: AnyRun, burnin: int | None = None, data: Any = None, model: Any = None, most_examples: int = 1_000
 ) -> LeaveOneOut:
     """PSIS-LOO of a run: how well its posterior predicts an example that it has not seen.
 

@@ -12,16 +12,13 @@ from tati_re.analysis.format import write_table
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.report.modules import Choices, Result, modules_of, result_of
 from tati_re.runs.lock import writing
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.storage import replacing
 from tati_re.simulation.run import load
 
 
 def analyse(
-    run: RunFiles | str | os.PathLike[str],
-    what: Sequence[str] | None = None,
-    output: str | os.PathLike[str] | None = None,
-    **choices: Any,
+    run: AnyRun, what: Sequence[str] | None = None, output: str | os.PathLike[str] | None = None, **choices: Any
 ) -> dict[str, Result]:
     """Analyses a run as `tati-analyse` does: tables with errors, and the figures that show them.
 

@@ -32,7 +32,7 @@ from tati_re.report.parts import (
 from tati_re.report.summary import summary_lines
 from tati_re.runs import files
 from tati_re.runs.manifest import sees_batches
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, at_target, burnin_of, check_thin, is_optimization, keep, spacing
 from tati_re.runs.storage import write_whole
 
@@ -47,7 +47,7 @@ _SAID = ("potential U", "parameters", "walkers")
 
 
 def write_report(
-    runs: RunFiles | str | os.PathLike[str] | Sequence[RunFiles | str | os.PathLike[str]],
+    runs: AnyRun | Sequence[AnyRun],
     path: str | os.PathLike[str] | None = None,
     figures: Sequence[str | os.PathLike[str]] = (),
     burnin: int | None = None,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import checked, checkpoint, files, reading
 from tati_re.runs.digests import Known
+from tati_re.runs.run import AnyRun, RunFiles
 from tati_re.runs.selection import as_run, burnin_of, check_thin
-
-if TYPE_CHECKING:
-    from tati_re.runs.run import RunFiles
 
 BLOCK_BYTES = 1 << 27
 """Bytes of the float64 values of a block."""
@@ -75,7 +72,7 @@ class Positions:
 
     def __init__(
         self,
-        run: RunFiles | str | os.PathLike[str],
+        run: AnyRun,
         burnin: int | None = None,
         thin: int = 1,
         walker: int | None = None,

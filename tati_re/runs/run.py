@@ -238,6 +238,10 @@ class RunFiles:
         return rows[_checked(0 if walker is None else walker, len(rows))]
 
 
+AnyRun = RunFiles | str | os.PathLike[str]
+"""A run, or its folder."""
+
+
 def _checked(walker: int, num_walkers: int) -> int:
     if not 0 <= walker < num_walkers:
         raise InputError("The walker does not exist.", f"walker={walker}", f"a walker from 0 to {num_walkers - 1}")

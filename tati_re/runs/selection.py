@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
-from tati_re.runs.run import RunFiles
+from tati_re.runs.run import AnyRun, RunFiles
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def as_run(run: RunFiles | str | os.PathLike[str]) -> RunFiles:
+def as_run(run: AnyRun) -> RunFiles:
     return RunFiles.open(run) if isinstance(run, str | os.PathLike) else run
 
 
@@ -27,9 +27,7 @@ def burnin_of(run: RunFiles, burnin: int | None) -> int:
     return int(burnin)
 
 
-def select_rows(
-    run: RunFiles | str | os.PathLike[str], burnin: int | None = None, thin: int = 1, rung: int | None = 0
-) -> pd.DataFrame:
+def select_rows(run: AnyRun, burnin: int | None = None, thin: int = 1, rung: int | None = 0) -> pd.DataFrame:
     """Rows of `run.csv` after the burn-in, every `thin`-th of each walker, by step and walker, numbered anew. Rows up
     to and including step `burnin` are left out, None: the run's own burn-in. Of a temperature ladder rung 0 is the
     target, None stands for all."""
