@@ -1,8 +1,6 @@
 """The commands that have the command lines of TATi's analyser, data set writer and parser, loss function sampler, input
 space sampler and explorer, besides their own."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -100,7 +98,7 @@ def _file(typed: dict[str, Any], name: str) -> str:
     return typed[name]
 
 
-def _rows(typed: dict[str, Any], name: str) -> pd.DataFrame:
+def _rows(typed: dict[str, Any], name: str) -> "pd.DataFrame":
     from tati_re.runs.reading import read_csv
 
     path = _file(typed, name)
@@ -135,7 +133,7 @@ def _average_energies(typed: dict[str, Any]) -> None:
     write(pd.DataFrame(lines), target)
 
 
-def _parameters(typed: dict[str, Any]) -> pd.DataFrame:
+def _parameters(typed: dict[str, Any]) -> "pd.DataFrame":
     table = _rows(typed, "trajectory_file")
     others = ("step", "walker", "id", "potential", "loss", "rung", "replica", "weight")
     return table[[name for name in table.columns if name not in others]]
@@ -212,7 +210,7 @@ def write_dataset_as_tati(argv: list[str]) -> None:
             print(f"{sizes[part]} points to {' '.join(files[part])}")
 
 
-def print_rows(dataset: Dataset, batch_size: int | None) -> None:
+def print_rows(dataset: "Dataset", batch_size: int | None) -> None:
     """Prints inputs and labels of all rows, batch after batch, as TATi's parser does."""
     import numpy as np
 
@@ -257,7 +255,7 @@ def _numbers(typed: dict[str, Any], name: str, count: int, kind: Callable = floa
     return values
 
 
-def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> Axis:
+def _axis(typed: dict[str, Any], kind: str, offset: float = 0.0) -> "Axis":
     """`--interval_KIND A B`, moved by an offset, in `--samples_KIND` intervals."""
     from tati_re.landscape.grid import Axis
 

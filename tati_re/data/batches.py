@@ -1,7 +1,5 @@
 """Mini-batches as a pure function of the seed, the walker and the step."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
@@ -146,7 +144,7 @@ class Batches:
             done = piece.stop
         return indices, sizes
 
-    def from_walker(self, first: int) -> Batches:
+    def from_walker(self, first: int) -> "Batches":
         """Those of as many walkers of the run, from another one on."""
         given = (self.num_examples, self.batch_size, self.num_walkers, self.seed, self.sampling, self.shared)
         return Batches(*given, self._stage, self.shuffle, first)

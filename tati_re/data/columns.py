@@ -1,7 +1,5 @@
 """Derived inputs: columns of the data, their powers, sines and cosines, as a map applied before the network."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +60,7 @@ class Columns:
         plain = tuple(Column(c.text, i) for i, c in enumerate(self.columns))
         return self.columns == plain and len(plain) == len(self.names)
 
-    def of_used(self) -> Columns:
+    def of_used(self) -> "Columns":
         """The same map from only the columns that it uses, in order of first mention."""
         used = list(dict.fromkeys(column.source for column in self.columns))
         moved = tuple(Column(c.text, used.index(c.source), c.function, c.power) for c in self.columns)

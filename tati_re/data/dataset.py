@@ -1,7 +1,5 @@
 """A data set: inputs, targets, the kind of targets, and an optional test part."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -101,7 +99,7 @@ class Dataset:
         test_weights: object = None,
         layout: Layout = (),
         multi_label: bool = False,
-    ) -> Dataset:
+    ) -> "Dataset":
         """Makes a data set and determines the kind of its targets.
 
         * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by sign);
@@ -150,7 +148,7 @@ class Dataset:
         parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
-    def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> Dataset:
+    def split(self, test_fraction: float, seed: int, shuffle: bool = True) -> "Dataset":
         """Returns the same data with a test part split off; a data set that has one is returned unchanged.
 
         Args:
@@ -198,7 +196,7 @@ class Dataset:
         second half are logarithms of standard deviations."""
         return outputs if self.preparation is None else self.preparation.restored(outputs, predicts_noise)
 
-    def prepared(self) -> Dataset:
+    def prepared(self) -> "Dataset":
         """Returns the data set that the network trains on; this one if it is at most rescaled."""
         if self.preparation is None:
             return self

@@ -1,7 +1,5 @@
 """The table of options: name, type, range, default, one line of help, each once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -532,7 +530,7 @@ class Options(BaseModel):
     verbose: int = _run(1, "0: quiet; 1: progress and summary; 2: more; --quiet is the same as --verbose 0", ge=0, le=2)
 
     @model_validator(mode="after")
-    def _one_temperature(self) -> Options:
+    def _one_temperature(self) -> "Options":
         if self.temperature is not None and self.inverse_temperature is not None:
             raise PydanticCustomError("two_temperatures", "temperature and inverse_temperature")
         return self
@@ -595,7 +593,7 @@ class Options(BaseModel):
         """The explicit options that nobody gave: they follow from names of TATi."""
         return self._derived
 
-    def settled(self, **values: Any) -> Options:
+    def settled(self, **values: Any) -> "Options":
         """The same options with values that follow from a run; they do not count as given."""
         copied = self.model_copy(update=values)
         copied.model_fields_set.intersection_update(self.explicit)

@@ -1,7 +1,5 @@
 """Minima and the barriers between them."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,7 @@ _SHOWN = 3
 _CLOUD = 3000
 
 
-def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_exploration(found: "Exploration", path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws the points of an exploration, and U along the paths between its minima.
 
     Left: sampled points and bottoms on the two directions in which the points spread most (the parameters themselves
@@ -45,7 +43,7 @@ def plot_exploration(found: Exploration, path: str | os.PathLike[str] | None = N
     return save(figure, path)
 
 
-def _map(panel: Axes, found: Exploration) -> None:
+def _map(panel: Axes, found: "Exploration") -> None:
     cloud = np.concatenate(found.legs)
     cloud = cloud[:: -(-len(cloud) // _CLOUD)]
     names, middle, directions = ["parameter 1", "parameter 2"], np.zeros(cloud.shape[1]), np.eye(2)
@@ -70,7 +68,7 @@ def _map(panel: Axes, found: Exploration) -> None:
     labeled(panel, *names)
 
 
-def _barriers(figure: Figure, panel: Axes, found: Exploration) -> None:
+def _barriers(figure: Figure, panel: Axes, found: "Exploration") -> None:
     count = int(found.barriers["second"].max())
     values = np.full((count, count), np.nan)
     first, second = (found.barriers[name].to_numpy() - 1 for name in ("first", "second"))
@@ -89,7 +87,7 @@ def _barriers(figure: Figure, panel: Axes, found: Exploration) -> None:
     plain(panel)
 
 
-def _profiles(panel: Axes, found: Exploration) -> None:
+def _profiles(panel: Axes, found: "Exploration") -> None:
     gains = {pair: way.linear_barrier - way.relaxed_barrier for pair, way in found.paths.items()}
     shown = sorted(gains, key=lambda pair: -gains[pair])[:_SHOWN]
     for number, pair in enumerate(shown):

@@ -1,7 +1,5 @@
 """A data set as points, and predictions over inputs: decision boundary with its uncertainty, curve with its band."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +88,7 @@ def _values(
 _MOST_POINTS = 2000
 
 
-def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_input_space(space: "InputSpace", path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws predictions over a grid of one or two inputs.
 
     Two inputs and two classes: the probability of the second class with the boundary at 1/2, and its spread over the
@@ -149,7 +147,7 @@ def plot_input_space(space: InputSpace, path: str | os.PathLike[str] | None = No
     return save(figure, path)
 
 
-def _plane(space: InputSpace, values: np.ndarray) -> np.ndarray:
+def _plane(space: "InputSpace", values: np.ndarray) -> np.ndarray:
     """Values on the grid, rows along the second input."""
     assert space.axes is not None
     return values.reshape([axis.num_points for axis in space.axes]).T
@@ -159,7 +157,7 @@ def _bar(figure: Figure, panel: Axes, drawn: Any, label: str) -> None:
     color_bar(figure, panel, drawn, label, ticks=MaxNLocator(6))
 
 
-def _points(panel: Axes, space: InputSpace, classes: bool) -> None:
+def _points(panel: Axes, space: "InputSpace", classes: bool) -> None:
     if space.examples is None:
         return
     inputs, labels = (values[:_MOST_POINTS] for values in space.examples)
@@ -174,7 +172,7 @@ def _points(panel: Axes, space: InputSpace, classes: bool) -> None:
         panel.scatter(x, y, s=9, marker=marker, facecolors=color, edgecolors="white", linewidths=0.4)
 
 
-def _curves(panel: Axes, space: InputSpace, classes: bool) -> None:
+def _curves(panel: Axes, space: "InputSpace", classes: bool) -> None:
     x = space.inputs[:, 0]
     found: Any = space.prediction
     if classes:

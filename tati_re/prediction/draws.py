@@ -1,7 +1,5 @@
 """Stored positions at one temperature as weighted draws for predictions, in blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -79,7 +77,7 @@ class Members:
     def __len__(self) -> int:
         return len(self.vectors)
 
-    def first(self) -> Members:
+    def first(self) -> "Members":
         return Members(self.vectors[:1], self.walker[:1])
 
     def blocks(self, most: int) -> Iterator[tuple[int, np.ndarray]]:

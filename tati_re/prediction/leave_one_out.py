@@ -1,7 +1,5 @@
 """Leave-one-out predictions without leaving out: Pareto-smoothed importance sampling on the draws of a run."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +49,7 @@ class LeaveOneOut:
         """Examples whose Pareto k is above 0.7."""
         return int((self.pareto_k > LARGEST_K).sum())
 
-    def difference(self, other: LeaveOneOut) -> tuple[float, float]:
+    def difference(self, other: "LeaveOneOut") -> tuple[float, float]:
         """elpd of `other` less this one, over all examples, and the standard error of that difference, in which what
         both share cancels; raises `InputError` where the examples are others."""
         if not np.array_equal(self.example, other.example) or self.num_examples != other.num_examples:

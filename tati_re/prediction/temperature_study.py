@@ -1,7 +1,5 @@
 """Loss and accuracy against temperature, and the temperature where cooling should stop."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,9 +40,9 @@ class TemperatureStudy:
     frame: pd.DataFrame
     best_temperature: float
     stopped_at: float | None
-    runs: dict[float, RunFiles]
+    runs: "dict[float, RunFiles]"
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Plots losses and accuracies against temperature: see `tati_re.plotting.plot_temperatures`."""
         from tati_re.plotting.temperatures import plot_temperatures
 
@@ -112,7 +110,7 @@ def temperature_study(
 
 
 def temperature_curve(
-    runs: RunFiles | Sequence[RunFiles], inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
+    runs: "RunFiles | Sequence[RunFiles]", inputs: Any = None, labels: Any = None, *, validation_fraction: float = 0.5
 ) -> pd.DataFrame:
     """Loss and accuracy at the temperature of each run, or of each rung of one ladder with `trajectory_rungs="all"`.
     Inputs and labels are by default the test part of the run's data, of which `validation_fraction` validates.

@@ -1,7 +1,5 @@
 """One self-contained HTML file about runs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -113,7 +111,7 @@ def page_of(
     return html.document(title, "\n".join(body), "two" if len(runs) == 2 else "")
 
 
-def _about(run: RunFiles, name: str, number: int, several: bool, part: Part) -> str:
+def _about(run: RunFiles, name: str, number: int, several: bool, part: "Part") -> str:
     notes, lines = summary_lines(run, part.burnin, part.thin)
     rows, kept = run.run_info, part.rows
     sections = [html.Section("What was sampled", "what")]
@@ -180,7 +178,7 @@ class Part(NamedTuple):
     rows: pd.DataFrame | None
 
     @classmethod
-    def of(cls, run: RunFiles, burnin: int | None = None, thin: int = 1) -> Part:
+    def of(cls, run: RunFiles, burnin: int | None = None, thin: int = 1) -> "Part":
         """The part of a run after a number of steps, by default its burn-in."""
         check_thin(thin)
         rows = run.run_info

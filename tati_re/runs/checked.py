@@ -1,7 +1,5 @@
 """Tables of a run, read as what the run wrote: rows of numbers, and those that its checkpoint knows."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
@@ -36,7 +34,7 @@ _NOT_OF_RUN = "they are not what the run wrote; the file was changed after its c
 _EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole folder"
 
 
-def read_table(path: Path, known: Known | None = None) -> pandas.DataFrame:
+def read_table(path: Path, known: Known | None = None) -> "pandas.DataFrame":
     """A table of a run, as `read_csv` and `read_h5`; refuses, with its line, what is no number or no row of the table,
     and what is another content than a checkpoint knows. Warns of a table that is shorter than then."""
     if path.suffix == ".h5":
@@ -51,7 +49,7 @@ def read_table(path: Path, known: Known | None = None) -> pandas.DataFrame:
     return parsed(path, lines)
 
 
-def read_whole(path: Path, known: Callable[[], set[str]]) -> pandas.DataFrame:
+def read_whole(path: Path, known: Callable[[], set[str]]) -> "pandas.DataFrame":
     """A CSV table that is replaced at each checkpoint; refuses, with its line, what is no row of numbers, and what has
     none of the digests that the checkpoints know. A run that goes on may replace it between the two."""
     for pause in (0.0, 0.02, 0.05):
@@ -79,7 +77,7 @@ def whole_array(path: Path, known: set[str]) -> np.ndarray:
         raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.", expected=_EXPECTED) from None
 
 
-def parsed(path: Path, lines: bytes, columns: Sequence[str] | None = None, first_line: int = 1) -> pandas.DataFrame:
+def parsed(path: Path, lines: bytes, columns: Sequence[str] | None = None, first_line: int = 1) -> "pandas.DataFrame":
     """Complete lines of a CSV table of numbers, the first of which is the header where no `columns` are given; refuses
     what is no row of numbers, by its line."""
     import pandas
@@ -95,7 +93,7 @@ def parsed(path: Path, lines: bytes, columns: Sequence[str] | None = None, first
     return frame.rename(columns=from_cell)
 
 
-def _is_whole(frame: pandas.DataFrame, lines: bytes, header: bool) -> bool:
+def _is_whole(frame: "pandas.DataFrame", lines: bytes, header: bool) -> bool:
     """Whether every line became a row, and every cell a number."""
     start = lines.index(b"\n") + 1 if header else 0
     rows = lines.count(b"\n", start)

@@ -1,7 +1,5 @@
 """CSV tables of a run."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io
@@ -72,7 +70,7 @@ class CsvTable(Rows):
         integer_columns: Sequence[str] = INTEGERS,
         float32_columns: Sequence[str] = (),
         digest: str | None = None,
-    ) -> CsvTable:
+    ) -> "CsvTable":
         """Opens an existing file of these columns to continue at `position`, in bytes, truncating it there; refuses one
         of another `digest` up to there, where a checkpoint knows it."""
         path, headers = Path(path), (_header(columns), _header(columns, str))
@@ -142,7 +140,7 @@ def csv_text(columns: Mapping[str, np.ndarray]) -> bytes:
     return _header(list(columns)) + "".join(f"{line}\n" for line in lines).encode()
 
 
-def frame_text(frame: pandas.DataFrame) -> bytes:
+def frame_text(frame: "pandas.DataFrame") -> bytes:
     """A data frame as CSV text without its index, with names and texts that no spreadsheet takes for formulas."""
     frame = frame.set_axis([as_cell(name) for name in frame.columns], axis=1)
     for place, kind in enumerate(frame.dtypes):

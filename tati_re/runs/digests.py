@@ -1,7 +1,5 @@
 """What a checkpoint knows of the files of its run: their content up to its moment, in short."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -50,7 +48,7 @@ class Digest:
                 self._blocks.append(self._open.hexdigest()[:LENGTH])
                 self._open = hashlib.sha256()
 
-    def going_on(self) -> Digest:
+    def going_on(self) -> "Digest":
         """The digest itself, from here on without a limit."""
         self._limit = None
         return self

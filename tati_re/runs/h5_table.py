@@ -1,7 +1,5 @@
 """HDF5 tables of a run."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Sequence
@@ -75,7 +73,7 @@ class H5Table(Rows):
         integer_columns: Sequence[str] = INTEGERS,
         dtype: str = "float64",
         digest: str | None = None,
-    ) -> H5Table:
+    ) -> "H5Table":
         """Opens an existing file to continue at row `position`, dropping later rows; refuses one of another `digest` up
         to there, where a checkpoint knows it. A file with later rows, or whose writer was killed inside a flush, is
         copied aside up to `position` and renamed, so that another kill loses nothing.

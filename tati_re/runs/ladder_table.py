@@ -1,7 +1,5 @@
 """The table of a ladder, which draws itself."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,6 @@ _Frame: Any = pandas.DataFrame
 class LadderTable(_Frame):
     """The rows of `ladder.csv`, one a rung; parts of it are plain DataFrames."""
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Draws accepted swaps between neighbors, and the mean potential; see `tati_re.plotting.plot_ladder`."""
         return drawn("ladder", self, path=path)

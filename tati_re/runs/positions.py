@@ -1,7 +1,5 @@
 """Stored positions of a run, in blocks or one by one, for any number of passes in bounded memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -43,7 +41,7 @@ class Block(NamedTuple):
     values: np.ndarray
     weight: np.ndarray | None
 
-    def at(self, rows: np.ndarray) -> Block:
+    def at(self, rows: np.ndarray) -> "Block":
         """The rows of these numbers, or where this is True."""
         if rows.dtype == bool and rows.all():
             return self

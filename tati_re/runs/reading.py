@@ -1,7 +1,5 @@
 """Reads the complete rows of a run's tables, also while it runs or after it was killed."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ _NOT_YET_WRITTEN = 1 << 30
 """Bytes that an HDF5 file may claim before they are written: those of a flush."""
 
 
-def read_csv(path: str | os.PathLike[str]) -> pandas.DataFrame:
+def read_csv(path: str | os.PathLike[str]) -> "pandas.DataFrame":
     """Returns a CSV table with every number exactly as written, without an incomplete last line."""
     import pandas
 
@@ -52,7 +50,7 @@ def exact_numbers() -> dict[str, Any]:
     return {"float_precision": "round_trip"} if before else {}
 
 
-def read_h5(path: str | os.PathLike[str]) -> pandas.DataFrame:
+def read_h5(path: str | os.PathLike[str]) -> "pandas.DataFrame":
     """Returns an HDF5 table with the integer columns first, in the file's number types."""
     import pandas
 

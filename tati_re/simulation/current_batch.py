@@ -1,7 +1,5 @@
 """The mini-batch that the answers of a Simulation refer to, and its data set, which gives this batch as a pair."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,7 +53,7 @@ class CurrentDataset(Dataset):
     """The whole data set by its attributes, and the current mini-batch as a pair: `inputs, labels = sim.dataset`."""
 
     @classmethod
-    def of(cls, dataset: Dataset, batch: Callable[[], CurrentBatch]) -> CurrentDataset:
+    def of(cls, dataset: Dataset, batch: Callable[[], CurrentBatch]) -> "CurrentDataset":
         """A view of a data set; nothing is copied."""
         view = object.__new__(cls)
         view.__dict__.update(dataset.__dict__)

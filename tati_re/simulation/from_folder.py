@@ -1,7 +1,5 @@
 """From a run folder back to its model and data."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -26,8 +24,8 @@ _OF_DATA = {"data", "test_data", "test_fraction", "input_columns", "standardize"
 
 
 def from_folder(
-    kind: type[Simulation], folder: str | os.PathLike[str], trust: bool, given: dict[str, Any]
-) -> Simulation:
+    kind: "type[Simulation]", folder: str | os.PathLike[str], trust: bool, given: dict[str, Any]
+) -> "Simulation":
     """The simulation that a run was made with, see `Simulation.from_folder`."""
     run, who = RunFiles.open(folder), os.fspath(folder)
     objects = {name: value for name, value in given.items() if name in OBJECTS and not is_named(value)}
@@ -72,7 +70,7 @@ def objects_of(
         raise InputError(f"{who}: {error}", expected="model=..., the object with which the run was started") from None
 
 
-def check_model(system: System, said: dict[str, Any], who: str) -> None:
+def check_model(system: "System", said: dict[str, Any], who: str) -> None:
     """Refuses a model whose parameters have other names than those of the run."""
     if system.flat.tensor_names != said["parameters"]["names"]:
         what = f"{who}: the model differs from the run's."

@@ -1,7 +1,5 @@
 """From a request to a run in its folder."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import sys
@@ -75,7 +73,7 @@ def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False
         return running.finish(carry, temporary)
 
 
-def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool, brief: bool) -> tuple[Launch, Carry]:
+def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool, brief: bool) -> "tuple[Launch, Carry]":
     """A run before its first step, compiled, with all that a resume needs on the disk."""
     options, system = request.options, request.system
     running = Launch(request, walkers, folder, system.execution(options, request.copies))

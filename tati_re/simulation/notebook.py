@@ -1,7 +1,5 @@
 """Simulations and runs in notebooks."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from tati_re.core.views import html_table
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
     from tati_re.simulation.simulation import Simulation
 
 
-def simulation_html(sim: Simulation) -> str:
+def simulation_html(sim: "Simulation") -> str:
     """The parts of a Simulation, without evaluating anything."""
     options, flat, dataset = sim.options, sim.system.flat, sim.dataset
     tensors = [
@@ -32,7 +30,7 @@ def simulation_html(sim: Simulation) -> str:
     return html_table("Simulation", lines)
 
 
-def run_html(run: Run) -> str:
+def run_html(run: "Run") -> str:
     """The content of `run.summary()`."""
     from tati_re.report.summary import summary_lines
 

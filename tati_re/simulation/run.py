@@ -1,7 +1,5 @@
 """A run as users get it: its files, and what needs the model or describes the run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def load(path: str | os.PathLike[str], **objects: Any) -> Run:
+def load(path: str | os.PathLike[str], **objects: Any) -> "Run":
     """Opens the folder of a run; nothing but its manifest is read yet. Its tables are pandas DataFrames.
 
     Args:
@@ -67,7 +65,7 @@ class Run(RunFiles):
         super().__init__(folder)
         self._temporary, self.exit_status = temporary, exit_status
 
-    def passing_on(self) -> Run:
+    def passing_on(self) -> "Run":
         """Returns the run; raises `KeyboardInterrupt` where Ctrl-C ended it, for those whose part it is."""
         if self.exit_status == INTERRUPTED:
             raise KeyboardInterrupt
@@ -157,7 +155,7 @@ class Run(RunFiles):
 
         return certificate(self)
 
-    def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> Figure:
+    def plot(self, observables: Sequence[str] | str | None = None, **choices: Any) -> "Figure":
         """Draws traces, ranks and autocorrelation; `observables`, `burnin`, `thin` and `path` as
         `tati_re.plotting.plot_run` has them."""
         return drawn("run", self, observables=observables, **choices)

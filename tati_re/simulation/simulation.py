@@ -1,7 +1,5 @@
 """A Keras model and its data as a physical system."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, cast
 
@@ -82,14 +80,14 @@ class Simulation(Evaluations):
         self._start(make_options(given), objects, start)
 
     @classmethod
-    def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> Simulation:
+    def from_options(cls, options: Options, objects: dict[str, Any] | None = None) -> "Simulation":
         """A simulation from checked options, as the commands make it. `objects` are those that are objects, by name."""
         self = cls.__new__(cls)
         self._start(options, objects or {})
         return self
 
     @classmethod
-    def from_folder(cls, folder: str | os.PathLike[str], trust: bool = False, **objects: Any) -> Simulation:
+    def from_folder(cls, folder: str | os.PathLike[str], trust: bool = False, **objects: Any) -> "Simulation":
         """The simulation that a run was made with: its model, data, loss, prior and options.
 
         Args:

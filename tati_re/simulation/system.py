@@ -1,7 +1,5 @@
 """A system from options and objects: data set, model, loss, prior, and their potentials."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -134,7 +132,7 @@ class System:
     def check_start(self, position: np.ndarray) -> None:
         """Refuses a system that cannot be right at the positions where a run starts, `(walkers, parameters)`."""
 
-    def with_data(self, options: Options, data: Any = None) -> System:
+    def with_data(self, options: Options, data: Any = None) -> "System":
         """The same model with other data: arrays or a Dataset, or those that `options.data` names."""
         read = dataset_from_options(self.settled(options), data, None)
         dataset = read.prepared()

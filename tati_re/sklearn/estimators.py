@@ -1,7 +1,5 @@
 """Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it."""
 
-from __future__ import annotations
-
 from inspect import Parameter, Signature, signature
 from itertools import count
 from pathlib import Path

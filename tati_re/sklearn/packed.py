@@ -1,7 +1,5 @@
 """Runs and models as bytes, for the pickles of estimators: a run by its files, a model as Keras saves it."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 import zipfile
