@@ -7,9 +7,10 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError
@@ -17,9 +18,6 @@ from tati_re.core.unpacking import load_arrays
 from tati_re.runs.digests import Digest, Known, of_whole
 from tati_re.runs.files import INDEX
 from tati_re.runs.reading import complete_lines, exact_numbers, h5_length, open_h5, read_h5
-
-if TYPE_CHECKING:
-    import pandas
 
 _NUMBER = rb"(?:-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf)|nan)?"
 _CELL, _LINE = re.compile(_NUMBER), re.compile(_NUMBER + rb"(?:," + _NUMBER + rb")*\n")
@@ -80,8 +78,6 @@ def whole_array(path: Path, known: set[str]) -> np.ndarray:
 def parsed(path: Path, lines: bytes, columns: Sequence[str] | None = None, first_line: int = 1) -> "pandas.DataFrame":
     """Complete lines of a CSV table of numbers, the first of which is the header where no `columns` are given; refuses
     what is no row of numbers, by its line."""
-    import pandas
-
     how = exact_numbers() if columns is None else exact_numbers() | {"header": None, "names": list(columns)}
     frame, reason = None, "it cannot be read"
     try:

@@ -1,19 +1,15 @@
 """Comparison of two runs, table by table and column by column, to a tolerance."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tati_re.core.errors import InputError, nearest
 from tati_re.runs import files, manifest, reading
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KINDS = ("absolute", "relative")
 

@@ -6,9 +6,9 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas
 
 from tati_re.core.cells import as_cell
 from tati_re.core.errors import InputError, refuse_if
@@ -16,9 +16,6 @@ from tati_re.runs.checked import csv_digest
 from tati_re.runs.digests import Digest, Known
 from tati_re.runs.rows import INTEGERS, Rows
 from tati_re.runs.storage import open_existing, open_new, storing, sync_file
-
-if TYPE_CHECKING:
-    import pandas
 
 BLOCK_VALUES = 1 << 17
 """Numbers turned into text at a time: bounds the memory, not the size of a table."""

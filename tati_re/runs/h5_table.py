@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import h5py
 import numpy as np
+from h5py import h5f, h5p
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import reading
@@ -124,8 +126,6 @@ class H5Table(Rows):
 
     def _empty_file(self) -> bytes:
         """Returns a file without rows, made in memory: on a full disk HDF5 may crash the process."""
-        import h5py
-
         content = io.BytesIO()
         with h5py.File(content, "w", libver=("v110", "v110")) as file:
             for kind, label, names, dtype, fill in (
@@ -139,13 +139,11 @@ class H5Table(Rows):
         return content.getvalue()
 
     def _write(self, path: Path, first: int, rows: np.ndarray, index: np.ndarray) -> None:
-        from h5py import File
-
         last = first + len(rows)
         with storing(path, RuntimeError):
             with open_existing(path) as file:
                 _reserve(file, self._bytes_of(last) - self._bytes_of(first) + RESERVE_BYTES)
-            with File(_open_for_append(path)) as file:
+            with h5py.File(_open_for_append(path)) as file:
                 for name, values in (("rows", rows), ("index", index)):
                     data = file[name]
                     if len(data) < last:
@@ -188,8 +186,6 @@ def _open_for_append(path: Path) -> Any:
     """A low-level file opened for append, without locks: a reader elsewhere must not stop a run. The high-level call
     first opens for writing and then switches to single-writer mode; a kill between the two would leave a file that no
     reader opens."""
-    from h5py import h5f, h5p
-
     access = h5p.create(h5p.FILE_ACCESS)
     access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
     access.set_file_locking(False, True)

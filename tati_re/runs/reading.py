@@ -5,18 +5,16 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import h5py
 import numpy as np
+import pandas
 
 from tati_re.core.cells import from_cell
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.h5_killed import KilledFile
 from tati_re.runs.lock import is_held
-
-if TYPE_CHECKING:
-    import pandas
-
 
 _NOT_YET_WRITTEN = 1 << 30
 """Bytes that an HDF5 file may claim before they are written: those of a flush."""
@@ -24,8 +22,6 @@ _NOT_YET_WRITTEN = 1 << 30
 
 def read_csv(path: str | os.PathLike[str]) -> "pandas.DataFrame":
     """Returns a CSV table with every number exactly as written, without an incomplete last line."""
-    import pandas
-
     frame = pandas.read_csv(io.BytesIO(complete_lines(path)), **exact_numbers()).rename(columns=from_cell)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biuf":
@@ -43,8 +39,6 @@ def complete_lines(path: str | os.PathLike[str]) -> bytes:
 
 def exact_numbers() -> dict[str, Any]:
     """Returns arguments with which `pandas.read_csv` reads every number exactly as written."""
-    import pandas
-
     # From 3.1 on pandas does so and warns about the word; before it has to be asked.
     before = tuple(int(part) for part in pandas.__version__.split(".")[:2]) < (3, 1)
     return {"float_precision": "round_trip"} if before else {}
@@ -52,8 +46,6 @@ def exact_numbers() -> dict[str, Any]:
 
 def read_h5(path: str | os.PathLike[str]) -> "pandas.DataFrame":
     """Returns an HDF5 table with the integer columns first, in the file's number types."""
-    import pandas
-
     with open_h5(path) as file:
         index_columns, columns = h5_columns(file)
         length = h5_length(file)
@@ -68,8 +60,6 @@ def read_h5(path: str | os.PathLike[str]) -> "pandas.DataFrame":
 def open_h5(path: str | os.PathLike[str], alone: bool = False) -> Iterator[Any]:
     """An HDF5 table open for reading, also while it is written, unless the reader is `alone`, or after its writer was
     killed: `was_killed` says so."""
-    import h5py
-
     refuse_if(not Path(path).is_file(), f"The file {path} is missing.")
     with ExitStack() as opened:
         try:
@@ -106,8 +96,6 @@ def was_killed(file: Any) -> bool:
 
 def _is_inside(file: Any, name: str) -> bool:
     """Whether a dataset and its numbers are in the file itself: HDF5 also knows links to datasets in other files."""
-    import h5py
-
     if name not in file or not isinstance(file.get(name, getlink=True), h5py.HardLink):
         return False
     data = file[name]

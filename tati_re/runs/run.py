@@ -1,27 +1,22 @@
 """The files of a run, read on demand."""
 
-from __future__ import annotations
-
 import operator
 import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex
 
 import numpy as np
+import pandas
 
 from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.given import said
 from tati_re.runs import checkpoint, files, manifest, reading
 from tati_re.runs.checked import read_table, read_whole, whole_array
+from tati_re.runs.ladder_table import LadderTable
 from tati_re.runs.trajectory_rows import rows_of_step, stored_steps
-
-if TYPE_CHECKING:
-    import pandas
-
-    from tati_re.runs.ladder_table import LadderTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +113,6 @@ class RunFiles:
     def ladder(self) -> LadderTable:
         """The table `ladder.csv`: acceptance, round trips and mean potential of each rung, after the burn-in; its
         `plot()` draws them."""
-        from tati_re.runs.ladder_table import LadderTable
-
         return LadderTable(self._table(files.LADDER))
 
     @property

@@ -1,17 +1,13 @@
 """Selection of a run's rows: after the burn-in, thinned, of one rung."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.run import AnyRun, RunFiles
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def as_run(run: AnyRun) -> RunFiles:
