@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, shown
+from tati_re.core.errors import InputError, refuse_if, shown
 from tati_re.core.given import users_code
 from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
@@ -66,12 +66,8 @@ class Observables:
         self.columns = [*ALWAYS, *conditional, *self.extra, *of_groups, *method.label_names]
         self.averaged = [*AVERAGED, *(["acceptance"] if method.metropolis else [])]
         clash = set(self.extra) & {*ALWAYS, *conditional, *of_groups, "step", "walker"}
-        if clash:
-            raise InputError(
-                "observables: a name is taken by a column of run.csv.",
-                received=", ".join(sorted(clash)),
-                expected="other names",
-            )
+        what = "observables: a name is taken by a column of run.csv."
+        refuse_if(clash, what, ", ".join(sorted(clash)), "other names")
 
     def __call__(self, state, evaluate, acceptance, labels: Sequence = ()) -> tf.Tensor:
         """The row of every walker, `(walkers, columns)`, float64; entries without a meaning are nan.

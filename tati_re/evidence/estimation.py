@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.analysis.reweighting import load_pymbar
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import stopping
 from tati_re.core.method import Wrapper
 from tati_re.engine.progress import make_progress
@@ -40,20 +40,17 @@ def check(sim, options: Options, potential) -> None:
     loss, prior = potential.loss, potential.prior
     if options.potential == "mean_loss":
         raise InputError("potential: the mean loss is not a log likelihood.", options.potential, "potential posterior")
-    if not loss.likelihood:
-        advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
-        what = f"loss: {loss.name} is not a likelihood with its constant."
-        raise InputError(what, loss.name, f"{advice} with noise_std")
+    advice = "loss gaussian" if "error" in loss.name else "a cross-entropy, or gaussian"
+    what = f"loss: {loss.name} is not a likelihood with its constant."
+    refuse_if(not loss.likelihood, what, loss.name, f"{advice} with noise_std")
     if sim.system.has_data and len(output_shape_of(sim.system.model)) > 2:
         raise InputError("model: the loss is a mean over outputs of several axes.", expected="outputs in one axis")
-    if sim.dataset.weights is not None:
-        what = "sample_weights: a loss with weights is not a log likelihood."
-        raise InputError(what, "weights of examples or classes", "none")
+    what = "sample_weights: a loss with weights is not a log likelihood."
+    refuse_if(sim.dataset.weights is not None, what, "weights of examples or classes", "none")
     if not prior.proper:
         raise InputError("prior: the evidence needs a proper prior.", f"{prior}", "gaussian, laplace, student_t or box")
-    if sim.system.flat.regularizer is not None:
-        what = "model: its weight regularizers are priors without a normalization."
-        raise InputError(what, expected="prior and prior_std instead")
+    what = "model: its weight regularizers are priors without a normalization."
+    refuse_if(sim.system.flat.regularizer is not None, what, expected="prior and prior_std instead")
     if options.batch_norm == "batch":
         raise InputError("batch_norm: its statistics would change from step to step.", "batch", "batch_norm frozen")
     if options.batch_size not in (None, sim.dataset.num_examples):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import refuse_if
 from tati_re.core.ops import as_float64, constant, maximum, sum_over, where, zeros_like
 from tati_re.exchange.variance import correction_factor, smoothed_variance
 
@@ -52,8 +52,7 @@ class Correction:
     """
 
     def __init__(self, gain: float | None = None, every: int = 1, decay: float = 1.0, growth: float = 1.0) -> None:
-        if gain is not None and not 0 < gain <= 1:
-            raise InputError("variance_gain: out of range.", gain, "above 0, up to 1")
+        refuse_if(gain is not None and not 0 < gain <= 1, "variance_gain: out of range.", gain, "above 0, up to 1")
         refuse_if(every < 1, "variance_every: out of range.", every, "at least 1 attempt")
         refuse_if(not 0 < decay <= 1, "correction_decay: out of range.", decay, "above 0, up to 1")
         refuse_if(not growth >= 1, "correction_growth: out of range.", growth, "at least 1")

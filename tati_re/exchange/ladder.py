@@ -178,10 +178,8 @@ def make_ladder(
     """
     if tempering not in TEMPERINGS:
         raise InputError("tempering is not known.", repr(tempering), " or ".join(f'"{name}"' for name in TEMPERINGS))
-    if step_size is not None and step_sizes is not None:
-        raise InputError(
-            "step_size and step_sizes both give the step size.", f"{step_size}, {step_sizes}", "one of them"
-        )
+    what = "step_size and step_sizes both give the step size."
+    refuse_if(step_size is not None and step_sizes is not None, what, f"{step_size}, {step_sizes}", "one of them")
     spacing = {"temperature_ratio": temperature_ratio, "max_temperature": max_temperature, "temperatures": temperatures}
     given = [name for name, value in spacing.items() if value is not None]
     step = step_sizes if step_sizes is not None else 1.0 if step_size is None else step_size
@@ -192,8 +190,7 @@ def make_ladder(
         if num_replicas is None:
             raise InputError('tempering="likelihood" needs the number of rungs.', expected="num_replicas, at least 2")
         return likelihood(num_replicas, target, step_size=step)
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} each say how the ladder is spaced.", expected="one of them")
+    refuse_if(len(given) > 1, f"{' and '.join(given)} each say how the ladder is spaced.", expected="one of them")
     if temperatures is not None:
         if num_replicas is not None and num_replicas != len(_numbers("temperatures", temperatures)):
             raise InputError(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Sampler, Wrapper
 from tati_re.core.protocol import Rung, fields_of, step_size_of
 from tati_re.exchange.biased import Biased, ExactEnergies, bias_table
@@ -75,12 +75,8 @@ class ReplicaExchange(Wrapper):
         exact_energies: bool = False,
     ) -> None:
         super().__init__(inner)
-        if self.groups > 1:
-            raise InputError(
-                "num_replicas: an ensemble whose halves take turns has one temperature.",
-                received=inner.name,
-                expected="no covariance_blending",
-            )
+        what = "num_replicas: an ensemble whose halves take turns has one temperature."
+        refuse_if(self.groups > 1, what, inner.name, "no covariance_blending")
         if self.mixes_parameters and self.renewals:
             raise InputError(
                 "num_replicas: the directions of a mass are measured at one temperature.",

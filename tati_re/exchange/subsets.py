@@ -10,7 +10,7 @@ numbers, and cycle walking, which sends numbers outside of 0, ..., N - 1 through
 
 import math
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.ops import as_int32, as_uint32, constant, repeat_while_any, shift_right, where
 
 NUM_KEYS = 12
@@ -41,8 +41,7 @@ def permuted(places, keys, count: int):
     """
     if not 1 <= count <= LARGEST_COUNT:
         raise InputError("A permutation of so many numbers is out of range.", count, f"1 to {LARGEST_COUNT}")
-    if keys.shape[-1] < 4:
-        raise InputError("A permutation needs more keys.", keys.shape[-1], f"at least 4, better {NUM_KEYS}")
+    refuse_if(keys.shape[-1] < 4, "A permutation needs more keys.", keys.shape[-1], f"at least 4, better {NUM_KEYS}")
     rows = math.isqrt(count - 1) + 1
     columns = -(-count // rows)
     words = [as_uint32(keys[..., number] * 2.0**32)[..., None] for number in range(keys.shape[-1])]

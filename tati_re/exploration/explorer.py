@@ -126,8 +126,7 @@ def explore(
         InputError: A number out of its range, or a folder of another exploration.
     """
     _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, directions)
-    if max_time is not None and not max_time > 0:
-        raise InputError("max_time is out of range.", max_time, "seconds above 0")
+    refuse_if(max_time is not None and not max_time > 0, "max_time is out of range.", max_time, "seconds above 0")
     began, limit = time.monotonic(), float("inf") if max_time is None else max_time
     say = say or (lambda _: None)
     system = system_of(source, step_size, friction)
@@ -136,8 +135,7 @@ def explore(
     surface = system.surface
     if start is None:
         start = system.trajectories.start
-    if start is None:
-        raise InputError("start is missing.", expected="parameters to start at")
+    refuse_if(start is None, "start is missing.", expected="parameters to start at")
     start = np.asarray(start, np.float64)
     folder = None if output is None else File(output)
     if seed is None:
@@ -353,8 +351,7 @@ def _check(num_steps, num_legs, heats, num_candidates, max_rounds, patience, dir
     }  # fmt: skip
     for name, value in numbers.items():
         refuse_if(value < 1, f"{name} is out of range.", value, "at least 1")
-    if not len(heats) or min(heats) <= 0:
-        raise InputError("heats are out of range.", list(heats), "numbers above 0")
+    refuse_if(not len(heats) or min(heats) <= 0, "heats are out of range.", list(heats), "numbers above 0")
     if directions not in DIRECTIONS:
         what = f"directions is not known.{nearest(directions, DIRECTIONS)}"
         raise InputError(what, directions, " or ".join(DIRECTIONS))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.protocol import fields_of
 from tati_re.core.unpacking import load_arrays
@@ -130,10 +130,9 @@ class Pool:
         self.system, self.folder, self.seed = system, folder, seed
         self._executor: ProcessPoolExecutor | None = None
         if num_processes > 1:
-            if not isinstance(source, dict) or folder is None:
-                what = "num_processes: other processes cannot see objects of this one."
-                expected = "a run folder or options in words, and an output folder; or num_processes 0"
-                raise InputError(what, num_processes, expected)
+            what = "num_processes: other processes cannot see objects of this one."
+            expected = "a run folder or options in words, and an output folder; or num_processes 0"
+            refuse_if(not isinstance(source, dict) or folder is None, what, num_processes, expected)
             self._executor = ProcessPoolExecutor(
                 num_processes, get_context("spawn"), initializer=_make, initargs=(json.dumps(source), str(folder), seed)
             )

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError, SamplingError
+from tati_re.core.errors import InputError, SamplingError, refuse_if
 from tati_re.landscape.surface import Surface
 from tati_re.options.make import make_options
 
@@ -51,8 +51,7 @@ class ModelTrajectories:
     """Legs sampled by the sampler and the mini-batches of a `tati_re.Simulation` with one walker."""
 
     def __init__(self, sim: Any) -> None:
-        if sim.num_walkers() != 1:
-            raise InputError("A leg has one walker.", f"num_walkers {sim.num_walkers()}", "num_walkers 1")
+        refuse_if(sim.num_walkers() != 1, "A leg has one walker.", f"num_walkers {sim.num_walkers()}", "num_walkers 1")
         self.sim = sim
 
     def next_seed(self) -> int:

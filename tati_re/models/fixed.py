@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.options.patterns import matches
 
 _ENTRIES = re.compile(r"(.*?)\[([\d\s,*]*)\]$")
@@ -81,11 +81,10 @@ def _mask(pattern: str, entries: str | None, name: str, shape: tuple[int, ...]) 
     inside = len(parts) == len(shape) and all(
         part == "*" or (part.isdigit() and int(part) < length) for part, length in zip(parts, shape, strict=False)
     )
-    if not inside:
-        last = ",".join(str(length - 1) for length in shape)
-        zeros = ",".join("0" for _ in shape)
-        what = f"fix_parameters: {name} has no such entry."
-        raise InputError(what, repr(pattern), f"{name}[{zeros}] to {name}[{last}]")
+    last = ",".join(str(length - 1) for length in shape)
+    zeros = ",".join("0" for _ in shape)
+    what = f"fix_parameters: {name} has no such entry."
+    refuse_if(not inside, what, repr(pattern), f"{name}[{zeros}] to {name}[{last}]")
     mask[tuple(slice(None) if part == "*" else int(part) for part in parts)] = True
     return mask
 

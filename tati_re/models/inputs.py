@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import keras, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 
 
 def tensors_of(model: Any, which: str) -> list[Any]:
@@ -24,8 +24,7 @@ def layout_of(model: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
     found = []
     for tensor in inputs:
         shape = tuple(tensor.shape[1:])
-        if None in shape:
-            raise InputError(f"model: input {tensor.name} of several has no fixed shape.", shape, "fixed lengths")
+        refuse_if(None in shape, f"model: input {tensor.name} of several has no fixed shape.", shape, "fixed lengths")
         found.append((named.get(id(tensor), tensor.name), shape or (1,)))
     return tuple(found)
 

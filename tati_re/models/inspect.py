@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import keras, layers_of, origin_of, quiet, tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import users_code
 from tati_re.models.inputs import called, layout_of, tensors_of
 
@@ -31,9 +31,8 @@ def refuse_unsupported(model: Any) -> None:
         what = "The model has no weights yet."
         raise InputError(what, model.name, "one that starts with keras.Input, or was called on data")
     variables = model.trainable_variables
-    if not variables:
-        what = "The model has no trainable parameters."
-        raise InputError(what, model.name, "a model with weights that are trainable")
+    what = "The model has no trainable parameters."
+    refuse_if(not variables, what, model.name, "a model with weights that are trainable")
     layout_of(model)
     if len(outputs := tensors_of(model, "outputs")) > 1:
         raise InputError("The model has several outputs.", len(outputs), "one")
@@ -73,17 +72,14 @@ def _refuse_calls(model: Any) -> None:
     with users_code("model: its call", "layers and functions of keras.ops or TensorFlow, which can be compiled"):
         traced = tf.function(run, autograph=False).get_concrete_function(tf.TensorSpec(shape, dtype))
     outputs = traced.structured_outputs
-    if not tf.is_tensor(outputs):
-        raise InputError("The model has several outputs.", type(outputs).__name__, "one tensor")
-    if found:
-        raise InputError("Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
+    refuse_if(not tf.is_tensor(outputs), "The model has several outputs.", type(outputs).__name__, "one tensor")
+    refuse_if(found, "Losses that layers add cannot be sampled.", f"add_loss in {model.name}", "none")
     x = tf.cast(tf.ones([2, *(length or 8 for length in shape[1:])]) * (0.0 if "int" in dtype else 1.0), dtype)
     with users_code("model: its call", "one that gives the same outputs for the same inputs"):
         first, again = (np.asarray(run(x)) for _ in range(2))
-    if foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True):
-        what = "model: its call draws random numbers that no layer keeps the state of, so that U is no function."
-        expected = "keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer"
-        raise InputError(what, model.name, expected)
+    what = "model: its call draws random numbers that no layer keeps the state of, so that U is no function."
+    expected = "keras.layers such as Dropout, or a keras.random.SeedGenerator that is an attribute of the layer"
+    refuse_if(foreign or not np.allclose(first, again, rtol=1e-3, equal_nan=True), what, model.name, expected)
 
 
 def vectorizable(model: Any) -> bool:
@@ -172,9 +168,8 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
         return (None, sum(math.prod(shape) for _, shape in layout))
     inputs = tensors_of(model, "inputs")
     shape = inputs[0].shape if inputs else (model.get_build_config() or {}).get("input_shape")
-    if not isinstance(shape, (tuple, list)):
-        what = "The model does not know the shape of its input."
-        raise InputError(what, model.name, "a model that was called on data")
+    what = "The model does not know the shape of its input."
+    refuse_if(not isinstance(shape, (tuple, list)), what, model.name, "a model that was called on data")
     return (None, *shape[1:])
 
 

@@ -214,9 +214,8 @@ def check_fit(loss: Loss, output_shape: tuple, target_shape: tuple, num_classes:
     if loss.name == "sparse_categorical_crossentropy":
         if num_classes is None:
             raise InputError("loss: the labels are no classes.", loss.name, "gaussian or another regression loss")
-        if last < num_classes:
-            what = f"loss: {loss.name} needs one output a class."
-            raise InputError(what, f"a model with {last} outputs", f"at least {num_classes} outputs")
+        what = f"loss: {loss.name} needs one output a class."
+        refuse_if(last < num_classes, what, f"a model with {last} outputs", f"at least {num_classes} outputs")
         target_shape = (*target_shape, last)
     if loss.predicts_noise:
         if num_classes is not None or tuple(output_shape) != (*target_shape[:-1], 2 * target_shape[-1]):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.evaluate import Energy, Rung
 from tati_re.core.potential import Batch, Prior
 from tati_re.models.chain import chain_of
@@ -91,9 +91,8 @@ class ModelPasses:
     @cached_property
     def test(self) -> StoredExamples:
         dataset = self.dataset
-        if dataset.test_inputs is None:
-            expected = "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))"
-            raise InputError("data: there is no test part to validate on.", dataset.name, expected)
+        expected = "test_fraction above 0, or ((inputs, labels), (test inputs, test labels))"
+        refuse_if(dataset.test_inputs is None, "data: there is no test part to validate on.", dataset.name, expected)
         labels = device_targets(dataset.test_targets, self.loss, self.dtype)
         with tf.init_scope():
             return self._stored(dataset.test_inputs, labels, dataset.test_weights)

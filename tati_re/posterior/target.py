@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import said
 from tati_re.core.potential import Prior
 from tati_re.posterior.function import FunctionPotential
@@ -30,8 +30,7 @@ class Target:
     fails, or that its values have the wrong shape, no gradient, or depend on other walkers."""
 
     def __init__(self, function: Callable, dimension: int, dtype: str) -> None:
-        if not callable(function):
-            raise InputError("potential: this is no function.", type(function).__name__, EXPECTED)
+        refuse_if(not callable(function), "potential: this is no function.", type(function).__name__, EXPECTED)
         self.function, self.dimension, self.dtype = function, dimension, dtype
         # A lambda has a name that is none; a partial function and an object have none at all.
         self.name = function.__name__.strip("<>") if inspect.isfunction(function) else type(function).__name__

@@ -1,6 +1,6 @@
 """The covariance-controlled adaptive Langevin thermostat, as it was published: one explicit Euler step."""
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum
 from tati_re.core.protocol import Info, attributes_of, with_energy
@@ -52,9 +52,8 @@ class CCAdL(Method):
     subtracts_noise = True
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None, covariance_window: int | None = None):
-        if isinstance(friction, str) or not friction > 0:
-            what = "friction must be positive: CCAdL injects noise of strength friction × T."
-            raise InputError(what, friction, "a number above 0")
+        what = "friction must be positive: CCAdL injects noise of strength friction × T."
+        refuse_if(isinstance(friction, str) or not friction > 0, what, friction, "a number above 0")
         if covariance_window is not None and not covariance_window >= 1:
             raise InputError("covariance_window: empty.", received=covariance_window, expected="1 or more, or none")
         self.friction = float(friction)

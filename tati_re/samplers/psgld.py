@@ -74,10 +74,9 @@ class PreconditionedSGLD(Method):
 
     def check(self, step_size: float, temperature: float, num_burnin_steps: int) -> None:
         """Refuses, before a run, a frozen preconditioner that has no burn-in to learn in, with an `InputError`."""
-        if not self.adaptive and not num_burnin_steps:
-            what = "preconditioner: frozen, it is learned during the burn-in."
-            expected = f"num_burnin_steps such as {round(10 / (1 - self.preconditioner_decay))}"
-            raise InputError(what, "num_burnin_steps = 0", expected)
+        what = "preconditioner: frozen, it is learned during the burn-in."
+        expected = f"num_burnin_steps such as {round(10 / (1 - self.preconditioner_decay))}"
+        refuse_if(not self.adaptive and not num_burnin_steps, what, "num_burnin_steps = 0", expected)
 
     def init(self, position, evaluate, noise):
         """The gradient at the given positions, V = 1: until something is learned this is SGLD."""

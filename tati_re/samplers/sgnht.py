@@ -1,6 +1,6 @@
 """The stochastic gradient Nosé-Hoover thermostat, as it was published: one explicit Euler step."""
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info
@@ -42,9 +42,8 @@ class SGNHT(Method):
     against_noise = THERMOSTATS
 
     def __init__(self, friction: float = 1.0, thermal_mass: float | None = None) -> None:
-        if isinstance(friction, str) or not friction > 0:
-            what = "friction must be positive: SGNHT injects noise of strength friction × T."
-            raise InputError(what, friction, "a number above 0")
+        what = "friction must be positive: SGNHT injects noise of strength friction × T."
+        refuse_if(isinstance(friction, str) or not friction > 0, what, friction, "a number above 0")
         self.friction = float(friction)
         self.thermal_mass = checked_mass(thermal_mass)
 

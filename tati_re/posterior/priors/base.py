@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.potential import Prior, prior_generator
 
 
@@ -73,8 +73,7 @@ class Width:
         self.option, self.given, self.fan_in = option, np.asarray(given, np.float64), fan_in is not None
         self.words = words
         wrong = f"{option}: not {what}."
-        if self.given.ndim > 1:
-            raise InputError(wrong, f"shape {self.given.shape}", "a number, or one for each parameter")
+        refuse_if(self.given.ndim > 1, wrong, f"shape {self.given.shape}", "a number, or one for each parameter")
         if not (self.given.size and np.all((self.given > 0) & np.isfinite(self.given))):
             found = self.given.tolist() if self.given.ndim == 0 else f"{self.given.min(initial=np.inf)} among them"
             raise InputError(wrong, received=found, expected="a finite number above 0")

@@ -158,9 +158,8 @@ class EnsembleQuasiNewton(Wrapper):
         num_ensembles: int = 1,
     ) -> None:
         super().__init__(inner or Splitting())
-        if self.adapts:
-            what = "covariance_blending: the ensemble needs a step size that stays."
-            raise InputError(what, f"{self.inner.name} that tunes itself", "no target_acceptance")
+        what = "covariance_blending: the ensemble needs a step size that stays."
+        refuse_if(self.adapts, what, f"{self.inner.name} that tunes itself", "no target_acceptance")
         by_word = isinstance(self.inner, Splitting) and "C" not in self.inner.word
         fits = isinstance(self.inner, SGLD | HamiltonianMonteCarlo | MCLMC) and not isinstance(
             self.inner, FirstOrderHMC

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import cond, constant, mean, replaced_if, sqrt
 from tati_re.core.protocol import fields_of
@@ -62,8 +62,7 @@ class Massive(Wrapper):
 
     def __init__(self, inner=None, mass: Sequence[float] | np.ndarray | str = "gradient_rms") -> None:
         super().__init__(inner or Splitting())
-        if not self.inner.has_momentum:
-            raise InputError("mass: the sampler has no momenta.", received=self.inner.name, expected="such as BAOAB")
+        refuse_if(not self.inner.has_momentum, "mass: the sampler has no momenta.", self.inner.name, "such as BAOAB")
         self.measured = isinstance(mass, str)
         self.rule = rule_of(mass) if isinstance(mass, str) else None
         values = np.ones(1) if isinstance(mass, str) else np.asarray(mass, np.float64)
@@ -72,9 +71,8 @@ class Massive(Wrapper):
         self.mass: Any = mass if self.measured else values
         if self.rule is None:
             return
-        if self.inner.mixes_parameters:
-            what = f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own."
-            raise InputError(what, self.inner.name, "fan_in, or numbers")
+        what = f"mass: {mass} follows where each walker is, and an ensemble moves in coordinates of its own."
+        refuse_if(self.inner.mixes_parameters, what, self.inner.name, "fan_in, or numbers")
         self.against_noise = self.inner.against_noise or "its masses are measured during the burn-in."
         self.adapts, self.of_rung = True, (*self.rule.of_rung, *self.inner.of_rung)
         self.shown, self.renewals = (*self.inner.shown, *self.rule.shown), self.rule.renewals

@@ -85,12 +85,10 @@ class SimulatedTempering(Wrapper):
         if log_weights is not None and not (len(log_weights) == self.num_rungs and np.isfinite(log_weights).all()):
             raise InputError("log_weights: one a rung.", received=log_weights, expected=f"{self.num_rungs} numbers")
         refuse_if(move_every < 1, "move_every: too few steps.", move_every, "1 or more")
-        if self.groups > 1:
-            what = "simulated tempering: an ensemble whose halves take turns has one temperature."
-            raise InputError(what, self.inner.name, "no covariance_blending")
-        if self.label_names:
-            what = "simulated tempering: the inner sampler has its own temperatures."
-            raise InputError(what, self.inner.name, "such as BAOAB or HMC")
+        what = "simulated tempering: an ensemble whose halves take turns has one temperature."
+        refuse_if(self.groups > 1, what, self.inner.name, "no covariance_blending")
+        what = "simulated tempering: the inner sampler has its own temperatures."
+        refuse_if(self.label_names, what, self.inner.name, "such as BAOAB or HMC")
         self.move_every = int(move_every)
         self.adapts = self.adapts or log_weights is None
         self.label_names = ("rung", "weight")
@@ -237,8 +235,7 @@ def log_weights_of(inverse_temperatures: Sequence[float], mean_potentials: Seque
     """-ln Z of each rung up to a constant, 0 for the first, from the mean potential at each, by the trapezoidal rule:
     g_l - g_k = (β_l - β_k) (<U>_k + <U>_l)/2, with β in the units in which U counts."""
     beta, mean = np.asarray(inverse_temperatures, np.float64), np.asarray(mean_potentials, np.float64)
-    if beta.shape != mean.shape or beta.ndim != 1:
-        raise InputError("mean_potentials: one a rung.", received=mean.shape, expected=str(beta.shape))
+    refuse_if(beta.shape != mean.shape or beta.ndim != 1, "mean_potentials: one a rung.", mean.shape, str(beta.shape))
     return np.concatenate([[0.0], np.cumsum(np.diff(beta) * 0.5 * (mean[1:] + mean[:-1]))])
 
 

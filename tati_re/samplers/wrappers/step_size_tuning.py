@@ -2,7 +2,7 @@
 
 import math
 
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Wrapper
 from tati_re.core.ops import as_float64, exp, sqrt, sum_of_products, where
 from tati_re.core.protocol import attributes_of, fields_of, same_rung
@@ -95,9 +95,8 @@ class StepSizeTuning(Wrapper):
         from_curvature: bool = False,
     ) -> None:
         super().__init__(inner or HamiltonianMonteCarlo())
-        if not self.inner.metropolis:
-            what = "target_acceptance: the sampler has no Metropolis test."
-            raise InputError(what, self.inner.name, "such as HMC, GHMC or MALA")
+        what = "target_acceptance: the sampler has no Metropolis test."
+        refuse_if(not self.inner.metropolis, what, self.inner.name, "such as HMC, GHMC or MALA")
         if not 0 < target_acceptance < 1:
             raise InputError("target_acceptance: out of range.", received=target_acceptance, expected="between 0 and 1")
         if step_size_tuning not in RULES:
