@@ -14,6 +14,7 @@ from tati_re.exchange.ladder import Ladder
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import Metropolis
+from tati_re.samplers.mala import MALA
 
 _ROUND = 8
 _MOST_ROUNDS = 40
@@ -57,9 +58,7 @@ class ReferenceDraws(Method):
     name = "draws from the reference"
     full_batch = True
 
-    def init(self, position, evaluate, noise) -> State:
-        energy = evaluate.full(position)
-        return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+    init = MALA.init
 
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
         position = evaluate.drawn_from_prior(noise.normal(state.position.shape))

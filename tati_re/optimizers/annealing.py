@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column, cond, sqrt, where, zeros_like
-from tati_re.core.protocol import Info, Rung, attributes_of, chosen, fields_of
+from tati_re.core.protocol import Info, attributes_of, chosen, fields_of
 from tati_re.samplers.splitting import LangevinState, drift, evaluated, kick, ornstein_uhlenbeck
+from tati_re.samplers.wrappers.coordinates import extend
 
 
 class BestPosition(NamedTuple):
@@ -21,24 +22,6 @@ class BestPosition(NamedTuple):
     log_prior: Any
     temperature: Any
     validation: Any
-
-
-class AnnealingState(NamedTuple):
-    """Fields as in `tati_re.samplers.LangevinState`, and `(walkers,)` each: the temperature, the sum
-    of this stage's validation losses and the average of the last one's, float64; whether the walker stopped, bool."""
-
-    position: Any
-    momentum: Any
-    gradient: Any
-    potential: Any
-    loss: Any
-    log_prior: Any
-    temperature: Any
-    validation_sum: Any
-    last_validation: Any
-    stopped: Any
-    best: BestPosition
-    rung: Rung
 
 
 class Annealing(Optimizer):
@@ -104,24 +87,23 @@ class Annealing(Optimizer):
         """T of a stage, counted from 1."""
         return self.start_temperature * self.cooling ** (stage - 1)
 
-    def init(self, position, evaluate, noise) -> AnnealingState:
-        """Momenta from N(0, T), the gradient at the given positions."""
+    def init(self, position, evaluate, noise):
+        """Momenta from N(0, T), the gradient at the given positions; `(walkers,)` each the temperature, the sum of this
+        stage's validation losses, the average of the last one's, float64, and whether the walker stopped, bool."""
         energy = evaluate(position)
         zeros = zeros_like(energy.potential)
         temperature = zeros + self.start_temperature
-        return AnnealingState(
-            position,
-            sqrt(column(temperature, position)) * noise.normal(position.shape),
-            **energy._asdict(),
+        momentum = sqrt(column(temperature, position)) * noise.normal(position.shape)
+        return extend(
+            LangevinState(position, momentum, **energy._asdict(), rung=evaluate.rung),
             temperature=temperature,
             validation_sum=zeros,
             last_validation=zeros + math.inf,
             stopped=zeros > 0,
             best=BestPosition(position, **energy._asdict(), temperature=temperature, validation=zeros + math.inf),
-            rung=evaluate.rung,
         )
 
-    def step(self, state: AnnealingState, evaluate, noise) -> tuple[AnnealingState, Info]:
+    def step(self, state, evaluate, noise):
         step_size = sqrt(state.rung.step_size / evaluate.scale)
         rung = state.rung._replace(inverse_temperature=1.0 / state.temperature, step_size=step_size)
         t = column(0.5 * step_size, state.position)
@@ -137,7 +119,7 @@ class Annealing(Optimizer):
         new = cond(left % self._every == 0, lambda: self._validated(state, evaluate, left == 0), lambda: state)
         return new._replace(rung=state.rung), Info()
 
-    def _validated(self, state: AnnealingState, evaluate, ended) -> AnnealingState:
+    def _validated(self, state, evaluate, ended):
         """The state after a validation; `ended` tells whether it is the last of its stage."""
         validation = evaluate.validation(state.position)
         running = ~state.stopped

@@ -1,28 +1,17 @@
 """Gradient descent with the step of Barzilai and Borwein."""
 
 import math
-from typing import Any, NamedTuple
 
 from tati_re.core.errors import refuse_if
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import absolute, column, sqrt, sum_of_products, where
-from tati_re.core.protocol import Info, Rung, chosen, with_energy
+from tati_re.core.protocol import Info, chosen, with_energy
+from tati_re.samplers.mala import MALA
+from tati_re.samplers.wrappers.coordinates import extend
 
 STEPS = ("long", "short")
 _SMALLEST, _LARGEST = 1e-10, 1e10
 _BACK = 0.1
-
-
-class BarzilaiBorweinState(NamedTuple):
-    """Fields as in `tati_re.samplers.State`; `step_size` `(walkers,)`, float64, is the next learning rate."""
-
-    position: Any
-    gradient: Any
-    potential: Any
-    loss: Any
-    log_prior: Any
-    step_size: Any
-    rung: Rung
 
 
 class BarzilaiBorwein(Optimizer):
@@ -60,12 +49,11 @@ class BarzilaiBorwein(Optimizer):
         refuse_if(step not in STEPS, "barzilai_borwein_step: unknown name.", repr(step), " or ".join(STEPS))
         self.barzilai_borwein_step = step
 
-    def init(self, position, evaluate, noise) -> BarzilaiBorweinState:
-        energy = evaluate.full(position)
-        rung = evaluate.rung
-        return BarzilaiBorweinState(position, **energy._asdict(), step_size=rung.step_size, rung=rung)
+    def init(self, position, evaluate, noise):
+        """The state with the next learning rate, `step_size`."""
+        return extend(MALA.init(self, position, evaluate, noise), step_size=evaluate.rung.step_size)
 
-    def step(self, state: BarzilaiBorweinState, evaluate, noise) -> tuple[BarzilaiBorweinState, Info]:
+    def step(self, state, evaluate, noise):
         rate = column(state.step_size, state.position) / evaluate.scale
         position, _ = evaluate.confine(state.position - rate * state.gradient, None)
         energy = evaluate.full(position)
@@ -77,7 +65,7 @@ class BarzilaiBorwein(Optimizer):
         usable = (rate >= _SMALLEST) & (rate <= _LARGEST)
         rate = where(finite, where(usable, rate, state.step_size), _BACK * state.step_size)
         new = chosen(finite, with_energy(state, energy)._replace(position=position), state, state._fields[:-2])
-        return BarzilaiBorweinState(**new, step_size=rate, rung=state.rung), Info()
+        return state._replace(**new, step_size=rate), Info()
 
     def _rate(self, ss, sy, yy):
         """The step in units of 1/∇²U; 0 where there is none."""

@@ -3,6 +3,7 @@
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column
 from tati_re.core.protocol import Info, State
+from tati_re.samplers.sgld import SGLD
 
 
 class GradientDescent(Optimizer):
@@ -12,9 +13,7 @@ class GradientDescent(Optimizer):
 
     name = "gradient_descent"
 
-    def init(self, position, evaluate, noise) -> State:
-        energy = evaluate(position)
-        return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+    init = SGLD.init
 
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
         rate = column(state.rung.step_size, state.position) / evaluate.scale

@@ -4,24 +4,13 @@ again, so that it is as pure as every other step."""
 
 import inspect
 import math
-from typing import Any, NamedTuple
 
 from tati_re.core.backend import keras, tf
 from tati_re.core.errors import InputError
 from tati_re.core.method import Optimizer
-from tati_re.core.protocol import Info, Rung
-
-
-class KerasOptimizerState(NamedTuple):
-    """Fields as in `tati_re.samplers.State`; `slots` are the optimizer's own variables."""
-
-    position: Any
-    gradient: Any
-    potential: Any
-    loss: Any
-    log_prior: Any
-    slots: Any
-    rung: Rung
+from tati_re.core.protocol import Info, with_energy
+from tati_re.samplers.sgld import SGLD
+from tati_re.samplers.wrappers.coordinates import extend
 
 
 class KerasOptimizer(Optimizer):
@@ -77,14 +66,14 @@ class KerasOptimizer(Optimizer):
             for piece, shape in zip(tf.split(vector, sizes), self._shapes, strict=True)
         ]
 
-    def init(self, position, evaluate, noise) -> KerasOptimizerState:
+    def init(self, position, evaluate, noise):
+        """The state with the optimizer's own variables, `slots`."""
         with tf.init_scope():
             self._build(position.dtype)
-        energy = evaluate(position)
         slots = [tf.convert_to_tensor(variable.value) for variable in self.optimizer.variables]
-        return KerasOptimizerState(position, **energy._asdict(), slots=slots, rung=evaluate.rung)
+        return extend(SGLD.init(self, position, evaluate, noise), slots=slots)
 
-    def step(self, state: KerasOptimizerState, evaluate, noise) -> tuple[KerasOptimizerState, Info]:
+    def step(self, state, evaluate, noise):
         with tf.init_scope():
             self._build(state.position.dtype)
         own = self.optimizer.variables
@@ -98,9 +87,7 @@ class KerasOptimizer(Optimizer):
         position = tf.reshape(tf.concat(pieces, 0), state.position.shape)
         slots = [tf.convert_to_tensor(variable.value) for variable in own]
         position, _ = evaluate.confine(position, None)
-        energy = evaluate(position)
-        new = KerasOptimizerState(position, **energy._asdict(), slots=slots, rung=state.rung)
-        return new, Info()
+        return with_energy(state._replace(position=position, slots=slots), evaluate(position)), Info()
 
     def get_config(self) -> dict:
         config = {k: v for k, v in self.optimizer.get_config().items() if isinstance(v, (str, int, float, bool))}

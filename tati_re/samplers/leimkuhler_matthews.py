@@ -2,7 +2,8 @@
 
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
-from tati_re.core.protocol import Info, State, with_energy
+from tati_re.core.protocol import Info, with_energy
+from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.wrappers.coordinates import extend
 
 
@@ -27,9 +28,7 @@ class LeimkuhlerMatthews(Method):
     name = "LM"
 
     def init(self, position, evaluate, noise):
-        energy = evaluate(position)
-        state = State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
-        return extend(state, random=noise.normal(position.shape))
+        return extend(SGLD.init(self, position, evaluate, noise), random=noise.normal(position.shape))
 
     def step(self, state, evaluate, noise):
         time = column(state.rung.step_size, state.position)

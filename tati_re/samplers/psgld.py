@@ -7,7 +7,8 @@ import numpy as np
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.method import Method
 from tati_re.core.ops import as_float64, as_type, column, maximum, replaced_if, sqrt, where
-from tati_re.core.protocol import Info, State, attributes_of, with_energy
+from tati_re.core.protocol import Info, attributes_of, with_energy
+from tati_re.samplers.sgld import SGLD
 from tati_re.samplers.wrappers.coordinates import extend
 
 MODES = ("frozen", "adaptive")
@@ -80,11 +81,10 @@ class PreconditionedSGLD(Method):
 
     def init(self, position, evaluate, noise):
         """The gradient at the given positions, V = 1: until something is learned this is SGLD."""
-        energy = evaluate(position)
-        state = State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
-        state = extend(state, square=0.0 * energy.gradient + 1.0)
+        state = SGLD.init(self, position, evaluate, noise)
+        state = extend(state, square=0.0 * state.gradient + 1.0)
         if self._corrects:
-            state = extend(state, curvature=_curvature(position, energy.gradient, evaluate, noise))
+            state = extend(state, curvature=_curvature(position, state.gradient, evaluate, noise))
         return state
 
     def step(self, state, evaluate, noise):

@@ -3,6 +3,7 @@
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
 from tati_re.core.protocol import Info, State
+from tati_re.samplers.mala import MALA
 from tati_re.samplers.metropolis import accept_or_keep
 
 
@@ -32,9 +33,7 @@ class RandomWalkMetropolis(Method):
     acceptance = 0.234
     full_batch = True
 
-    def init(self, position, evaluate, noise) -> State:
-        energy = evaluate.full(position)
-        return State(position, energy.gradient, energy.potential, energy.loss, energy.log_prior, evaluate.rung)
+    init = MALA.init
 
     def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
         step_size = column(state.rung.step_size, state.position)
