@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tati_re.runs.verify import verify as verify
     from tati_re.simulation.compiled import SamplePosterior as SamplePosterior
     from tati_re.simulation.compiled import sample as sample
+    from tati_re.simulation.game import Game as Game
+    from tati_re.simulation.game import Player as Player
     from tati_re.simulation.run import Run as Run
     from tati_re.simulation.run import load as load
     from tati_re.simulation.simulation import Simulation as Simulation

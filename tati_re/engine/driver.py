@@ -151,38 +151,56 @@ class Driver:
                         last = self._move
                         break
                     end = min(last, line.moves(self._end_of(loop)), line.moves(self._next_look(self.step)))
-                    count = min(loop.chunk_steps, end - self._move, most)
-                    if self.predictions is not None:
-                        count = self.predictions.moves_until_due(loop.timeline, self._move, count)
-                    chunk = loop.run(carry, self._move + 1, count)
-                    self._tables.add_chunk(loop, chunk, self._move + 1)
-                    self._move += int(chunk.taken)
+                    carry, count = self._chunk(carry, min(loop.chunk_steps, end - self._move, most))
                     now = time.monotonic()
                     rate = count / max(now - took, 1e-9)
                     most = max(self.limits.first_steps, int(rate * self.limits.chunk_seconds))
                     took = now
                     self.seconds = before + now - began
-                    self._check_possible(chunk.carry, self.step)
-                    carry = chunk.carry
-                    self._tell_burnin(carry)
-                    if self.predictions is not None:
-                        self.predictions.add_chunk(loop, chunk, self._move)
                     self.progress.update(self.step, *self._tables.last, (self.step - first) / max(now - began, 1e-9))
                     over = plan.max_time is not None and now - began >= plan.max_time
                     if interrupted() or over:
                         outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
                         break
                     if now - saved >= plan.checkpoint_seconds and self._move < last:
-                        self._flush(carry)
+                        self.flush(carry)
                         saved = time.monotonic()
                 if self._move >= last:
                     outcome = Outcome.FINISHED
-                self._flush(carry)
+                self.flush(carry)
                 self.signal = interrupted()
         finally:
-            self.progress.stop()
-            self._tables.close()
+            self.close()
         return carry, outcome
+
+    def _chunk(self, carry: Carry, count: int) -> tuple[Carry, int]:
+        """Takes a chunk of up to so many moves: the carry after it, and how many it was to have."""
+        loop, first = self.loop, self._move + 1
+        if self.predictions is not None:
+            count = self.predictions.moves_until_due(loop.timeline, self._move, count)
+        chunk = loop.run(carry, first, count)
+        self._tables.add_chunk(loop, chunk, first)
+        self._move += int(chunk.taken)
+        self._check_possible(chunk.carry, self.step)
+        self._tell_burnin(chunk.carry)
+        if self.predictions is not None:
+            self.predictions.add_chunk(loop, chunk, self._move)
+        return chunk.carry, count
+
+    def turn(self, carry: Carry, num_steps: int) -> Carry:
+        """Takes so many steps of a run whose potential has changed since its last one."""
+        began, end = time.monotonic(), self._move + self.loop.timeline.moves(num_steps)
+        carry = self.loop.evaluated(carry, self.step)
+        while self._move < end:
+            carry, _ = self._chunk(carry, min(self.loop.chunk_steps, end - self._move))
+        self.seconds += time.monotonic() - began
+        self.progress.update(self.step, *self._tables.last, self.step / self.seconds)
+        return carry
+
+    def close(self) -> None:
+        """Closes the files."""
+        self.progress.stop()
+        self._tables.close()
 
     def _next_look(self, step: int) -> int:
         """The step of the next look after a step; beyond all steps where there is none."""
@@ -196,7 +214,7 @@ class Driver:
             return False
         if self._next_look(self.step - 1) != self.step:
             return False
-        self._flush(carry)
+        self.flush(carry)
         return looks.is_reached(self.step)
 
     def _tell_burnin(self, carry: Carry) -> None:
@@ -232,7 +250,8 @@ class Driver:
                 f"trajectory_every or directions make it less."
             )
 
-    def _flush(self, carry: Carry) -> None:
+    def flush(self, carry: Carry) -> None:
+        """Writes what is known so far, and a checkpoint."""
         self._tables.add_timing(self.step, self.seconds)
         self._save(carry)
         for callback in self.plan.callbacks:

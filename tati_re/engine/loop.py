@@ -113,6 +113,7 @@ class Loop:
         self._ahead: dict[int, tuple[int, list]] = {}
         self._batches: dict[int, Any] = {}
         self._init: Any = None
+        self._evaluated: Any = self._anew if execution == "eager" else tf.function(self._anew, autograph=False)
 
     def start(self, position: np.ndarray, auxiliary: tuple, first_walker: int = 0) -> Carry:
         """The state before the first step, from the method's `init` on batch 0; `first_walker` as in `run`."""
@@ -121,7 +122,6 @@ class Loop:
         silent, noise = SilentEvaluate(rung), RecordingNoise(self.potential.dtype)
         self.method.init(position, silent, noise)
         numbers = [values[0] for values in draw_numbers(noise.draws, self.seed, "init", 0, 1, first_walker)]
-        auxiliary = tuple(tf.constant(value) for value in auxiliary)
 
         def init(position, auxiliary, numbers, *examples):
             evaluate = self.potential.bind(rung, self._batch(*examples, entry(tf.constant(0))), auxiliary)
@@ -130,11 +130,11 @@ class Loop:
 
         if self._init is None:
             self._init = init if self.execution == "eager" else tf.function(init, autograph=False)
-        state, auxiliary = self._init(position, auxiliary, numbers, *self._examples(0, 1, first_walker))
-        moments = self._no_moments(self.num_recorded, position.shape[1])
-        carry = Carry(state, tuple(auxiliary), moments, self.highest(state))
+        auxiliary, examples = tuple(map(tf.constant, auxiliary)), self._examples(0, 1, first_walker)
+        state, auxiliary = self._init(position, auxiliary, numbers, *examples)
         self.prepare(state)
-        return carry
+        moments = self._no_moments(self.num_recorded, position.shape[1])
+        return Carry(state, tuple(auxiliary), moments, self.highest(state))
 
     @staticmethod
     def _no_moments(rows: int, parameters: int) -> RunningMoments:
@@ -147,19 +147,19 @@ class Loop:
         return self.chunk_steps
 
     def take_over(self, carry: Carry) -> Carry:
-        """The state before this loop's first step, where another loop left it, with gradient and potential of its own
-        batch 0."""
+        """The state before this loop's first step, where another loop left it, evaluated on its own batch 0."""
         self.prepare(carry.state)
+        return self.evaluated(carry._replace(state=carry.state._replace(rung=self.rung)), 0)
 
-        def evaluated(state, auxiliary):
-            batch = self._batch(*self._examples(0, 1), entry(tf.constant(0)))
-            evaluate = self.potential.bind(self.rung, batch, auxiliary)
-            state = with_energy(state._replace(rung=self.rung), evaluate(state.position))
-            return state, evaluate.auxiliary
+    def evaluated(self, carry: Carry, batch: int) -> Carry:
+        """The carry with gradient and potential of now, on the examples of that batch."""
+        state, auxiliary = self._evaluated(carry.state, carry.auxiliary, *self._examples(batch, 1))
+        return carry._replace(state=state, auxiliary=tuple(auxiliary))
 
-        call = evaluated if self.execution == "eager" else tf.function(evaluated, autograph=False)
-        state, auxiliary = call(carry.state, carry.auxiliary)
-        return Carry(state, tuple(auxiliary), carry.moments, carry.highest)
+    def _anew(self, state, auxiliary, *examples):
+        evaluate = self.potential.bind(state.rung, self._batch(*examples, entry(tf.constant(0))), auxiliary)
+        bound, whole = self.method.bound(state, evaluate), self.method.full_batch and not evaluate.exact
+        return with_energy(state, (bound.full if whole else bound)(state.position)), evaluate.auxiliary
 
     def highest(self, state) -> tf.Tensor:
         """The energy that no walker comes to from this state, unless the run diverges."""

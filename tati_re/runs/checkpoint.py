@@ -91,6 +91,13 @@ def metas(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     return filter(None, (_meta(Path(folder) / CHECKPOINTS / name) for name in (CURRENT, ASIDE, PREVIOUS)))
 
 
+def step_back(folder: str | os.PathLike[str]) -> None:
+    """Makes the previous checkpoint the current one."""
+    where = Path(folder) / CHECKPOINTS
+    replace(where / PREVIOUS, where / CURRENT)
+    (where / ASIDE).unlink(missing_ok=True)
+
+
 def _meta(path: Path) -> dict[str, Any]:
     """The `meta` of a checkpoint file; empty where it is missing or damaged."""
     try:

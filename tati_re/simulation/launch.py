@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,15 @@ from tati_re.simulation.step_size_advice import divergence_advice
 def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False) -> Run:
     """Starts a run, notes it among the calls, and takes it to its end; the walkers stay where they arrive. A `brief`
     one says nothing at its start."""
+    with started(request, walkers, calls, brief) as (running, carry, temporary):
+        return running.finish(carry, temporary)
+
+
+@contextlib.contextmanager
+def started(
+    request: Request, walkers: Walkers, calls: Calls, brief: bool = False
+) -> Iterator[tuple[Launch, Carry, TemporaryFolder | None]]:
+    """A run before its first step, its carry, and its folder where that is to go; the only one that writes there."""
     check_request(request)
     if request.objects.get("starts") is None:
         request.system.check_start(walkers.position)
@@ -70,7 +80,7 @@ def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False
             raise
         writer.note(starting=False)
         calls.count(request.kind, options.seed, options.call or 1)
-        return running.finish(carry, temporary)
+        yield running, carry, temporary
 
 
 def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool, brief: bool) -> "tuple[Launch, Carry]":
@@ -161,8 +171,8 @@ class Launch:
     def begin(self):
         """Writes the checkpoint of step 0 and the manifest: from here on the run can be resumed."""
         self.driver.say_size()
-        self._starts = self._guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
-        carry = self._guarded(lambda: self.driver.begin(*self._start_values()))
+        self._starts = self.guarded(lambda: first_values(self.request, self.walkers, self.loops.execution))
+        carry = self.guarded(lambda: self.driver.begin(*self._start_values()))
         self._expected = {"heating": {"start": self._heating(carry)}} if self._has_noise else {}
         manifest.write(self.folder, manifest_of(self.loops) | self._expected | self._center())
         return carry
@@ -211,7 +221,7 @@ class Launch:
     def go_on(self):
         """Reads the checkpoint of a run that was stopped."""
         self.driver.say_size()
-        carry = self._guarded(lambda: self.driver.go_on(*self._start_values()))
+        carry = self.guarded(lambda: self.driver.go_on(*self._start_values()))
         run_folder.remove_leftovers(self.folder, ("simulation", "engine"))
         return carry
 
@@ -219,20 +229,21 @@ class Launch:
         """Position and auxiliary variables of every copy at step 0; those of the walkers where a run goes on."""
         return self._starts or on_all_rungs(self.request, self.walkers)
 
-    def finish(self, carry, temporary: TemporaryFolder | None = None) -> Run:
-        """Runs to the end and leaves the walkers where they arrived."""
+    def finish(self, carry, temporary: TemporaryFolder | None = None, outcome: Outcome | None = None) -> Run:
+        """Runs to the end, where that has no outcome yet, and leaves the walkers where they arrived."""
         try:
-            return self._finished(carry, temporary)
+            return self._finished(carry, temporary, outcome)
         finally:
             self.loops.close()
 
-    def _finished(self, carry, temporary: TemporaryFolder | None) -> Run:
+    def _finished(self, carry, temporary: TemporaryFolder | None, outcome: Outcome | None) -> Run:
         driver, options = self.driver, self.request.options
         if self._expected and not self._tunes_noise:
             self.progress.message(heating_sentence(self._expected["heating"]["start"], options.batch_sampling))
         self._tensorboard.begin(driver.step)
         try:
-            carry, outcome = self._guarded(lambda: driver.run(carry))
+            if alone := outcome is None:
+                carry, outcome = self.guarded(lambda: driver.run(carry))
         finally:
             self._copies(self.folder, driver.step, last=True)
         self._arrive(carry)
@@ -240,18 +251,18 @@ class Launch:
             manifest.write(self.folder, manifest.read(self.folder) | {"workers": self.loops.workers.described()})
         stopped = outcome is not Outcome.FINISHED or driver.signal
         if self.request.samples and not driver.signal:
-            said = self._guarded(lambda: self.ending.finish(driver.step, not stopped))
+            said = self.guarded(lambda: self.ending.finish(driver.step, not stopped))
             if said is not None:
                 self.progress.message(said)
         if outcome is Outcome.FINISHED and self.request.samples:
-            self._guarded(lambda: self._test_noise(carry))
+            self.guarded(lambda: self._test_noise(carry))
             if self._has_noise:
                 stored = manifest.read(self.folder)
                 stored["heating"] = stored.get("heating", {}) | {"end": self._heating(carry)}
                 manifest.write(self.folder, stored)
         if stopped:
             said = f"{outcome.value} Step {driver.step} of {options.num_steps}"
-            if temporary is None:
+            if temporary is None and alone:
                 said += f"; tati-sample --resume {self.folder}, or Simulation.resume({str(self.folder)!r})"
             self.progress.message(f"{said}.")
             if driver.signal and not options.verbose and temporary is None:
@@ -275,12 +286,16 @@ class Launch:
         run.objects = {**self.request.objects, **({"model": system.model} if system.has_data else {})}
         return run
 
+    def there(self, carry) -> Any:
+        """Which copies are at the target."""
+        method = self.request.method
+        order = np.asarray(method.order(carry.state)) if method.by_rung else np.arange(self.request.copies)
+        return order[: self.request.options.num_walkers]
+
     def _arrive(self, carry) -> None:
         """Leaves the walkers where the copies at the target are."""
         walkers, state, method = self.walkers, carry.state, self.request.method
-        there: Any = slice(None)
-        if method.by_rung:
-            there = np.asarray(method.order(state))[: self.request.options.num_walkers]
+        there = self.there(carry)
         walkers.position = np.array(state.position)[there]
         if method.has_momentum:
             walkers.momentum = np.array(state.momentum)[there]
@@ -302,7 +317,7 @@ class Launch:
         if table is not None:
             write_whole(self.folder / files.NOISE, csv_text(table))
 
-    def _guarded(self, action):
+    def guarded(self, action):
         """Runs an action under op determinism; explains why a run diverged, also in its manifest."""
         try:
             with deterministic():

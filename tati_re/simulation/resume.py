@@ -10,12 +10,13 @@ from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.engine.environment import versions
 from tati_re.engine.limits import LIMITS, Limits
+from tati_re.engine.loop import Carry
 from tati_re.options.families import is_foreign
 from tati_re.options.make import OPTIONS, make_options
 from tati_re.options.stages import extended
 from tati_re.options.trust import CODE, WRITTEN, options_of_folder
 from tati_re.runs import checkpoint, files, manifest
-from tati_re.runs.lock import Writer, writing
+from tati_re.runs.lock import writing
 from tati_re.runs.run import RunFiles
 from tati_re.simulation.from_folder import check_model, objects_of
 from tati_re.simulation.launch import Launch
@@ -37,22 +38,25 @@ def resume_run(
 ) -> Run:
     """Does the work of `Simulation.resume`."""
     with ExitStack() as stack:
-        writer = stack.enter_context(writing(RunFiles(folder).folder, new=False))
-        stack.enter_context(saying(lambda: _as_it_was(folder)))
-        return _resumed(folder, num_steps, trust, objects, limits, writer, stack)
+        launch, carry = reopened(stack, folder, num_steps, trust, objects, limits)
+        return launch.finish(carry)
 
 
-def _resumed(
+def reopened(
+    stack: ExitStack,
     folder: str | os.PathLike[str],
     num_steps: int | None,
     trust: bool,
     objects: dict[str, Any],
     limits: Limits,
-    writer: Writer,
-    stack: ExitStack,
-) -> Run:
+    turn: int | None = None,
+) -> tuple[Launch, Carry]:
+    """A run before its next step, until the stack ends the only one that writes there; `turn`: steps in a game."""
+    writer = stack.enter_context(writing(RunFiles(folder).folder, new=False))
+    stack.enter_context(saying(lambda: _as_it_was(folder)))
     run_files = folder if isinstance(folder, RunFiles) else RunFiles(folder)
     folder, said = os.fspath(folder), run_files.manifest
+    refuse_if(said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume")
     objects = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects} | objects
     again = {name: objects[name] for name in (*CODE, *WRITTEN) if name in objects and is_named(objects[name])}
     objects = {name: value for name, value in objects.items() if name not in again}
@@ -127,7 +131,7 @@ def _resumed(
     steps = max(options.num_steps, done)
     longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and not request.samples else {}
     manifest.write(run_files.folder, said | {"options": stored | {"num_steps": steps} | longer})
-    return run.finish(carry)
+    return run, carry
 
 
 def _as_it_was(folder: str | os.PathLike[str]) -> str:

@@ -1,0 +1,181 @@
+"""Simulations that take turns, each with a potential that reads where the others are."""
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tati_re.core.backend import tf
+from tati_re.core.errors import refuse_if
+from tati_re.core.given import as_array
+from tati_re.core.interruption import interruptible
+from tati_re.engine.driver import Outcome
+from tati_re.engine.environment import deterministic
+from tati_re.engine.loop import Carry
+from tati_re.runs import checkpoint, manifest
+from tati_re.simulation.checks import check_request
+from tati_re.simulation.launch import Launch, started
+from tati_re.simulation.request import make_request
+from tati_re.simulation.resume import reopened
+from tati_re.simulation.run import Run
+from tati_re.simulation.simulation import Simulation
+from tati_re.simulation.unattended import prepared
+
+_OF_ONE = ("num_steps", "output", "workers", "control_variate", "bias", "tensorboard")
+"""Options that a player of a game cannot have."""
+
+
+class Player:
+    """The positions of one simulation of a game, as the potentials of the others read them.
+
+    Args:
+        start: Where it is before a game begins, `(walkers, parameters)`, in the precision of its simulation.
+    """
+
+    def __init__(self, start: Any) -> None:
+        self._start = as_array(start, "start", numbers=True)
+        self._now = tf.Variable(self._start, trainable=False)
+
+    @property
+    def positions(self) -> Any:
+        """Those of its walkers at the target, `(walkers, parameters)`, a tensor; also in compiled functions of now."""
+        return self._now.read_value()
+
+    def _follow(self, launch: Launch, carry: Carry) -> None:
+        self._now.assign(np.array(carry.state.position)[launch.there(carry)])
+
+
+class Game:
+    """Simulations that take turns, each with a potential that reads where the others are (`Player.positions`).
+
+    Targets the joint law whose conditional laws are exp(-U/T) of each player given the others, where there is one:
+    alternating conditionals (Gibbs sampling), exact for turns of any length as far as the samplers are. The others see
+    all walkers at the target of a player; the hotter replicas of its ladder lag behind them by a turn, which vanishes
+    for long turns. Without a joint law (generator and discriminator) it is a dynamics, and targets nothing known.
+
+    Rule: in every round each player takes its steps, from U and ∇U evaluated anew at where the others are now.
+
+    Args:
+        **players: By name, in their order, a `Player` and its `Simulation` with the sampler, ladder, batches, walkers
+            and intervals of its own steps.
+
+    Raises:
+        InputError: Fewer than two, shapes that do not fit, or options that no player can have.
+
+    Examples:
+        >>> x, y = Player(np.zeros((1, 1))), Player(np.zeros((1, 1)))
+        >>> near = lambda other: lambda here: tf.reduce_sum((here - 0.5 * other.positions) ** 2, -1) / 1.5
+        >>> own = {"dimension": 1, "sampler": "HMC", "step_size": 0.5, "record_every": 5, "verbose": 0}
+        >>> first, second = Simulation(potential=near(y), **own), Simulation(potential=near(x), **own)
+        >>> runs = Game(x=(x, first), y=(y, second)).sample(num_rounds=4, steps={"x": 5, "y": 10})
+        >>> len(runs["x"].run_info), len(runs["y"].run_info)
+        (4, 8)
+    """
+
+    def __init__(self, **players: tuple[Player, Simulation]) -> None:
+        refuse_if(len(players) < 2, "players: a game has two or more.", len(players), "x=(player, simulation), ...")
+        self.players = players
+        for name, (player, sim) in players.items():
+            is_so, here = player.positions, sim.walkers.position
+            expected, received = f"{here.shape} of {here.dtype}", f"{tuple(is_so.shape)} of {is_so.dtype.name}"
+            refuse_if(received != expected, f"{name}: the player is not that of its simulation.", received, expected)
+            for option in sim.options.explicit & {*_OF_ONE}:
+                refuse_if(getattr(sim.options, option), f"{option}: {name} is a player of a game.", option, "none")
+
+    def sample(
+        self, num_rounds: int, steps: int | Mapping[str, int] = 1, output: str | os.PathLike[str] | None = None
+    ) -> dict[str, Run]:
+        """The runs of all players by name; the walkers stay where they arrive.
+
+        Args:
+            num_rounds: How often each player has its turn.
+            steps: Of a turn, for all players or by name. Default: 1.
+            output: A folder, in which each player has a run folder of its name. Default: temporary ones.
+
+        Raises:
+            InputError: Something is not right; nothing was computed yet.
+            SamplingError: A player diverged; what came before is on the disk.
+        """
+        turns, requests = steps if isinstance(steps, Mapping) else dict.fromkeys(self.players, steps), []
+        refuse_if({*turns} != {*self.players}, "steps: not of all players.", ", ".join(turns), ", ".join(self.players))
+        refuse_if(min(num_rounds, *turns.values()) < 1, "num_rounds, steps: below 1.", (num_rounds, steps), "1 or more")
+        for name, (player, sim) in self.players.items():
+            player._now.assign(sim.walkers.position)
+            folder = None if output is None else os.fspath(Path(output) / name)
+            options, objects = sim._for_call({"num_steps": num_rounds * turns[name], "output": folder})
+            options, limits = prepared(sim, options, objects), replace(sim.limits, most_steps=turns[name])
+            refuse_if(options.until is not None, f"until: {name} has rounds.", options.until, "a sampler by name")
+            requests.append(make_request("sample", options, objects, sim.system, limits))
+            check_request(requests[-1])
+        with ExitStack() as stack:
+            launched: list[Any] = []
+            for (name, (_, sim)), request in zip(self.players.items(), requests, strict=True):
+                launched.append(stack.enter_context(started(request, sim.walkers, sim.calls, bool(launched))))
+                where = launched[-1][0].folder
+                manifest.write(where, manifest.read(where) | {"turn": turns[name]})
+            return self._played(launched, num_rounds)
+
+    def resume(self, folder: str | os.PathLike[str], num_rounds: int) -> dict[str, Run]:
+        """Goes on with the game of a folder up to a round, as if it had never stopped, with the simulations as then."""
+        where = {name: Path(folder) / name for name in self.players}
+        turns = {name: manifest.read(at).get("turn", 0) for name, at in where.items()}
+        refuse_if(not all(turns.values()), "resume: no game.", os.fspath(folder), "a folder of Game.sample")
+        rounds = {name: next(checkpoint.metas(at))["step"] // turns[name] for name, at in where.items()}
+        with ExitStack() as stack:
+            launched: list[Any] = []
+            for player, _ in self.players.values():
+                player._now.assign(player._start)  # a fingerprint is that of the potential at the start
+            for name, (_, sim) in self.players.items():
+                if rounds[name] > min(rounds.values()):  # a kill came between two checkpoints
+                    checkpoint.step_back(where[name])
+                given = sim.objects | sim.options.values_of(("verbose", "max_time"))
+                limits, last = replace(sim.limits, most_steps=turns[name]), num_rounds * turns[name]
+                launched.append((*reopened(stack, where[name], last, True, given, limits, turns[name]), None))
+            runs = self._played(launched, num_rounds)
+        for (_, sim), (launch, *_) in zip(self.players.values(), launched, strict=True):
+            sim.walkers = launch.walkers
+        return runs
+
+    def _played(self, launched: list[Any], rounds: int) -> dict[str, Run]:
+        launches, carries = [launch for launch, *_ in launched], [carry for _, carry, _ in launched]
+        turns, lead = [launch.request.options.num_steps // rounds for launch in launches], launches[0]
+        players, drivers = [player for player, _ in self.players.values()], [launch.driver for launch in launches]
+        plans, began = [driver.plan for driver in drivers], time.monotonic()
+        most = min((plan.max_time for plan in plans if plan.max_time is not None), default=float("inf"))
+        every, saved, outcome = min(plan.checkpoint_seconds for plan in plans), began, Outcome.FINISHED
+
+        def flush() -> None:
+            for driver, carry in zip(drivers, carries, strict=True):
+                driver.flush(carry)
+
+        for player, launch, carry in zip(players, launches, carries, strict=True):
+            player._follow(launch, carry)
+        lead.progress.start(plans[0].num_steps, lead.driver.step, lead.driver.loop.method.name, len(players))
+        said = f"Game.resume goes on with the last checkpoint of {lead.folder.parent}."
+        with deterministic(), interruptible(lambda: said, plans[0].requeue_signal) as interrupted:
+            try:
+                while lead.driver.step < plans[0].num_steps:
+                    now = time.monotonic()
+                    if interrupted() or now - began >= most:
+                        outcome = Outcome.INTERRUPTED if interrupted() else Outcome.OUT_OF_TIME
+                        break
+                    if now - saved >= every:
+                        flush()
+                        saved = now
+                    for k, launch in enumerate(launches):
+                        carries[k] = launch.guarded(lambda k=k: drivers[k].turn(carries[k], turns[k]))
+                        players[k]._follow(launch, carries[k])
+                flush()
+                lead.driver.signal = interrupted()
+            finally:
+                for driver in drivers:
+                    driver.close()
+        ended = {}
+        for name, (launch, _, folder), carry in reversed([*zip(self.players, launched, carries, strict=True)]):
+            ended[name] = launch.finish(carry, folder, outcome)  # the first one last: it may stop the process
+        return {name: ended[name] for name in self.players}
