@@ -56,7 +56,7 @@ def launch(request: Request, walkers: Walkers, calls: Calls, brief: bool = False
 @contextlib.contextmanager
 def started(
     request: Request, walkers: Walkers, calls: Calls, brief: bool = False
-) -> Iterator[tuple[Launch, Carry, TemporaryFolder | None]]:
+) -> Iterator[tuple["Launch", Carry, TemporaryFolder | None]]:
     """A run before its first step, its carry, and its folder where that is to go; the only one that writes there."""
     check_request(request)
     if request.objects.get("starts") is None:
