@@ -48,11 +48,9 @@ def check_full_batch(request: Request) -> None:
         why = ": noise turns momenta of fixed length to where it is weak (variances of a noisy and a quiet half of a "
         why += "Gaussian become 1.43 and 0.615 in place of 1)"
         what = what if method.metropolis else "is right"
-    raise InputError(
-        f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only{why}.",
-        received=f"batch_size = {request.options.batch_size} of {examples} examples",
-        expected=f"no batch_size, or a method for mini-batches such as {other}",
-    )
+    what = f"{'sampler' if request.samples else 'optimizer'}: {method.name} {what} on the full batch only{why}."
+    received = f"batch_size = {request.options.batch_size} of {examples} examples"
+    raise InputError(what, received, f"no batch_size, or a method for mini-batches such as {other}")
 
 
 def check_isokinetic(request: Request) -> None:
@@ -98,11 +96,8 @@ def check_walls(request: Request) -> None:
     reflects = not method.metropolis or request.options.walls == "reflect"
     if request.samples and method.mixes_parameters and reflects and request.prior.walled:
         what = "covariance_blending" if request.options.covariance_blending else "a mass with directions"
-        raise InputError(
-            f"{what}: walls reflect parameter by parameter, which a full matrix does not keep.",
-            received=f"prior {request.prior}",
-            expected="a prior without hard walls, or sampler HMC with walls reject",
-        )
+        what += ": walls reflect parameter by parameter, which a full matrix does not keep."
+        raise InputError(what, f"prior {request.prior}", "a prior without hard walls, or sampler HMC with walls reject")
 
 
 def check_control_variate(request: Request) -> None:

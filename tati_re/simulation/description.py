@@ -110,6 +110,7 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
     """The entries of the manifest: what was asked for, what it became, and what the numbers depend on."""
     request, potential = run.request, run.potential
     options, dataset = request.options, request.system.dataset
+    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "num_examples": dataset.num_examples}
     every = {"record_every": request.record_every, "trajectory_every": request.trajectory_every}
     workers = {} if run.workers is None else {"workers": run.workers.described()}
     return {
@@ -137,10 +138,5 @@ def manifest_of(run: RunLoops) -> dict[str, Any]:
         "prior_proper": potential.confined,
         "prior_walled": potential.prior.walled,
         "parameters": request.system.flat.described(),
-        "dataset": {
-            "name": dataset.name,
-            "fingerprint": dataset.fingerprint(),
-            "num_examples": dataset.num_examples,
-            **dataset.get_config(),
-        },
+        "dataset": data | dataset.get_config(),
     }

@@ -55,7 +55,8 @@ def expected_heating(
     had, only `not_predicted`, a sentence that says why. `tuned` is what a run has found, see `settings_of`."""
     try:
         predict, count = _prediction(request, position, auxiliary, tuned or {})
-        return {**predict(tuned or {}), "num_examples": count, "steps": _cost(request, count)}
+        step = request.copies * request.potential.batches.batch_size * request.method.gradients_per_step
+        return {**predict(tuned or {}), "num_examples": count, "steps": COST * count / step}
     except InputError as error:
         return {"not_predicted": str(error)}
 
@@ -151,12 +152,6 @@ def _examples(request: Request) -> np.ndarray:
     chosen = np.sort(random.permutation(potential.num_examples)[:count]).astype(np.int32)
     refuse_if(count < 2, "batch_size: a single example has no variance.")
     return chosen
-
-
-def _cost(request: Request, count: int) -> float:
-    """The cost in steps of the run."""
-    step = request.copies * request.potential.batches.batch_size * request.method.gradients_per_step
-    return COST * count / step
 
 
 def _predicted(request: Request, method: Method, spectrum: NoiseSpectrum, found_step: float | None) -> dict[str, Any]:

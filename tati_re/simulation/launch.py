@@ -92,9 +92,8 @@ def _started(request: Request, walkers: Walkers, folder: Path, temporary: bool, 
     with storing(folder / files.MODEL):
         written = not system.has_data or save_model(system.flat, walkers, folder / files.MODEL)
     if not written and not temporary:
-        running.progress.message(
-            "The model cannot be written to a file: resume and save_model will need the model object."
-        )
+        said = "The model cannot be written to a file: resume and save_model will need the model object."
+        running.progress.message(said)
     with storing(folder / files.DIRECTIONS):
         # An old run's directions would be taken for those of this run when it is resumed.
         (folder / files.DIRECTIONS).unlink(missing_ok=True)
@@ -305,15 +304,8 @@ class Launch:
     def _test_noise(self, carry) -> None:
         """Writes noise.csv, where swaps saw mini-batches."""
         loop, options = self.loops.loops[-1], self.request.options
-        table = noise_table(
-            loop.potential,
-            self.request.method,
-            carry.state,
-            carry.auxiliary,
-            loop.rung,
-            options.run_seed,
-            options.num_steps + 1,
-        )
+        seen = loop.potential, self.request.method, carry.state, carry.auxiliary, loop.rung
+        table = noise_table(*seen, options.run_seed, options.num_steps + 1)
         if table is not None:
             write_whole(self.folder / files.NOISE, csv_text(table))
 

@@ -29,11 +29,8 @@ class RunLoops:
 
     def __init__(self, request: Request, execution: str, say: Callable[[str], None] = print) -> None:
         self.request, self.execution = request, execution
-        self.workers = (
-            None
-            if request.options.workers is None or not request.samples
-            else Workers(request, execution, say, RunLoops)
-        )
+        apart = request.options.workers is not None and request.samples
+        self.workers = Workers(request, execution, say, RunLoops) if apart else None
         options, potential = request.options, request.potential
         own = {**potential.columns, **(request.objects.get("observables") or {})}
         columns = (request.method, potential.metric_name, own, options.full_every, _groups_of(request))
@@ -69,20 +66,10 @@ class RunLoops:
             whole = request.method.exchange.num_replicas
             given["kept"] = request.method.num_ladders if options.trajectory_rungs == "target" else whole
             given |= {"num_recorded": None, "num_steps": given["num_steps"] + 1}
-        return kind(
-            potential,
-            request.method,
-            self.observables,
-            rung,
-            options.run_seed,
-            self.execution,
-            request.record_every,
-            request.trajectory_every,
-            options.burnin if request.samples else 0,
-            request.directions,
-            *_schedules(request),
-            **given,
-        )
+        moves = potential, request.method, self.observables, rung, options.run_seed, self.execution
+        burnin = options.burnin if request.samples else 0
+        stored = request.record_every, request.trajectory_every, burnin, request.directions
+        return kind(*moves, *stored, *_schedules(request), **given)
 
     def _limits(self) -> Limits:
         """Those of the request; no chunk goes past a prediction, for its random bits are drawn as a whole."""

@@ -59,13 +59,10 @@ def reopened(
     refuse_if(said.get("turn") != turn, "resume: this run is a player of a game.", folder, "Game.resume")
     objects = {name: run_files.objects[name] for name in _OF_CALL if name in run_files.objects} | objects
     again = {name: objects[name] for name in (*CODE, *WRITTEN) if name in objects and is_named(objects[name])}
-    objects = {name: value for name, value in objects.items() if name not in again}
-    objects = {name: value for name, value in objects.items() if value is not None}
+    objects = {name: value for name, value in objects.items() if name not in again and value is not None}
     overrides = {name: objects.pop(name) for name in BESIDE if name in objects}
-    if "workers" in overrides and "workers" not in said:
-        raise InputError(
-            "resume: this run has one loop for all walkers, and no blocks.", overrides["workers"], "no workers"
-        )
+    what = "resume: this run has one loop for all walkers, and no blocks."
+    refuse_if("workers" in overrides and "workers" not in said, what, overrides.get("workers"), "no workers")
     for name in objects:
         if name not in (*OBJECTS, *_OF_CALL):
             what = "cannot be changed" if name in OPTIONS or name == "starts" else "is not known"
@@ -104,7 +101,10 @@ def reopened(
         objects = {**objects, "directions": run_files.directions}
     request = make_request(said["kind"], options, objects, system, limits)
     if request.samples and (is_foreign(options.sampler) or "sampler" in objects):
-        _check_own_sampler(request.method.get_config(), said["method"])
+        # Code that was imported or given may have changed since; what it says of itself must not.
+        now = {name: value for name, value in request.method.get_config().items() if value is not None}
+        changed = json.loads(json.dumps(now)) != said["method"]
+        refuse_if(changed, "resume: the sampler differs from the run's.", now, said["method"])
     run = Launch(request, starting_walkers(start, system.flat), run_files.folder, said["execution"])
     if sorted(run.loops.observables.extra) != sorted(said["observables"]):
         what = "resume: the observables differ from the run's."
@@ -141,9 +141,3 @@ def _as_it_was(folder: str | os.PathLike[str]) -> str:
     except (InputError, KeyError):
         step = "it has no checkpoint"
     return f"Interrupted before a further step: {folder} is as it was, {step}."
-
-
-def _check_own_sampler(config: dict[str, Any], then: dict[str, Any]) -> None:
-    """Code that was imported or given may have changed since; what it says of itself must not."""
-    config = {name: value for name, value in config.items() if value is not None}
-    refuse_if(json.loads(json.dumps(config)) != then, "resume: the sampler differs from the run's.", config, then)

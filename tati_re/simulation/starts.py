@@ -67,7 +67,8 @@ def starting_walkers(options: Options, flat: Any, given: Any = None) -> Walkers:
     if given is not None:
         what = f"parameters and walker_start {start} both say where walkers start."
         refuse_if(start in ("fresh", "fit"), what, expected="one of them")
-        position = np.array(_finite(Walkers(position, auxiliary).fitting(given, "parameters"), position), flat.dtype)
+        fitting = Walkers(position, auxiliary).fitting(given, "parameters")
+        position = np.array(np.broadcast_to(fitting, position.shape), flat.dtype)
         said = "Start: given parameters" if position.ndim == 2 and np.ndim(given) == 2 else said
     if start in ("fresh", "fit"):
         position = fresh_starts(flat.tensor_names, flat.shapes, walkers, options.seed).astype(flat.dtype)
@@ -111,13 +112,6 @@ def _fixed_names(flat: Any) -> set[str]:
     variables = flat.model.trainable_variables
     every = parameter_names(tensor_names(flat.model), [tuple(v.shape) for v in variables])
     return set(every) - set(flat.parameter_names())
-
-
-def _finite(value: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """Given positions for all walkers, refused where they are no finite numbers."""
-    if value.dtype.kind not in "iuf" or not np.isfinite(value).all():
-        raise InputError("parameters: not all are finite numbers.", expected="finite numbers")
-    return np.broadcast_to(value, like.shape)
 
 
 def _which(stored: FileParameters, walkers: int) -> str:

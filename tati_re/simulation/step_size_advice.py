@@ -77,12 +77,8 @@ def divergence_advice(
 def _of_inputs(request: Request) -> str:
     """A sentence about inputs that are far from order 1, in the units that the network sees; else empty."""
     dataset = request.system.dataset
-    if (
-        not request.system.has_data
-        or request.options.standardize != "none"
-        or dataset.layout
-        or dataset.inputs.dtype.kind not in "iuf"
-    ):
+    plain = request.system.has_data and request.options.standardize == "none" and not dataset.layout
+    if not plain or dataset.inputs.dtype.kind not in "iuf":
         return ""
     low, high = math.inf, 0.0
     for block in blocks(dataset.inputs):

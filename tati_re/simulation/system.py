@@ -157,15 +157,9 @@ class System:
         one_hot = dataset.num_classes is not None and dataset.targets.ndim > 1 and dataset.targets.shape[1] > 1
         given, outputs = objects.get("loss", options.loss), output_shape_of(self.model)[1:]
         one_of_two = dataset.num_classes == 2 and dataset.targets.ndim == 1 and outputs == (1,) and not signs
-        loss = make_loss(
-            "binary_crossentropy" if given is None and (dataset.multi_label or one_of_two) else given,
-            dataset.num_classes,
-            one_hot,
-            signs,
-            self.noise_std(options),
-            options.from_logits,
-            output_activation_of(self.model),
-        )
+        name = "binary_crossentropy" if given is None and (dataset.multi_label or one_of_two) else given
+        how = self.noise_std(options), options.from_logits, output_activation_of(self.model)
+        loss = make_loss(name, dataset.num_classes, one_hot, signs, *how)
         targets = tuple(dataset.targets.shape[1:])
         if targets == () and loss.name != "sparse_categorical_crossentropy":
             targets = (1,)
@@ -178,20 +172,9 @@ class System:
         rows = batches.batch_size
         loss.check(tf.TensorSpec([rows, *label.shape[1:]], label.dtype), tf.TensorSpec([rows, *outputs], dtype))
         prior = self.prior(options, objects)
-        return ModelPotential(
-            self.flat,
-            loss,
-            prior,
-            dataset,
-            batches,
-            copies,
-            options.potential,
-            options.walker_evaluation,
-            training,
-            under_xla=under_xla,
-            fitting=fitting,
-            memory_limit=self.memory_limit,
-        )
+        parts = self.flat, loss, prior, dataset, batches, copies, options.potential, options.walker_evaluation
+        limit = self.memory_limit
+        return ModelPotential(*parts, training, under_xla=under_xla, fitting=fitting, memory_limit=limit)
 
     def prior(self, options: Options, objects: Mapping[str, Any] | None = None) -> Prior:
         """The prior of the parameters: the object where one was given, else the one that options name."""
@@ -215,16 +198,9 @@ class System:
 
     def batches(self, options: Options, batch_size: int | None, stage: int = 0, copies: int | None = None) -> Batches:
         """The mini-batches of a stage under these options; "auto" that is not settled by a sampler means epochs."""
-        return Batches(
-            self.dataset.num_examples,
-            batch_size,
-            copies or options.num_walkers,
-            options.run_seed,
-            sampling="epochs" if options.batch_sampling == "auto" else options.batch_sampling,
-            shared=options.walker_batches == "shared",
-            stage=stage,
-            shuffle=options.shuffle,
-        )
+        sampling = "epochs" if options.batch_sampling == "auto" else options.batch_sampling
+        which = self.dataset.num_examples, batch_size, copies or options.num_walkers, options.run_seed, sampling
+        return Batches(*which, shared=options.walker_batches == "shared", stage=stage, shuffle=options.shuffle)
 
     def execution(self, options: Options, copies: int | None = None) -> str:
         """The execution of a run of `copies` walkers at all temperatures, and of single evaluations where there are
@@ -267,16 +243,8 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
     if model is None:
         units = [int(np.prod(dataset.inputs.shape[1:])), *options.hidden, outputs]
         check_memory(options, sum((a + options.use_bias) * b for a, b in pairwise(units)), 1)
-        model = build_network(
-            dataset.inputs.shape[1:],
-            outputs,
-            options.hidden,
-            options.activation,
-            options.output_activation,
-            options.dtype,
-            options.seed,
-            options.use_bias,
-        )
+        form = options.hidden, options.activation, options.output_activation
+        model = build_network(dataset.inputs.shape[1:], outputs, *form, options.dtype, options.seed, options.use_bias)
     else:
         if options.hidden and not code:
             raise InputError("model and hidden exclude each other.", f"hidden = {options.hidden}", "one of the two")
