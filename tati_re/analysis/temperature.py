@@ -236,22 +236,19 @@ def group_sentences(table: pd.DataFrame, mini_batches: bool) -> list[str]:
     """Sentences with advice on the group temperatures outside their bands; empty if there are none."""
     sentences = []
     slow = "not in equilibrium yet, or the step is large for them: more burn-in, smaller steps"
+    heated = "not in equilibrium yet, or heated by gradient noise: more burn-in, larger batches"
+    advice = {
+        ("kinetic", "above"): "gradient noise heats them: larger batches, smaller steps or more friction",
+        ("kinetic", "below"): "the step is large for their stiffest direction: smaller steps",
+        ("configurational", "above"): heated,
+        ("configurational", "below"): "not in equilibrium yet: more burn-in",
+    }
     off = table[(table["group"] != "all") & table["verdict"].isin(("above", "below"))]
     for (kind, verdict), part in off.groupby(["temperature", "verdict"], sort=False):
         names = ", ".join(f"{row['group']} ({row['mean']:.3g})" for row in part.head(5).to_dict("records"))
         more = f" and {len(part) - 5} more" if len(part) > 5 else ""
-        advice = {
-            ("kinetic", "above"): "gradient noise heats them: larger batches, smaller steps or more friction"
-            if mini_batches
-            else slow,
-            ("kinetic", "below"): "the step is large for their stiffest direction: smaller steps",
-            ("configurational", "above"): "not in equilibrium yet, or heated by gradient noise: more burn-in, "
-            "larger batches"
-            if mini_batches
-            else slow,
-            ("configurational", "below"): "not in equilibrium yet: more burn-in",
-        }[str(kind), str(verdict)]
-        sentences.append(f"The {kind} temperature is {verdict} its band in {names}{more}; {advice}.")
+        said = slow if verdict == "above" and not mini_batches else advice[str(kind), str(verdict)]
+        sentences.append(f"The {kind} temperature is {verdict} its band in {names}{more}; {said}.")
     return sentences
 
 

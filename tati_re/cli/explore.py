@@ -152,16 +152,12 @@ def _body(argv: list[str]) -> int:
     if not {"run", "data", "batch_data_files", "potential"} & {*typed}:
         raise InputError("tati-explore needs a run folder or --data.", expected="tati-explore RUN [options]")
     loading(not typed.get("quiet"))
+    said = "Interrupted: {} legs are kept in {}, where the same command goes on."
     with (
         flags_named({*OWN, "num_steps"}, {"num_steps": "leg_steps"}),
         output_folder(typed.get("output"), "explore") as folder,
         stopping(requeue_signal_of(typed)),
-        saying(
-            lambda: (
-                f"Interrupted: {len([*folder.glob('jobs/*.npz')])} legs are kept in {folder}, where the same "
-                "command goes on."
-            )
-        ),
+        saying(lambda: said.format(len([*folder.glob("jobs/*.npz")]), folder)),
     ):
         return _explore(typed, folder)
 

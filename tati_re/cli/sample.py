@@ -10,16 +10,8 @@ from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
 
 BESIDE_RESUME = (
-    "resume",
-    "num_steps",
-    "max_time",
-    "requeue_signal",
-    "workers",
-    "verbose",
-    "quiet",
-    "trust",
-    *CODE,
-    *WRITTEN,
+    *("resume", "num_steps", "max_time", "requeue_signal", "workers", "verbose", "quiet", "trust"),
+    *(*CODE, *WRITTEN),
 )
 
 

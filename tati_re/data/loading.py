@@ -95,19 +95,11 @@ def load_data(
         contents, columns = read_source(source, reading)
         test = contents.test if test_data is None else read_test_part(test_data, source, reading, contents)
         data = Dataset.from_arrays(
-            contents.inputs,
-            contents.targets,
-            *test,
-            name=contents.name,
-            input_scale=contents.input_scale,
-            feature_names=contents.names,
-            by_value=contents.by_value,
-            num_classes=num_classes,
-            weights=contents.weights,
-            test_weights=contents.test_weights,
-            layout=contents.layout,
+            contents.inputs, contents.targets, *test, name=contents.name, input_scale=contents.input_scale,
+            feature_names=contents.names, by_value=contents.by_value, num_classes=num_classes,
+            weights=contents.weights, test_weights=contents.test_weights, layout=contents.layout,
             multi_label=multi_label,
-        )
+        )  # fmt: skip
     if data.layout and (columns is not None or standardize != "none"):
         what = "standardize and input_columns belong to data with one input."
         raise InputError(what, f"{len(data.layout)} inputs", "neither")
@@ -137,21 +129,15 @@ def dataset_from_options(
     if source is None:
         raise InputError("data is missing.", expected=f"arrays (inputs, labels), a built-in name, or {FILES}")
     return load_data(
-        source,
-        options.test_fraction,
-        options.seed,
+        source, options.test_fraction, options.seed, shuffle=options.shuffle, num_classes=options.num_classes,
         test_data=options.test_data if test_data is None else test_data,
-        label_columns=options.label_columns or None,
-        input_columns=options.input_columns or None,
-        data_keys=options.data_keys or None,
-        num_classes=options.num_classes,
+        label_columns=options.label_columns or None, input_columns=options.input_columns or None,
+        data_keys=options.data_keys or None, class_weights=options.class_weights,
         standardize="none" if options.standardize == "auto" else options.standardize,
-        shuffle=options.shuffle,
         sample_weights=options.sample_weights if sample_weights is None else sample_weights,
-        class_weights=options.class_weights,
         memory_limit=options.memory_limit,
         multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
-    )
+    )  # fmt: skip
 
 
 def _columns(texts: Sequence[str] | None, data: Dataset):

@@ -136,14 +136,9 @@ def _numbers(path: Path, names: Sequence[str], used: Sequence[str], labels: Sequ
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         try:
-            table = np.loadtxt(
-                (line for _, line in _body(path, white)),
-                delimiter=None if white else ",",
-                comments=None,
-                quotechar='"',
-                ndmin=2,
-                usecols=None if everything else columns,
-            )
+            lines, separator = (line for _, line in _body(path, white)), None if white else ","
+            chosen = None if everything else columns
+            table = np.loadtxt(lines, delimiter=separator, comments=None, quotechar='"', ndmin=2, usecols=chosen)
         except InputError:
             raise
         except ValueError:

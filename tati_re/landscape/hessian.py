@@ -144,11 +144,9 @@ def hessian_eigenpairs(
             try:
                 return eigsh(operator, k=number, which="LA", v0=start, tol=within, ncv=basis, maxiter=100)
             except ArpackNoConvergence as error:
-                raise InputError(
-                    "The Lanczos iteration did not converge.",
-                    f"{len(error.eigenvalues)} of {number} eigenvalues at the {end} end",
-                    "fewer eigenvalues, or dtype float64",
-                ) from None
+                what, advice = "The Lanczos iteration did not converge.", "fewer eigenvalues, or dtype float64"
+                received = f"{len(error.eigenvalues)} of {number} eigenvalues at the {end} end"
+                raise InputError(what, received, advice) from None
 
         parts = [ends(product, num_largest, "upper", tolerance)] if num_largest else []
         if num_smallest:

@@ -94,16 +94,10 @@ def scan(
         raise InputError("The trajectory has no positions.")
     folder = None
     if output is not None:
-        said = {
-            "schema_version": 1,
-            "directions": f"{len(directions)} in {directions.shape[1]} parameters",
-            "ranges": [axis.text for axis in grid.axes],
-            "scales": list(grid.scales),
-            "names": list(names),
-            "columns": list(surface.columns),
-            **(description or {}),
-            "digest": _digest(surface, grid, names, positions),
-        }
+        kind = f"{len(directions)} in {directions.shape[1]} parameters"
+        said = {"schema_version": 1, "directions": kind, "ranges": [axis.text for axis in grid.axes]}
+        said |= {"scales": list(grid.scales), "names": list(names), "columns": list(surface.columns)}
+        said |= {**(description or {}), "digest": _digest(surface, grid, names, positions)}
         folder = tables.prepare(output, said, overwrite)
         with replacing(folder / ARRAYS) as file:
             np.savez(file, centre=grid.centre, directions=grid.directions)

@@ -20,14 +20,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "reSGHMC": {"sampler": "SGHMC", **_PAIR, "temperature_ratio": 5.0, "exchange_every": 10},
     "RE-HMC": {
         **{"sampler": "HMC", "num_replicas": 16, "temperature": 0.01, "max_temperature": 1.0},
-        **{
-            "replica_start": "descent",
-            "prior": "box",
-            "prior_bound": 50.0,
-            "prior_scaling": "fan_in",
-            "mass": "fan_in",
-        },
-        **{"num_leapfrog_steps": 100, "target_acceptance": 0.65, "step_size_tuning": "baldock"},
+        **{"replica_start": "descent", "prior": "box", "prior_bound": 50.0, "prior_scaling": "fan_in"},
+        **{"mass": "fan_in", "num_leapfrog_steps": 100, "target_acceptance": 0.65, "step_size_tuning": "baldock"},
         **{"exchange_every": 1, "swap_schedule": "random_neighbours"},
     },
     "MILE": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,19 +100,16 @@ def fitted_shape(dataset: Dataset, model: Any) -> Dataset:
     if dataset.layout and not layout:
         raise InputError("data: the model has one input.", f"{len(dataset.layout)} inputs", "one array of inputs")
     if (order := order_of(dataset.layout, layout)) is not None:
-        dataset = replace(
-            dataset,
-            inputs=dataset.inputs[:, order],
-            test_inputs=None if dataset.test_inputs is None else dataset.test_inputs[:, order],
-        )
+        dataset = _changed(dataset, lambda inputs: inputs[:, order])
     if layout:
         names = [name for name, _ in dataset.layout] or [""]
         dataset = replace(dataset, layout=layout if any(names) else tuple(("", shape) for _, shape in layout))
-    return replace(
-        dataset,
-        inputs=fit_inputs(dataset.inputs, wanted),
-        test_inputs=None if dataset.test_inputs is None else fit_inputs(dataset.test_inputs, wanted),
-    )
+    return _changed(dataset, lambda inputs: fit_inputs(inputs, wanted))
+
+
+def _changed(dataset: Dataset, change: Callable[[np.ndarray], np.ndarray]) -> Dataset:
+    test = dataset.test_inputs
+    return replace(dataset, inputs=change(dataset.inputs), test_inputs=None if test is None else change(test))
 
 
 class Network:

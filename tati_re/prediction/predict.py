@@ -173,20 +173,13 @@ def average(
     }
     if first.kind == CLASSES:
         values = np.array([-1, 1]) if first.task == "signs" else np.arange(first.num_columns)
-        return ClassPrediction(
-            **shared,
-            **{name: _joined(parts, name) for name in _AVERAGED},
-            labels=None if labels is None else class_labels,
-            class_values=values,
-            draw_accuracy=_over_examples(parts, "right", len(inputs)),
-        )
+        shared |= {name: _joined(parts, name) for name in _AVERAGED}
+        right = None if labels is None else class_labels
+        hits = _over_examples(parts, "right", len(inputs))
+        return ClassPrediction(**shared, labels=right, class_values=values, draw_accuracy=hits)
     if first.kind == LABELS:
-        return LabelPrediction(
-            **shared,
-            **{name: _joined(parts, name) for name in (*_AVERAGED, "log_density")},
-            labels=labels,
-            draw_accuracy=_over_examples(parts, "right", len(inputs)),
-        )
+        shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
+        return LabelPrediction(**shared, labels=labels, draw_accuracy=_over_examples(parts, "right", len(inputs)))
     names = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
     names += ("noise_std", "log_density", "crps", "pit")
     targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)

@@ -62,15 +62,8 @@ class RunFile(NamedTuple):
 
 
 _MODULES = (
-    "alignment",
-    "averages",
-    "covariance",
-    "diffusion_map",
-    "free_energy",
-    "learning_coefficient",
-    "parameters",
-    "reweighting",
-    "temperatures",
+    *("alignment", "averages", "covariance", "diffusion_map", "free_energy", "learning_coefficient"),
+    *("parameters", "reweighting", "temperatures"),
 )
 _OF_COMMANDS = {
     PREDICTIONS: (

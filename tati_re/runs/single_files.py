@@ -40,12 +40,9 @@ class SingleFiles:
 
 def single_files(options, trajectory_format: str) -> SingleFiles:
     """The copies that the options ask for, with the format "csv" or "h5" of the run's trajectory."""
-    copies = {
-        files.ROWS: options.run_file,
-        files.AVERAGES: options.averages_file,
-        files.TRAJECTORIES[trajectory_format]: options.trajectory_file,
-    }
-    return SingleFiles({name: Path(path) for name, path in copies.items() if path is not None})
+    names = files.ROWS, files.AVERAGES, files.TRAJECTORIES[trajectory_format]
+    paths = options.run_file, options.averages_file, options.trajectory_file
+    return SingleFiles({name: Path(path) for name, path in zip(names, paths, strict=True) if path is not None})
 
 
 def trajectory_format(options, num_columns: int) -> str:

@@ -1,7 +1,7 @@
 """Batch normalization while sampling: by fixed statistics, or by those of each mini-batch."""
 
 from tati_re.core.backend import tf
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import refuse_if
 from tati_re.core.protocol import Rung
 from tati_re.engine.noise import RecordingNoise
 from tati_re.engine.silent import SilentEvaluate
@@ -23,13 +23,11 @@ def check_model(flat) -> None:
     what = "batch_norm: the model has no batch normalization that trains."
     refuse_if(LAYER not in flat.training_layers, what, "batch", "batch_norm = frozen, the default")
     others = [name for name in flat.training_layers if name != LAYER]
-    if others:
-        raise InputError(
-            "batch_norm: statistics of mini-batches come with the training behavior of all layers, and some of these "
-            "draw random numbers.",
-            received=", ".join(others),
-            expected="a model without such layers, or batch_norm = frozen",
-        )
+    what = (
+        "batch_norm: statistics of mini-batches come with the training behavior of all layers, and some of these draw "
+        "random numbers."
+    )
+    refuse_if(others, what, ", ".join(others), "a model without such layers, or batch_norm = frozen")
 
 
 def sentence(options, flat) -> str | None:

@@ -147,13 +147,11 @@ def check_batch_norm(request: Request) -> None:
     check_model(flat)
     what = f"batch_norm: {method.name} weighs energies of all data, for which the statistics must be fixed."
     refuse_if(method.full_batch, what, "batch", "batch_norm = frozen, or a method for mini-batches such as BAOAB")
-    if request.options.control_variate:
-        raise InputError(
-            "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which "
-            "it is not where each batch has its own statistics.",
-            received="batch",
-            expected="batch_norm = frozen, or no control_variate",
-        )
+    what = (
+        "batch_norm: control_variate takes the gradient of all data for the mean of those of mini-batches, which it is "
+        "not where each batch has its own statistics."
+    )
+    refuse_if(request.options.control_variate, what, "batch", "batch_norm = frozen, or no control_variate")
     what = (
         f"batch_norm: {method.name} needs gradients of single examples, which do not exist where a batch is "
         "normalized by its own statistics."

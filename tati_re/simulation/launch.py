@@ -133,17 +133,12 @@ class Launch:
     def _driver(self) -> Driver:
         request, options = self.request, self.request.options
         plan = Plan(
-            num_steps=options.num_steps,
-            checkpoint_seconds=options.checkpoint_seconds,
-            max_time=options.max_time,
-            requeue_signal=options.requeue_signal,
-            trajectory_format=self._format,
-            parameter_names=self._names,
-            expected=_expected(request),
-            looks=self.ending if self.ending.conditions else None,
+            num_steps=options.num_steps, checkpoint_seconds=options.checkpoint_seconds, max_time=options.max_time,
+            requeue_signal=options.requeue_signal, trajectory_format=self._format, parameter_names=self._names,
+            expected=_expected(request), looks=self.ending if self.ending.conditions else None,
             burnt_in=self._burnt_in if request.samples else None,
             callbacks=(self._copies, self._tensorboard, *(request.objects.get("callbacks") or ())),
-        )
+        )  # fmt: skip
         averages = _prediction_averages(request)
         return Driver(self.folder, self.loops.loops, plan, self.progress, averages, request.limits)
 
