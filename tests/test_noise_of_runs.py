@@ -29,7 +29,7 @@ def run(tmp_path_factory):
 
 def test_p_values_of_energies_and_gradients(run):
     """20 tests shared among the pairs, 100 of the gradient; means of 60 losses of a linear model are near to normal."""
-    assert files.NOISE in files.names_of(run.folder)
+    assert (run.folder / files.NOISE).is_file()
     noise = run.noise
     assert list(noise.columns) == ["test", "rung", "p_value"]
     energy, gradient = (noise[noise["test"] == kind] for kind in ("energy", "gradient"))

@@ -100,7 +100,7 @@ def effective_sample_size(chains: np.ndarray, kind: Literal["bulk", "mean", "tai
     if not _moves(chains):
         return float("nan")
     if kind == "bulk" and chains.shape[1] >= 2 * MINIMUM_DRAWS:
-        return float(array_stats().ess(_normal_scores(_halves(chains)), method="identity"))
+        return float(array_stats().ess(_normal_scores(halves_of(chains)), method="identity"))
     quantiles = {"prob": (0.05, 0.95)} if kind == "tail" else {}
     return float(array_stats().ess(chains, method=kind, **quantiles))
 
@@ -124,8 +124,7 @@ def r_hat(chains: np.ndarray) -> float:
     """
     chains = _checked(chains)
     if len(chains) == 1:
-        half = chains.shape[1] // 2
-        chains = _checked(np.stack([chains[0, :half], chains[0, -half:]]))
+        chains = _checked(halves_of(chains))
     if not _moves(chains):
         return float("nan")
     if (np.ptp(chains, axis=1) == 0).all():
@@ -133,7 +132,7 @@ def r_hat(chains: np.ndarray) -> float:
     if chains.shape[1] < 2 * MINIMUM_DRAWS:
         return float(array_stats().rhat(chains, method="rank"))
     # As `method="rank"`, with ranks from one sort.
-    halves = _halves(chains)
+    halves = halves_of(chains)
     parts = (_normal_scores(part) for part in (halves, np.abs(halves - np.median(halves))))
     return float(max(array_stats().rhat(part, method="identity") for part in parts))
 
@@ -229,7 +228,7 @@ def _checked(chains: np.ndarray) -> np.ndarray:
     return chains
 
 
-def _halves(chains: np.ndarray) -> np.ndarray:
+def halves_of(chains: np.ndarray) -> np.ndarray:
     """First and second halves of the chains, as chains."""
     half = chains.shape[1] // 2
     return np.concatenate([chains[:, :half], chains[:, -half:]])

@@ -21,7 +21,6 @@ _ROWS_A_DEGREE = 8.0
 """Effective rows for each degree of freedom of their own estimate, so that 20,000 autoregressions of 16 to 1,000 rows,
 one to 32 walkers and times up to 65 rows leave the band at most twice as often as said."""
 
-
 Kind = Literal["kinetic", "configurational"]
 
 COLUMNS: dict[Kind, str] = {"kinetic": "kinetic_energy", "configurational": "virial"}

@@ -55,7 +55,8 @@ def _chosen(path: Path, file, keys: Sequence[str] | None, weights: str | None, l
     if len(parts[0]) > 1:
         contents = _several(path, file, parts)
     else:
-        inputs, targets, *test = (_array(path, file, key, limit) for key in keys)
+        kept = [member_of_npz(path, f"{key}.npy", limit) for key in keys]
+        inputs, targets, *test = (file[key] if own is None else own for key, own in zip(keys, kept, strict=True))
         contents = images(inputs, targets, tuple(test), path.name)
     return contents if weights is None else replace(contents, weights=file[weights])
 
@@ -67,11 +68,6 @@ def _several(path: Path, file, parts: Sequence[Sequence[str]]) -> Contents:
         raise InputError(f"{path.name}: the test part has other inputs.", "+".join(parts[2]), "those of the training")
     test = (both[1][0], file[parts[3][0]]) if len(parts) == 4 else ()
     return Contents(both[0][0], file[parts[1][0]], test, path.name, layout=both[0][1])
-
-
-def _array(path: Path, file, key: str, limit: float | None) -> np.ndarray:
-    kept = member_of_npz(path, f"{key}.npy", limit) if f"{key}.npy" in file.zip.namelist() else None
-    return file[key] if kept is None else kept
 
 
 def check_keys(keys: Sequence[str], lengths: Sequence[int]) -> None:

@@ -8,7 +8,6 @@ from tati_re.data.streams import BATCHES, stream
 _REPLACEMENT_BLOCK = 16_384
 """Indices drawn by one call when sampling with replacement; a part of what defines the stream, like an epoch."""
 
-
 _PARTITION = 2**64 - 1
 """In place of the number of a sweep, or of a walker: what symmetric sweeps draw once, or for all walkers."""
 

@@ -96,15 +96,8 @@ def _covariance(matrix: object) -> np.ndarray:
     return matrix
 
 
-GENERATORS: dict[str, Callable[..., Dataset]] = {
-    "digits": digits,
-    "two_clusters": two_clusters,
-    "two_circles": two_circles,
-    "squares": squares,
-    "spirals": spirals,
-    "harmonic": harmonic,
-    "gaussian": gaussian,
-}
+_ALL: tuple[Callable[..., Dataset], ...] = (digits, two_clusters, two_circles, squares, spirals, harmonic, gaussian)
+GENERATORS = {generator.__name__: generator for generator in _ALL}
 """The built-in data sets by name; their keyword arguments are the flags of `tati-dataset`."""
 
 FIXED = ("harmonic", "gaussian")

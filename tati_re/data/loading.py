@@ -86,7 +86,8 @@ def load_data(
     if isinstance(source, Dataset):
         if num_classes is not None and num_classes != (source.num_classes or 0):
             raise InputError("num_classes differs from the data set's.", num_classes, source.num_classes or 0)
-        data, columns = _with_test(source, test_data), _columns(input_columns, source)
+        data = _with_test(source, test_data)
+        columns = derived(Contents(source.inputs, source.targets, names=source.feature_names), reading)
         if multi_label and data.num_classes is None and are_labels(data.targets, data.test_targets, 0):
             data = replace(data, multi_label=True)
         if data.multi_label and not are_labels(data.targets, data.test_targets, 0):
@@ -138,13 +139,6 @@ def dataset_from_options(
         memory_limit=options.memory_limit,
         multi_label=(options.loss if loss is None else type(loss).__name__) in BINARY,
     )  # fmt: skip
-
-
-def _columns(texts: Sequence[str] | None, data: Dataset):
-    if texts is None:
-        return None
-    contents = Contents(data.inputs, data.targets, names=data.feature_names)
-    return derived(contents, ReadOptions(input_columns=texts))
 
 
 def _with_test(data: Dataset, test_data: object) -> Dataset:

@@ -106,7 +106,7 @@ def concatenated(parts: list[np.ndarray]) -> np.ndarray:
 def member_of_npz(path: Path, name: str, limit: float | None) -> np.ndarray | None:
     """A member of an NPZ file on disk if it is larger than the limit, else `None`."""
     with zipfile.ZipFile(path) as archive:
-        if limit is None or archive.getinfo(name).file_size <= limit:
+        if limit is None or name not in archive.namelist() or archive.getinfo(name).file_size <= limit:
             return None
         with archive.open(name) as source:
             version = np.lib.format.read_magic(source)

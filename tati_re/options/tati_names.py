@@ -154,7 +154,6 @@ def _analysis(instead: str) -> Translation:
 
 _MAP = "tati-analyse RUN --what diffusion_map"
 
-
 _SAME = {
     "prior": ("prior_factor", "prior_power", "prior_lower_boundary", "prior_upper_boundary"),
     "model": ("batch_size", "fix_parameters", "output_activation", "loss", "seed"),
@@ -248,7 +247,6 @@ _refused_noise = _refused(
 
 ALIASES = _table()
 """All options of TATi by name."""
-
 
 EXPLORER = {
     "max_steps": "leg_steps",

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 from matplotlib.axes import Axes
 
-from tati_re.analysis.convergence import autocorrelation_estimate
+from tati_re.analysis.convergence import autocorrelation_estimate, halves_of
 from tati_re.plotting.figure import COLORS, GRAY, empty, labeled
 
 LEVEL = 0.95
@@ -86,8 +86,7 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     """Draws by how much the distribution function of each chain's ranks is off the uniform one, in its band; halves of
     a single chain, and at most 8 chains."""
     if len(chains) == 1:
-        half = chains.shape[1] // 2
-        chains = np.stack([chains[0, :half], chains[0, -half:]])
+        chains = halves_of(chains)
     thinned = independent(chains[:: -(-len(chains) // _MOST_CHAINS)])
     if thinned.shape[1] < _FEWEST:
         said = f"too short for ranks:\n{thinned.shape[1]} independent draws of each walker, not {_FEWEST}"

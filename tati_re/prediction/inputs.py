@@ -22,17 +22,19 @@ def read_inputs(source: str, run: RunFiles) -> tuple[np.ndarray, np.ndarray | No
     that start with `label`, else the only column that is left. A `.npy` file, and an NPZ file of one array, hold
     inputs. Of files and sets with a test part that part is taken."""
     path, options = Path(source).expanduser(), run.manifest.get("options", {})
-    if path.suffix == ".npy" and path.is_file():
-        return _array(path), None
     if path.suffix in TABLES and path.is_file():
         return _from_table(path, run)
-    if path.suffix == ".npz" and path.is_file():
+    if path.suffix in (".npy", ".npz") and path.is_file():
         try:
-            with load_arrays(path) as file:
+            loaded = load_arrays(path)
+            if path.suffix == ".npy":
+                return loaded, None
+            with loaded as file:
                 if len(file.files) == 1:
                     return file[file.files[0]], None
         except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read as an NPZ file.", str(error).split("\n")[0]) from None
+            kind = "NPZ file" if path.suffix == ".npz" else "array of numbers"
+            raise InputError(f"{path} cannot be read as an {kind}.", str(error).split("\n")[0]) from None
     if not path.exists() and not path.suffix:
         dataset = load_data(source, seed=options.get("seed", 0))
         if dataset.test_inputs is None:
@@ -52,13 +54,6 @@ def noise_like(inputs: np.ndarray, seed: int = 0) -> np.ndarray:
     drawn = np.random.default_rng(seed).uniform(low, high, values.shape)
     whole = np.asarray(inputs).dtype.kind in "bui"
     return (np.round(drawn) if whole else drawn).astype(np.asarray(inputs).dtype)
-
-
-def _array(path: Path) -> np.ndarray:
-    try:
-        return load_arrays(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as an array of numbers.", str(error).split("\n")[0]) from None
 
 
 def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | None]:

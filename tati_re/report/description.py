@@ -11,7 +11,6 @@ from tati_re.runs.selection import at_target
 _LADDERS = ("num_replicas", "simulated_tempering")
 """The first entry of a method's configuration that is about a ladder; those before are the sampler's."""
 
-
 _ORDERS = {"epochs": " in epochs", "symmetric": " in symmetric sweeps", "replacement": " drawn with replacement"}
 
 

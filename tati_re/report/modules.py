@@ -229,18 +229,12 @@ def _learning_coefficient(run: RunFiles, choices: Choices) -> Result:
     return Result(table, sentences, figures)
 
 
-MODULES: dict[str, tuple[Callable[[RunFiles, Choices], Result], str]] = {
-    "averages": (_averages, "means of the columns of run.csv, with errors, sample sizes and autocorrelation times"),
-    "parameters": (_parameters, "mean and standard deviation of each parameter"),
-    "covariance": (_covariance, "leading eigenpairs of the covariance of the stored positions, and how slow they are"),
-    "temperatures": (_temperatures, "kinetic and configurational temperature of each group of parameters"),
-    "diffusion_map": (_diffusion_map, "slowest motions of the cloud of stored positions, and landmarks"),
-    "free_energy": (_free_energy, "free energy along a coordinate, with error bars"),
-    "alignment": (_alignment, "walkers with their hidden units matched, and R-hat of the weights then"),
-    "learning_coefficient": (_learning_coefficient, "local learning coefficient of a tethered run, and its curve"),
-    "reweighting": (_reweighting, "averages at temperatures that were not sampled, by MBAR over all rungs"),
-}
-"""The modules by name, each a function of a run and what was asked, and what it is, in words."""
+_FUNCTIONS = (
+    *(_averages, _parameters, _covariance, _temperatures, _diffusion_map, _free_energy, _alignment),
+    *(_learning_coefficient, _reweighting),
+)
+MODULES = {function.__name__[1:]: function for function in _FUNCTIONS}
+"""The modules by name, each a function of a run and what was asked."""
 
 
 def modules_of(run: RunFiles) -> list[str]:
@@ -258,7 +252,7 @@ def result_of(run: RunFiles, name: str, choices: Choices | None = None) -> Resul
     descends = is_optimization(run.manifest, run.run_info)
     what = f"{name}: the run {run.folder} is a fit, which samples no temperature."
     refuse_if(descends and name in _OF_SAMPLES, what, expected="a run of sample")
-    result = MODULES[name][0](run, choices or Choices())
+    result = MODULES[name](run, choices or Choices())
     if descends:
         result.sentences.append("The run is a fit: its rows are a descent, not draws, and errors mean nothing.")
     return result

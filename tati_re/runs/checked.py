@@ -27,7 +27,6 @@ _WORDS = ("test",)
 _PART_BYTES = 1 << 24
 """Bytes of a table that are read at a time for its digest."""
 
-
 _NOT_OF_RUN = "they are not what the run wrote; the file was changed after its checkpoint."
 _EXPECTED = "the file as the run wrote it; tati-compare --verify checks a whole folder"
 

@@ -124,8 +124,3 @@ def trajectory_of(folder: Path) -> Path:
     if (path := trajectory_in(folder)) is None:
         raise InputError(f"The run {folder} has no trajectory.", expected="a run with trajectory_every above 0")
     return path
-
-
-def names_of(folder: Path) -> list[str]:
-    """The files in a run folder that are a run's, by their paths in the folder."""
-    return [file.name for file in FILES if (folder / file.name).is_file()]

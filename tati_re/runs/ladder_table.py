@@ -10,7 +10,6 @@ from tati_re.core.views import drawn
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
 _Frame: Any = pandas.DataFrame
 """Any: the attribute `plot` of a DataFrame is another one."""
 

@@ -47,7 +47,6 @@ OBJECTS = (
 )
 """Options that may also be objects in Python."""
 
-
 _COPIES = ("num_walkers", "num_replicas", "evidence_nodes", "num_populations", "num_particles")
 """Options whose product walkers are."""
 _NUMBERS = 40
