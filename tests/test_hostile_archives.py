@@ -5,6 +5,7 @@ import io
 import struct
 import tracemalloc
 import zipfile
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -16,7 +17,7 @@ from tati_re.data import load_data
 from tati_re.evidence.parts import PartFiles
 from tati_re.exploration import jobs
 from tati_re.models.build import load_model
-from tati_re.prediction.inputs import _array
+from tati_re.prediction.inputs import read_inputs as inputs_of
 from tati_re.runs import checkpoint, manifest
 from tati_re.runs.checkpoint import _digest
 from tati_re.runs.h5_table import H5Table
@@ -68,7 +69,9 @@ READERS = {
     "one of several inputs": lambda folder: load_data(str(npz(folder / "a.npz", "abc")), data_keys=["a+b", "c"]),
     "parameters": lambda folder: read_parameters(npz(folder / "a.npz", ["parameters"]), names=["a"]),
     "directions": lambda folder: read_directions(str(npz(folder / "a.npz", ["d"])), 3),
-    "inputs": lambda folder: (folder / "a.npy").write_bytes(npy()) and _array(folder / "a.npy"),
+    "inputs": lambda folder: (
+        (folder / "a.npy").write_bytes(npy()) and inputs_of(str(folder / "a.npy"), SimpleNamespace(manifest={}))
+    ),
     "evidence": lambda folder: npz(folder / "part.npz", ["seconds", "chains"]) and PartFiles(folder).load("part"),
     "numbers": lambda folder: (folder / "a.npy").write_bytes(npy()) and read_directions(str(folder / "a.npy"), 3),
 }
