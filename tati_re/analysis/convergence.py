@@ -10,6 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from tati_re.core.errors import InputError
 
@@ -240,7 +241,6 @@ def _normal_scores(chains: np.ndarray) -> np.ndarray:
     values = chains.ravel()
     order = np.argsort(values)
     if (np.diff(values[order]) == 0).any():
-        from scipy.special import ndtri
         from scipy.stats import rankdata
 
         return ndtri((rankdata(values) - 0.375) / (values.size + 0.25)).reshape(chains.shape)
@@ -252,8 +252,6 @@ def _normal_scores(chains: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=1)
 def _scores_of(count: int) -> np.ndarray:
     """The normal quantiles of the ranks 1 to `count`."""
-    from scipy.special import ndtri
-
     return ndtri((np.arange(1, count + 1) - 0.375) / (count + 0.25))
 
 

@@ -1,6 +1,7 @@
 """Weights of examples: given with the data, or by class."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,6 @@ def of_classes(class_weights: Sequence[float] | Mapping[int, float], dataset: An
 def with_weights(dataset: Any, sample_weights: Any = None, class_weights: Any = None) -> Any:
     """The data set with examples weighted by their own weights (given, or its own) times those of their classes.
     It comes before a part is kept for testing; class weights, as `of_classes` takes them, act on the test part too."""
-    from dataclasses import replace
-
     weights, test = dataset.weights, dataset.test_weights
     if sample_weights is not None:
         weights = checked_weights(sample_weights, dataset.num_examples)

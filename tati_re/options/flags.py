@@ -5,6 +5,7 @@ import types
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import tomli_w
 from pydantic.fields import FieldInfo
 
 from tati_re.options.families import meaning
@@ -125,8 +126,6 @@ def toml_line(name: str, value: Any) -> str:
         if value and isinstance(value[0], Stage):
             return f"{name} = {toml(value)}"
         return f"{name} = {value}"
-    import tomli_w
-
     return tomli_w.dumps({name: value}).rstrip("\n")
 
 

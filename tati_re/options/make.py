@@ -3,6 +3,7 @@ files, the help and the userguide's reference page (`python -m tati_re.options >
 
 import argparse
 import os
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -177,8 +178,6 @@ def options_from_flags(flags: Mapping[str, Any], config: Mapping[str, Any] | Non
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked values of a TOML file by option name; those under names of TATi as they stand in the file."""
-    import tomllib
-
     try:
         with open(path, "rb") as file:
             values = tomllib.loads(file.read(_MOST_TOML).decode())

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+import tomli_w
 from pydantic import BeforeValidator
 
 from tati_re.core.errors import InputError, nearest
@@ -76,7 +77,5 @@ def in_words(value: Any) -> str | None:
 
 def toml(table: Mapping[str, Any]) -> str:
     """A table as TOML, inline, so that other options may follow it."""
-    import tomli_w
-
     entries = [tomli_w.dumps({pattern: value}).strip() for pattern, value in table.items()]
     return f"{{ {', '.join(entries)} }}"

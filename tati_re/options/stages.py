@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tati_re.core.errors import InputError, nearest, refuse_if
@@ -120,8 +121,6 @@ def sentence(error: Mapping[str, Any], spell: Callable[[str], str], known: Colle
 
 def toml(stages: Sequence[Stage]) -> str:
     """The value of `stages` as TOML, inline, so that other options may follow it."""
-    import tomli_w
-
     lines = []
     for stage in stages:
         values = tomli_w.dumps(stage.model_dump(exclude_none=True)).splitlines()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError
 from tati_re.engine.prediction_averages import PREFIX
@@ -17,8 +18,6 @@ def streamed_prediction(
 ) -> ClassPrediction | LabelPrediction | RegressionPrediction:
     """Predictions of a run with `stream_predictions` on the test part of its data, up to its last checkpoint. Of the
     draws only averages are left: classes have no intervals, values the normal ones, and no draw has a loss."""
-    from scipy.special import ndtr, ndtri
-
     arrays, _, _ = checkpoint.load(run.folder)
     kept = {name.removeprefix(PREFIX): value for name, value in arrays.items() if name.startswith(PREFIX)}
     if not kept or not kept["count"] > 0:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.options.table import OPTIONS
@@ -24,8 +25,6 @@ _OF_DATA = ("standardize", "noise_std")
 def write(folder: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Writes `manifest.toml` atomically, `schema_version` first. TOML has no word for None: such a key is left out, and
     an absent key means None."""
-    import tomli_w
-
     text = tomli_w.dumps(_plain({"schema_version": SCHEMA_VERSION, **content}, MANIFEST))
     write_whole(Path(folder) / MANIFEST, text.encode())
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.lock import entries
 from tati_re.runs.storage import remove_leftovers, storing, write_whole
@@ -29,8 +31,6 @@ def open_folder(
     `filename` is that of the specification `now`, in TOML, and `kind` the calculation's, for messages. With `overwrite`
     another calculation in the folder is replaced, and files of the patterns `outdated` are removed. `difference` says
     what differs between the specification found and `now`, or None. The caller holds the folder's lock."""
-    import tomli_w
-
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise InputError("output is a file.", folder, f"a folder that is new, empty, or of the same {kind}")

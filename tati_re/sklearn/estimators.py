@@ -1,5 +1,6 @@
 """Estimators of scikit-learn whose `fit` samples a posterior and whose `predict` averages over it."""
 
+from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from tati_re.core.errors import InputError, nearest
+from tati_re.data.dataset import Dataset
+from tati_re.data.preparation import Preparation, Standard
 from tati_re.options.table import SAMPLE, options_of
 from tati_re.prediction.predict import average, outputs_of_draws, source_of, warn_of_few_draws
 from tati_re.sklearn.packed import packed_model, packed_run, unpacked_model, unpacked_run
@@ -87,11 +90,6 @@ class Posterior(BaseEstimator):
     @staticmethod
     def _weighted(x: np.ndarray, y: np.ndarray, num_classes: int, weights: np.ndarray, given: dict[str, Any]) -> Any:
         """The examples that count, with weights; standardized as if each was there so many times."""
-        from dataclasses import replace
-
-        from tati_re.data.dataset import Dataset
-        from tati_re.data.preparation import Preparation, Standard
-
         x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
         dataset = Dataset.from_arrays(x, y, num_classes=num_classes, weights=weights)
         if (how := given.get("standardize")) not in ("inputs", "all"):
