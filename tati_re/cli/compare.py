@@ -11,11 +11,14 @@ _MOST_LINES = 20
 
 
 def parser_of_command() -> Parser:
+    description = (
+        "Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The exit status is "
+        "0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input."
+    )
     parser = Parser(
-        prog="tati-compare",
-        usage="tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]",
-        description="Compare two run folders table by table, or two CSV or HDF5 files; timing.csv is left out. The "
-        "exit status is 0 where they agree (with --verify: are whole), 1 where they do not, 2 for bad input.",
+        "tati-compare",
+        "tati-compare A B [options] | tati-compare --elpd A B | tati-compare --verify RUN [RUN ...]",
+        description,
     )
     parser.add_argument("paths", nargs="*", metavar="A B", help="two run folders, or two files")
     text = "how far numbers may be apart, absolute (the default kind) or relative to the larger; default 1e-8 absolute"

@@ -33,11 +33,8 @@ NUMBERS = {
 
 
 def parser_of_command() -> Parser:
-    parser = Parser(
-        prog="tati-dataset",
-        usage="tati-dataset [NAME] [options]",
-        description="Make a data set, or look at one in files; what it holds is printed.",
-    )
+    description = "Make a data set, or look at one in files; what it holds is printed."
+    parser = Parser("tati-dataset", "tati-dataset [NAME] [options]", description)
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(GENERATORS))
     text = "files to read instead, or mnist, cifar10, ..."
     parser.add_argument("--inspect", "--batch_data_files", dest="inspect", nargs="+", metavar="FILE", help=text)

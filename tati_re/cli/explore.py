@@ -54,11 +54,8 @@ OWN: dict[str, tuple[Any, str]] = {
 
 
 def parser_of_command() -> Parser:
-    parser = Parser(
-        prog="tati-explore",
-        usage="tati-explore [RUN] [options]",
-        description="Find minima of U around a run, whose trajectory is the first leg, or around a model on --data.",
-    )
+    description = "Find minima of U around a run, whose trajectory is the first leg, or around a model on --data."
+    parser = Parser("tati-explore", "tati-explore [RUN] [options]", description)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     for group in GROUPS:

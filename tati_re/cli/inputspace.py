@@ -29,11 +29,8 @@ OWN: dict[str, tuple[Any, str]] = {
 
 
 def parser_of_command() -> Parser:
-    parser = Parser(
-        prog="tati-inputspace",
-        usage="tati-inputspace RUN [options]",
-        description="Predict over a grid of inputs with one, many or all sampled parameters of a run.",
-    )
+    description = "Predict over a grid of inputs with one, many or all sampled parameters of a run."
+    parser = Parser("tati-inputspace", "tati-inputspace RUN [options]", description)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     return parser

@@ -65,12 +65,11 @@ DENSITY_STEPS = 60
 
 
 def parser_of_command() -> Parser:
-    parser = Parser(
-        prog="tati-landscape",
-        usage="tati-landscape [RUN] [options]",
-        description="Look at the loss around a point of a run, whose data, model and prior are known, or of --data and "
-        "--model with --parameters.",
+    description = (
+        "Look at the loss around a point of a run, whose data, model and prior are known, or of --data and --model "
+        "with --parameters."
     )
+    parser = Parser("tati-landscape", "tati-landscape [RUN] [options]", description)
     parser.add_argument("run", nargs="?", metavar="RUN", help="run folder")
     parser.add_table(OWN)
     for group in GROUPS:

@@ -10,11 +10,8 @@ NUMBERS = {"interval": float, "rung": int, "burnin": int, "thin": int, "seed": i
 
 
 def parser_of_command() -> Parser:
-    parser = Parser(
-        prog="tati-predict",
-        usage="tati-predict RUN... [options]",
-        description="Predict with the average over a run's posterior draws; scores, uncertainties and figures.",
-    )
+    description = "Predict with the average over a run's posterior draws; scores, uncertainties and figures."
+    parser = Parser("tati-predict", "tati-predict RUN... [options]", description)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders of tati-sample; several are averaged")
     text = "what to predict: .csv, .txt, .npy, .npz, ... or a built-in name (default: the test part of the run's data)"
     parser.add_argument("--data", metavar="FILE", help=text)

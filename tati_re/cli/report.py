@@ -11,12 +11,11 @@ NUMBERS = {
 
 
 def parser_of_command() -> Parser:
-    parser = Parser(
-        prog="tati-report",
-        usage="tati-report RUN [RUN ...] [options]",
-        description="Write one self-contained HTML page about runs: warnings with advice, what was sampled, traces, "
-        "averages, temperatures, ladder, bias, and the figures that other commands left in their folders.",
+    description = (
+        "Write one self-contained HTML page about runs: warnings with advice, what was sampled, traces, averages, "
+        "temperatures, ladder, bias, and the figures that other commands left in their folders."
     )
+    parser = Parser("tati-report", "tati-report RUN [RUN ...] [options]", description)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders, also of runs that go on")
     parser.add_argument("--output", metavar="FILE", help="the page, .html; default report.html in the run folder")
     text = "further folders whose figures are shown, such as that of a landscape"
