@@ -97,8 +97,7 @@ def plot_diffusion_map(
     left.plot(number, -found.values, "o-", color=COLORS[0], markersize=4, linewidth=0.8)
     left.set_ylim(bottom=0)
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
-    left.set_xlabel("eigenfunction")
-    left.set_ylabel("rate, minus its eigenvalue")
+    left.set(xlabel="eigenfunction", ylabel="rate, minus its eigenvalue")
     first = found.vectors[:, 0]
     second = found.vectors[:, 1] if len(found.values) > 1 else potential
     order = np.argsort(-potential)
@@ -106,8 +105,7 @@ def plot_diffusion_map(
     if landmarks is not None:
         x, y = first[landmarks], second[landmarks]
         right.scatter(x, y, s=42, facecolors="none", edgecolors=COLORS[1], linewidths=1.3)
-    right.set_xlabel("eigenfunction 1")
-    right.set_ylabel("eigenfunction 2" if len(found.values) > 1 else "potential U")
+    right.set(xlabel="eigenfunction 1", ylabel="eigenfunction 2" if len(found.values) > 1 else "potential U")
     figure.colorbar(drawn, ax=right, label="potential U")
     plain(left, right)
     return save(figure, path)

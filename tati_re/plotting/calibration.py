@@ -129,14 +129,11 @@ def draw_reliability(
         width = (result.edges[1] - result.edges[0]) * 0.8 / len(sets)
         middle = 0.5 * (result.edges[1:] + result.edges[:-1]) + (number - 0.5 * (len(sets) - 1)) * width
         counts.bar(middle, result.count, width=width, color=color)
-    axes.set_ylabel("part predicted right")
-    axes.set_xlim(max(0.0, first - 0.03), 1.03)
-    axes.set_ylim(-0.03, 1.05)
+    axes.set(ylabel="part predicted right", xlim=(max(0.0, first - 0.03), 1.03), ylim=(-0.03, 1.05))
     axes.tick_params(labelbottom=False)
     axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 0.99), borderaxespad=0.1)
     _scale_counts(counts)
-    counts.set_ylabel("examples")
-    counts.set_xlabel("confidence (probability of the predicted class)")
+    counts.set(ylabel="examples", xlabel="confidence (probability of the predicted class)")
     return axes, counts
 
 

@@ -46,8 +46,7 @@ def plain(*panels: Axes) -> None:
 
 def labeled(axes: Axes, x: str, y: str) -> None:
     """A panel as `plain` leaves it, with the names of its axes."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
+    axes.set(xlabel=x, ylabel=y)
     plain(axes)
 
 

@@ -139,9 +139,7 @@ def plot_input_space(space: "InputSpace", path: str | os.PathLike[str] | None = 
     _bar(figure, right, right.contourf(x, y, shade, levels=levels, cmap="viridis"), shown)
     for panel in (left, right):
         _points(panel, space, classes)
-        panel.set_xlim(x[0], x[-1])
-        panel.set_ylim(y[0], y[-1])
-        panel.set_xlabel(space.names[0])
+        panel.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel=space.names[0])
         plain(panel)
     left.set_ylabel(space.names[1])
     return save(figure, path)

@@ -136,8 +136,7 @@ def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) 
     if one.targets is not None:
         size = 9 if len(x) <= 2000 else 3
         axes.scatter(x, one.targets[order, 0], s=size, color=DARK, linewidths=0, alpha=0.7, label="observed")
-    axes.set_xlabel("input")
-    axes.set_ylabel("target")
+    axes.set(xlabel="input", ylabel="target")
     axes.set_title(name, loc="left", color=DARK, fontsize=10, pad=18)
     legend_above(axes)
 
@@ -164,8 +163,7 @@ def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np
         axes.plot(ends, ends, color=GRAY, linewidth=0.8, linestyle="--")
     if label == "number of the input":
         axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel(label)
-    axes.set_ylabel("predicted")
+    axes.set(xlabel=label, ylabel="predicted")
     axes.set_title(name, loc="left", color=DARK, fontsize=10)
     legend_above(axes)
 
@@ -178,11 +176,8 @@ def _draw_coverage(axes: Axes, predictions: dict[str, RegressionPrediction]) -> 
     for number, (name, one) in enumerate(predictions.items()):
         inside = np.abs(2 * np.asarray(one.pit).reshape(-1, 1) - 1) <= places
         axes.plot(places, inside.mean(axis=0), color=COLORS[number % len(COLORS)], linewidth=1.4, label=name)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.set_aspect("equal")
-    axes.set_xlabel("probability of the interval")
-    axes.set_ylabel("part of targets inside")
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set(xlabel="probability of the interval", ylabel="part of targets inside")
     axes.legend(frameon=False, fontsize=8, loc="upper left")
 
 
@@ -194,6 +189,4 @@ def draw_pit(axes: Axes, predictions: Mapping[str, RegressionPrediction]) -> Non
         below = (np.asarray(one.pit).reshape(-1, 1) <= places).mean(axis=0)
         axes.plot(places, below - places, color=COLORS[number % len(COLORS)], linewidth=1.4)
     axes.axhline(0, color=GRAY, linewidth=0.8, linestyle="--")
-    axes.set_xlim(0, 1)
-    axes.set_xlabel("probability below the target (PIT)")
-    axes.set_ylabel("distribution less uniform")
+    axes.set(xlim=(0, 1), xlabel="probability below the target (PIT)", ylabel="distribution less uniform")

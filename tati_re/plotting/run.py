@@ -110,8 +110,7 @@ def plot_traces(
         _draw_temperature(panel, run_info, num_parameters, num_burnin_steps, temperature)
     if shown:
         legend_above(panels[1])
-    panels[-1].set_xlabel("step")
-    panels[-1].set_xlim(0, int(run_info["step"].max()))
+    panels[-1].set(xlabel="step", xlim=(0, int(run_info["step"].max())))
     plain(*panels)
     figure.align_ylabels(list(panels))
     return save(figure, path)
