@@ -13,6 +13,7 @@ from tati_re.cli import optimize, sample
 from tati_re.core.backend import keras
 from tati_re.engine.limits import Limits
 from tati_re.runs import files
+from tati_re.simulation import unattended
 from tests.systems import tables
 
 GENERATOR = np.random.default_rng(10)
@@ -124,6 +125,10 @@ COMMANDS = {
     "a long name of a folder": (["--data", "good.csv", "--output", "a" * 300], "--output: aaa", "File name too long."),
     "a path below a file": (["--data", "good.csv", "--output", "good.csv/run"], "good.csv/run"),
     "the folder is a file": (["--data", "good.csv", "--output", "good.csv"], "good.csv"),
+    "a path below a file, overwritten": (
+        ["--data", "good.csv", "--output", "good.csv/run", "--overwrite"],
+        "good.csv/run",
+    ),
     "a folder in use": (["--data", "good.csv", "--output", "."], "is not empty", "--overwrite"),
     "no run to resume": (["--resume", "."], "not the folder of a run"),
     "no directions": (["--data", "good.csv", "--directions", "none.npy"], "none.npy"),
@@ -133,7 +138,10 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("case", COMMANDS)
-def test_the_command_says_it_on_one_line(folder, capsys, case):
+def test_the_command_says_it_on_one_line(folder, capsys, monkeypatch, case):
+    """Before any work: no walker is fitted; walls that no number reaches are what the fit itself is refused for."""
+    if not case.startswith("walls"):
+        monkeypatch.setattr(unattended, "_fit", lambda *_: pytest.fail("the walkers were fitted"))
     before = sorted(path.name for path in folder.iterdir())
     argv, *words = COMMANDS[case]
     said = refused(capsys, *argv, "--quiet")
@@ -261,7 +269,7 @@ def test_a_file_that_cannot_be_written_is_named(monkeypatch, name):
 
     monkeypatch.setattr(run_folder, "prepare", with_folder_in_the_way)
     with pytest.raises(InputError, match=rf"^Cannot write \S*{name}"):
-        Simulation(data=(X, Y), **QUICK).sample(output="run")
+        Simulation(data=(X, Y), **QUICK).sample(sampler="BAOAB", step_size=0.001, output="run")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs.files import FILES, LOCK, PARTIAL
@@ -14,8 +15,7 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bo
     """Makes the folder of a new run, with its parents. With `overwrite` the files of an old run in it are removed, and
     the predictions, analyses and reports that the commands made of it; other files stay. Without it the folder has to
     be empty, but for the files of a start that was `abandoned`."""
-    folder = Path(path)
-    refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
+    folder = _folder(path)
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if abandoned:
@@ -26,11 +26,21 @@ def prepare(path: str | os.PathLike[str], overwrite: bool = False, abandoned: bo
     return folder
 
 
-def check_free(path: str | os.PathLike[str]) -> None:
-    """Refuses a folder with files in it, unless the lock of a start that was stopped may lie there."""
-    folder = Path(path)
-    if folder.is_dir() and not (folder / LOCK).exists():
+def check_free(path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Refuses a folder that cannot be written, or has files in it that may not be overwritten, unless the lock of a
+    start that was stopped may lie there. Nothing is left behind."""
+    folder = _folder(path)
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    with storing(folder), TemporaryFile(dir=nearest):
+        pass
+    if not overwrite and folder.is_dir() and not (folder / LOCK).exists():
         _refuse(folder, entries(folder))
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    folder = Path(path)
+    refuse_if(folder.exists() and not folder.is_dir(), "The output is a file.", folder, "a folder that is new or empty")
+    return folder
 
 
 def _refuse(folder: Path, found: list[str]) -> None:

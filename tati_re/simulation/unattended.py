@@ -60,8 +60,8 @@ def prepared(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> O
     if options.walker_start == "fit" and not sim.walkers.placed:
         # What is wrong with the run is said before the work.
         check_request(make_request("sample", options, objects, sim.system, sim.limits))
-        if options.output is not None and not options.overwrite:
-            run_folder.check_free(options.output)
+        if options.output is not None:
+            run_folder.check_free(options.output, options.overwrite)
         _fit(sim, options, objects)
     return options
 
