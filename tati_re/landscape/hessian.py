@@ -204,10 +204,8 @@ def hessian_trace(
         seed: Default: 0.
     """
     refuse_if(num_probes < 2, "num_probes is too small for an error.", num_probes, "at least 2")
-    values = []
-    for signs in _probes(surface, num_probes, free, seed):
-        values.append(np.sum(signs * surface.hessian_product(position, signs), axis=1))
-    found = np.concatenate(values)
+    probes = _probes(surface, num_probes, free, seed)
+    found = np.concatenate([np.sum(signs * surface.hessian_product(position, signs), axis=1) for signs in probes])
     return Trace(float(found.mean()), float(found.std(ddof=1) / np.sqrt(num_probes)), num_probes)
 
 

@@ -159,9 +159,8 @@ class ClassPrediction(Prediction):
             columns |= {"lower": self.lower[rows, best], "upper": self.upper[rows, best]}
         columns |= {"entropy": self.entropy, "expected_entropy": self.expected_entropy}
         columns["mutual_information"] = self.mutual_information
-        for k, name in enumerate(self.class_values):
-            columns[f"p[{name}]"] = self.probabilities[:, k]
-        return pd.DataFrame(columns)
+        probabilities = {f"p[{name}]": self.probabilities[:, k] for k, name in enumerate(self.class_values)}
+        return pd.DataFrame(columns | probabilities)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from tati_re.analysis.alignment import align
 from tati_re.analysis.averages import averages, parameter_averages
-from tati_re.analysis.convergence import chains_of, rows_by_walker
+from tati_re.analysis.convergence import chains_of, halves_of, rows_by_walker
 from tati_re.analysis.covariance import covariance_eigenpairs, covariance_table
 from tati_re.analysis.diffusion_map import landmarks
 from tati_re.analysis.free_energy import coordinate_of, diffusion_map_of, free_energy
@@ -197,7 +197,7 @@ def _spread(values: np.ndarray) -> tuple[np.ndarray, float]:
     half = values.shape[1] // 2
     if half < 2:
         raise InputError("alignment: too few positions.", f"{values.shape[1]} a walker", "at least 4")
-    parts = np.concatenate([values[:, :half], values[:, -half:]])
+    parts = halves_of(values)
     within = parts.var(axis=1, ddof=1).mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         hats = np.sqrt((half - 1) / half + parts.mean(axis=1).var(axis=0, ddof=1) / within)
