@@ -283,7 +283,8 @@ def test_a_read_only_folder_is_named(folder):
 
 
 def test_damaged_checkpoints_are_told_by_the_command(folder, capsys):
-    argv = ["--data", "good.csv", "--num-steps", "4", "--output", "run", "--execution", "graph", "--quiet"]
+    argv = ["--data", "good.csv", "--num-steps", "4", "--step-size", "0.01"]
+    argv += ["--output", "run", "--execution", "graph", "--quiet"]
     assert sample.main(argv) == 0
     shutil.copytree("run", "both")
     (folder / "run" / files.CHECKPOINTS / files.CURRENT).write_bytes(b"damaged")

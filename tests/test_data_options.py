@@ -81,6 +81,8 @@ def test_test_data_and_flags(folder, capsys):
         "3",
         "--execution",
         "graph",
+        "--step-size",
+        "0.001",
     ]
     assert sample.main([*argv, "--output", "run", "--quiet"]) == 0
     assert sample.main(["--resume", "run", "--num-steps", "5", "--quiet"]) == 0

@@ -207,6 +207,7 @@ def test_a_mass_by_fan_in_around_an_ensemble_in_a_run():
         sim.sample(sampler=ensemble, mass="gradient_rms", num_steps=600, num_burnin_steps=300, step_size=0.05)
 
 
+@pytest.mark.slow
 def test_refreshing_all_at_once_is_caught():
     """All walkers at every step: k Var q = 0.7 and not 1."""
     sampler = EnsembleQuasiNewton(Splitting("BAOAB"), 10.0, 1, "simultaneous", num_ensembles=16)
@@ -225,6 +226,7 @@ def test_the_cap_keeps_stiff_directions_stable():
     assert len(free.values) < len(capped.values) == 500
 
 
+@pytest.mark.slow
 def test_flat_directions_stay_bounded():
     """A direction without any force: walkers drift apart in it, B grows with them, and the stiff one stays stable."""
     potential = FunctionPotential(lambda x: 50.0 * x[:, 0] ** 2, 2)
@@ -395,6 +397,7 @@ def test_refusals():
         sim.sample(step_size=0.001, covariance_blending=1.0, num_steps=200, prior="box")
 
 
+@pytest.mark.slow
 def test_a_keras_model_records_walkers_while_they_move(tmp_path):
     """Each walker has its rows at the same steps; η is shown; a run of 2n steps equals n and a resume of n."""
     options = {"covariance_blending": 5.0, "covariance_after_steps": 10, "step_size": 1e-3, "record_every": 5}

@@ -201,6 +201,7 @@ def test_a_wrapper_takes_the_walkers_to_the_other_rungs_of_the_potential_inside(
     np.testing.assert_allclose(after.potential, before.potential - 0.5 * evaluate.scale * before.loss, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_force_of_a_bias_on_exact_energies_is_right_on_average(model):
     """Over all mini-batches of an epoch; with the energies of the batches it is not."""
     bias, rung = biased(model).bias, tf.zeros((WALKERS,), tf.int32)

@@ -72,7 +72,7 @@ def test_what_cannot_be_fixed(text, sentence):
 
 def test_the_command_says_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    common = ["--data", "two_clusters", "--quiet", "--num-steps", "2"]
+    common = ["--data", "two_clusters", "--quiet", "--num-steps", "2", "--step-size", "0.01"]
     assert sample.main([*common, "--hidden", "2", "--fix-parameters", "outputs/bias=0"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: --fix-parameters: no parameter") and said.count("\n") == 1

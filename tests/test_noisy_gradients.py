@@ -202,7 +202,9 @@ def test_badodab_holds_the_temperature_without_knowing_the_noise(step_size, fric
     assert abs(spread - 1) < 0.02
 
 
-@pytest.mark.parametrize("sampler", [SGNHT(1.0), CCAdL(1.0)], ids=["SGNHT", "CCAdL"])
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(SGNHT(1.0), id="SGNHT"), pytest.param(CCAdL(1.0), id="CCAdL", marks=pytest.mark.slow)]
+)
 def test_the_published_euler_schemes_are_cold_by_half_the_friction_per_step(sampler):
     """V = 0.25, hγ = 0.1: T_conf = T (1 - <s>/2) = 0.947 for SGNHT; the kinetic temperature does not show it."""
     values = measure(sampler, 0.25, 0.1, 4_000)
@@ -229,7 +231,7 @@ def halves(values) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize(
     "sampler",
-    [pytest.param(CCAdL(0.5), id="CCAdL"), pytest.param(Splitting("mCCAdL", 0.5), id="mCCAdL", marks=pytest.mark.slow)],
+    [pytest.param(CCAdL(0.5), id="CCAdL", marks=pytest.mark.slow), pytest.param(Splitting("mCCAdL", 0.5), id="mCCAdL")],
 )
 def test_noise_of_another_size_in_each_parameter_is_damped(sampler):
     """V from 0 to 10 heats as much as γ = 0.5 at most: small and large V each within 1 % of their law, T for the

@@ -28,6 +28,7 @@ def without_a_screen(tmp_path, monkeypatch):
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_its_band_is_wide_where_there_are_no_data(capsys):
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4 and len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])

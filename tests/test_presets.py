@@ -157,7 +157,7 @@ def test_other_names_are_as_they_were():
 # -------------------------------------------------------------------------------------------------------------- in runs
 
 
-LONG = ("RENHD", "renhd_euler", "RELD", "reSGLD", "reSGHMC", "RE-HMC")
+LONG = ("MILE", "simulated_tempering", "RENHD", "renhd_euler", "RELD", "reSGLD", "reSGHMC", "RE-HMC")
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_a_prior_object_may_have_a_width_for_each_parameter(tmp_path):
     model = keras.Sequential([keras.Input((3,), dtype="float64"), keras.layers.Dense(2, dtype="float64")])
     prior = priors.Gaussian(np.linspace(0.5, 1.5, 8))
     sim = Simulation(model, (X, LABELS), prior=prior, dtype="float64", execution="graph", verbose=0)
-    run = sim.sample(num_steps=4, output=str(tmp_path / "run"))
+    run = sim.sample(step_size=0.01, num_steps=4, output=str(tmp_path / "run"))
     assert run.manifest["prior"] == {"prior": "gaussian", "prior_std": [0.5, 1.5]}
     with pytest.raises(InputError, match="started with prior given in Python"):
         Simulation.resume(str(tmp_path / "run"), num_steps=6, data=(X, LABELS))

@@ -166,6 +166,7 @@ def test_single_precision():
     assert run.exchanges["accepted"].mean() > 0.2
 
 
+@pytest.mark.slow
 def test_a_control_variate_that_follows_takes_most_of_the_noise_of_swaps():
     """Losses compared with those where the replica was up to ten steps ago: at most a twentieth of the variance."""
     noise = {}
