@@ -7,14 +7,7 @@ import pytest
 
 from tati_re.core.backend import tf
 from tati_re.exchange.subsets import NUM_KEYS, permuted
-from tati_re.exchange.variance import (
-    correction_factor,
-    estimate_variance,
-    merged,
-    moments,
-    sample_size,
-    smoothed_variance,
-)
+from tati_re.exchange.variance import estimate_variance, merged, moments, sample_size
 
 
 def test_moments_of_parts_are_those_of_the_whole():
@@ -74,20 +67,3 @@ def test_sample_size(total, spread, ratio, needed):
     assert found == pytest.approx(needed, abs=0.05)
     assert factor**2 * spread / found * (1 - found / total) == pytest.approx(0.2)
     assert float(sample_size(0.2, factor, total, 0.0)) == 0.0
-
-
-def test_smoothed_variance():
-    """Gain 1/m is the mean of all estimates, whatever it started from; a constant gain forgets geometrically."""
-    estimates = [3.0, 5.0, 10.0]
-    mean = constant = 100.0
-    for number, new in enumerate(estimates, 1):
-        mean = smoothed_variance(mean, new, number)
-        constant = smoothed_variance(constant, new, number, gain=0.3)
-    assert float(mean) == pytest.approx(6.0)
-    assert float(constant) == pytest.approx(0.343 * 100 + 0.147 * 3 + 0.21 * 5 + 0.3 * 10)
-
-
-def test_correction_factor():
-    assert float(correction_factor(3e5, 0, 0)) == 3e5
-    assert float(correction_factor(3e5, 7, 100)) == pytest.approx(3e5 * 0.8**7 * 1.02**100)
-    assert float(correction_factor(tf.constant(2.0), tf.constant(3), tf.constant(1), 0.5, 1.0)) == pytest.approx(0.25)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from operator import methodcaller
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from tati_re.core.ops import rows
@@ -145,6 +146,10 @@ class Evaluate(Protocol):
         return None
 
 
+def _asked(name: str) -> Any:
+    return lambda self, *arguments: methodcaller(name, *arguments)(self.evaluate)
+
+
 class Delegating(Evaluate):
     """An evaluation that delegates to another one; subclasses override what they change.
 
@@ -165,29 +170,14 @@ class Delegating(Evaluate):
         Delegating.__init__(other, evaluate)
         return other
 
-    def __call__(self, position) -> Energy:
-        return self.evaluate(position)
-
-    def full(self, position) -> Energy:
-        return self.evaluate.full(position)
-
-    def validation(self, position):
-        return self.evaluate.validation(position)
-
-    def gradient_variance(self, position):
-        return self.evaluate.gradient_variance(position)
-
-    def mean_loss(self, position):
-        return self.evaluate.mean_loss(position)
-
-    def examples(self, position, indices):
-        return self.evaluate.examples(position, indices)
-
-    def log_prior(self, position):
-        return self.evaluate.log_prior(position)
-
-    def drawn_from_prior(self, normal):
-        return self.evaluate.drawn_from_prior(normal)
+    __call__ = _asked("__call__")
+    full = _asked("full")
+    validation = _asked("validation")
+    gradient_variance = _asked("gradient_variance")
+    mean_loss = _asked("mean_loss")
+    examples = _asked("examples")
+    log_prior = _asked("log_prior")
+    drawn_from_prior = _asked("drawn_from_prior")
 
     def at(self, rung: Rung) -> Self:
         return self.around(self.evaluate.at(rung))
@@ -195,8 +185,5 @@ class Delegating(Evaluate):
     def part(self, first, count: int) -> Self:
         return self.around(self.evaluate.part(first, count))
 
-    def confine(self, position, momentum):
-        return self.evaluate.confine(position, momentum)
-
-    def metric(self, position):
-        return self.evaluate.metric(position)
+    confine = _asked("confine")
+    metric = _asked("metric")

@@ -19,7 +19,6 @@ import numpy as np
 
 from tati_re.core.errors import refuse_if
 from tati_re.core.ops import as_float64, constant, maximum, sum_over, where, zeros_like
-from tati_re.exchange.variance import correction_factor, smoothed_variance
 
 STEPS_OF_GROWTH = 1_000
 """Steps in which the factor grows by `growth`: the published unit, an epoch, means nothing where no epochs are."""
@@ -81,8 +80,8 @@ class Correction:
         due = (tried > 0) & (state.tries % self.every == 0)
         updates = state.updates + as_float64(due)
         number = maximum(updates, as_float64(1.0))
-        gain = None if self.gain is None else where(number > 1, as_float64(self.gain), 1.0 / number)
-        variance = smoothed_variance(state.variance, estimate, number, gain)
+        gain = 1.0 / number if self.gain is None else where(number > 1, as_float64(self.gain), 1.0 / number)
+        variance = state.variance + gain * (estimate - state.variance)
         return Smoothed(where(due, variance, state.variance), updates, state.tries + tried, state.swaps)
 
     def applied(self, state: Smoothed, pairs, difference, coefficient, num_examples: int):
@@ -105,7 +104,8 @@ class Correction:
 
     def factor(self, state: Smoothed, step):
         """F_k/F_0 of each ladder before step number `step`, `(ladders, 1)`."""
-        return correction_factor(1.0, state.swaps, as_float64(step) / STEPS_OF_GROWTH, self.decay, self.growth)[:, None]
+        grown = as_float64(self.growth) ** (as_float64(step) / STEPS_OF_GROWTH)
+        return (as_float64(self.decay) ** as_float64(state.swaps) * grown)[:, None]
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -27,7 +27,13 @@ class Pairs(NamedTuple):
     valid: Any
 
 
-class EvenOdd:
+class _Schedule:
+    def __init__(self, num_rungs: int) -> None:
+        refuse_if(num_rungs < 2, "A schedule of swaps needs rungs.", num_rungs, "at least 2")
+        self.num_rungs = int(num_rungs)
+
+
+class EvenOdd(_Schedule):
     """Rungs (0, 1), (2, 3), ... in even rounds, (1, 2), (3, 4), ... in odd ones.
 
     The alternation is deterministic and not reversible: replicas keep their direction as long as swaps are accepted,
@@ -41,9 +47,6 @@ class EvenOdd:
     name = "even_odd"
     num_uniforms = 0
 
-    def __init__(self, num_rungs: int) -> None:
-        self.num_rungs = _checked(num_rungs)
-
     def pairs(self, round, uniforms=None, num_ladders: int | None = None) -> Pairs:
         """The pairs of a round, the same on all ladders.
 
@@ -53,7 +56,7 @@ class EvenOdd:
         return _neighbors(self.num_rungs, as_int32(round) % 2 + np.zeros(lead, np.int32))
 
 
-class RandomNeighbours:
+class RandomNeighbours(_Schedule):
     """As `EvenOdd`, but even or odd with probability 1/2 each round: reversible, and replicas diffuse.
 
     Args:
@@ -63,15 +66,12 @@ class RandomNeighbours:
     name = "random_neighbours"
     num_uniforms = 1
 
-    def __init__(self, num_rungs: int) -> None:
-        self.num_rungs = _checked(num_rungs)
-
     def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
         """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(1,)` or `(ladders, 1)`."""
         return _neighbors(self.num_rungs, as_int32(uniforms >= 0.5))
 
 
-class AllPairs:
+class AllPairs(_Schedule):
     """A perfect matching of all rungs, each with the same probability; of an odd number one rung sits out.
 
     Distant rungs rarely accept: it pays where the ladder is short or its acceptance high.
@@ -82,9 +82,9 @@ class AllPairs:
 
     name = "all_pairs"
 
-    def __init__(self, num_rungs: int) -> None:
-        self.num_rungs = _checked(num_rungs)
-        self.num_uniforms = num_rungs
+    @property
+    def num_uniforms(self) -> int:
+        return self.num_rungs
 
     def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
         """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`.
@@ -171,11 +171,6 @@ def all_assignments(rungs: int) -> np.ndarray:
     if rungs > MOST_GIBBS_RUNGS:
         raise InputError("gibbs weighs all assignments of replicas.", f"{rungs} rungs", f"at most {MOST_GIBBS_RUNGS}")
     return np.array(list(permutations(range(rungs))))
-
-
-def _checked(num_rungs: int) -> int:
-    refuse_if(num_rungs < 2, "A schedule of swaps needs rungs.", num_rungs, "at least 2")
-    return int(num_rungs)
 
 
 def _neighbors(num_rungs: int, parity) -> Pairs:

@@ -285,11 +285,7 @@ class Naive(SwapRule):
     def __init__(self, target_variance: float | None = None) -> None:
         self.target_variance = _checked_target(target_variance)
 
-    def accept(self, log_ratio, variance, count, uniform, normal):
-        return log(uniform) < log_ratio
-
-    def expected(self, log_ratio, variance, count):
-        return _metropolis(log_ratio)
+    accept, expected = Metropolis.accept, Metropolis.expected
 
     def get_config(self) -> dict[str, Any]:
         return {"swap_rule": self.name, "target_variance": self.target_variance}

@@ -70,23 +70,3 @@ def sample_size(target_variance, factor, num_examples, example_variance):
     """
     needed = as_float64(factor) ** 2 * example_variance
     return num_examples * needed / (needed + num_examples * as_float64(target_variance))
-
-
-def smoothed_variance(old, new, number, gain: float | None = None):
-    """Stochastic approximation of a variance: s² <- (1 - g) s² + g s̃², with s̃² from a few fresh estimates.
-
-    Without a `gain`, g is 1/m, for the mean of all s̃²: m is the `number` of this update, from 1, and the first one
-    replaces whatever s² started from. A constant g in (0, 1] is for a variance that changes. Source: Deng et al. 2020,
-    algorithm 1.
-    """
-    rate = 1.0 / as_float64(number) if gain is None else as_float64(gain)
-    return old + rate * (new - old)
-
-
-def correction_factor(initial, swaps, epoch, per_swap: float = 0.8, per_epoch: float = 1.02):
-    """F_k = F_0 α^swaps growth^k: each swap asks for more correction, each epoch k without allows for less.
-
-    Source: Deng et al. 2020, section 5.2. With F above 1 the swaps are biased, and a factor that depends on the swaps
-    made is no Markov chain.
-    """
-    return as_float64(initial) * as_float64(per_swap) ** as_float64(swaps) * as_float64(per_epoch) ** as_float64(epoch)

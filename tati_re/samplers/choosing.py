@@ -63,7 +63,8 @@ def wrapped(sampler, options, names: Sequence[str], shapes: Sequence[tuple[int, 
         if options.covariance_blending:
             what = "mass and covariance_blending both set the speed of directions."
             raise InputError(what, f"covariance_blending = {options.covariance_blending:g}", "one of the two")
-        sampler = Massive(sampler, _masses(options.mass, names, shapes) if mass is None else _checked(mass, shapes))
+        named = fan_in_plus_one(names, shapes) if options.mass == "fan_in" else options.mass
+        sampler = Massive(sampler, named if mass is None else _checked(mass, shapes))
         given = "num_burnin_steps" in options.explicit
         if sampler.measured and options.burnin < (FEWEST_BURNIN_STEPS if given else 1):
             what = f"mass: {sampler.mass} is measured during the burn-in."
@@ -109,11 +110,6 @@ def _checked(mass, shapes) -> np.ndarray:
     return mass
 
 
-def _masses(which: str, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> np.ndarray | str:
-    """Of every parameter, as `fan_in_plus_one` counts, or the name of a mass that is measured."""
-    return fan_in_plus_one(names, shapes) if which == "fan_in" else which
-
-
 def imported(name: str, options):
     """The sampler of `my_module:MySampler` or `path/my_file.py:MySampler`, or of a function there that makes one, see
     `made`. A module is installed or lies in the current folder; a file is executed anew each time."""
@@ -131,10 +127,7 @@ def made(factory: Any, options):
 def checked(sampler) -> Method:
     """The sampler as a method that answers all that a run may ask; what one lacks is named, and it is refused."""
     if lacking := missing(sampler):
-        what = f"sampler: {type(sampler).__name__} is not a sampler: it lacks {_listed(lacking)}."
+        listed = " and ".join(filter(None, [", ".join(lacking[:-1]), lacking[-1]]))
+        what = f"sampler: {type(sampler).__name__} is not a sampler: it lacks {listed}."
         raise InputError(what, expected="the attributes and methods of tati_re.samplers.Sampler")
     return as_method(sampler)
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

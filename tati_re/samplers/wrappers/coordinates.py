@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from functools import cache
+from operator import methodcaller
 from typing import Any, Protocol
 
 from tati_re.core.evaluate import Delegating, Energy
@@ -80,6 +81,10 @@ class Diagonal:
         return Diagonal(rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale)
 
 
+def _asked_there(name: str) -> Any:
+    return lambda self, x, *others: methodcaller(name, self._there(x), *others)(self.evaluate)
+
+
 class InCoordinates(Delegating):
     """The potential as a function of x in θ = θ₀ + B x: the same U, the gradient B' ∇U."""
 
@@ -102,8 +107,7 @@ class InCoordinates(Delegating):
     def full(self, x) -> Energy:
         return self._here(self.evaluate.full(self._there(x)))
 
-    def validation(self, x):
-        return self.evaluate.validation(self._there(x))
+    validation = _asked_there("validation")
 
     def gradient_variance(self, x):
         return self.coordinates.spread(self.evaluate.gradient_variance(self._there(x)))
@@ -113,14 +117,9 @@ class InCoordinates(Delegating):
         self.seen = energy.gradient
         return self._here(energy), self.coordinates.spread(variance)
 
-    def mean_loss(self, x):
-        return self.evaluate.mean_loss(self._there(x))
-
-    def examples(self, x, indices):
-        return self.evaluate.examples(self._there(x), indices)
-
-    def log_prior(self, x):
-        return self.evaluate.log_prior(self._there(x))
+    mean_loss = _asked_there("mean_loss")
+    examples = _asked_there("examples")
+    log_prior = _asked_there("log_prior")
 
     def drawn_from_prior(self, normal):
         return self.coordinates.backward(self.evaluate.drawn_from_prior(normal) - self.origin)
@@ -137,8 +136,7 @@ class InCoordinates(Delegating):
             return x, momentum
         return x + self.coordinates.backward(inside - position), turned
 
-    def metric(self, x):
-        return self.evaluate.metric(self._there(x))
+    metric = _asked_there("metric")
 
 
 def step_in_coordinates(sampler, state, evaluate, noise, coordinates: Coordinates, slope=None):
