@@ -59,9 +59,8 @@ def users_code(what: str, expected: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"{what} cannot be computed inside the compiled steps ({said(error)}).", expected=expected
-        ) from error
+        what = f"{what} cannot be computed inside the compiled steps ({said(error)})."
+        raise InputError(what, expected=expected) from error
 
 
 def said(error: BaseException, most: int = 300) -> str:

@@ -140,9 +140,6 @@ class Observables:
             value = tf.convert_to_tensor(function(position))
         real = value.dtype.is_floating or value.dtype.is_integer or value.dtype.is_bool
         if not real or value.shape.rank is None or value.shape != position.shape[:1]:
-            raise InputError(
-                f"observables: {name!r} must give one number a walker.",
-                received=f"shape {value.shape}" if real else value.dtype.name,
-                expected=f"({position.shape[0]},)",
-            )
+            what = f"observables: {name!r} must give one number a walker."
+            raise InputError(what, f"shape {value.shape}" if real else value.dtype.name, f"({position.shape[0]},)")
         return value

@@ -48,10 +48,8 @@ class Biased(Delegating):
         return self._biased(self.evaluate.full(position))
 
     def gradient_variance(self, position):
-        raise InputError(
-            "bias: this sampler estimates the gradient's variance from single examples.",
-            expected="a sampler that does not, such as BAOAB or HMC",
-        )
+        what = "bias: this sampler estimates the gradient's variance from single examples."
+        raise InputError(what, expected="a sampler that does not, such as BAOAB or HMC")
 
     def at(self, rung: Rung):
         raise InputError("bias: this sampler changes temperatures by itself.", expected="such as BAOAB or HMC")

@@ -43,11 +43,8 @@ def with_replicas(sampler, options, exact: bool, prior):
     """The sampler on the ladder of the options, if they have one; `exact`: it sees all data at every step."""
     if sampler.label_names:
         if options.num_replicas or options.temperatures or options.tempering != "posterior":
-            raise InputError(
-                "num_replicas: the sampler has its own temperatures.",
-                received=sampler.name,
-                expected="another sampler, or no ladder",
-            )
+            what = "num_replicas: the sampler has its own temperatures."
+            raise InputError(what, sampler.name, "another sampler, or no ladder")
         return sampler
     ladder, biased = ladder_of(options), options.bias != "none"
     if ladder is None:
@@ -117,11 +114,9 @@ def _rule(options, exact: bool):
 
 def _check_bias(options) -> None:
     if options.tempering == "likelihood" or options.exchange == "tempering":
-        raise InputError(
-            "bias: well_tempered is a bias on U at fixed temperatures.",
-            received="tempering likelihood" if options.tempering == "likelihood" else "exchange tempering",
-            expected="tempering posterior, exchange pairs, infinite or none",
-        )
+        what = "bias: well_tempered is a bias on U at fixed temperatures."
+        received = "tempering likelihood" if options.tempering == "likelihood" else "exchange tempering"
+        raise InputError(what, received, "tempering posterior, exchange pairs, infinite or none")
     _check_burnin(options, "bias: it grows during the burn-in only.")
 
 

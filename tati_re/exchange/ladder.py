@@ -75,18 +75,13 @@ def geometric(
         InputError: Both or neither of ratio and maximum, or values out of range.
     """
     _check_count(num_replicas)
-    if temperature_ratio is not None and max_temperature is not None:
-        raise InputError(
-            "temperature_ratio and max_temperature both say how the ladder is spaced.",
-            f"temperature_ratio={temperature_ratio}, max_temperature={max_temperature}",
-            "one of them",
-        )
+    what = "temperature_ratio and max_temperature both say how the ladder is spaced."
+    received = f"temperature_ratio={temperature_ratio}, max_temperature={max_temperature}"
+    refuse_if(temperature_ratio is not None and max_temperature is not None, what, received, "one of them")
     if temperature_ratio is None and max_temperature is None:
-        raise InputError(
-            "num_replicas alone does not say how hot the ladder is.",
-            f"num_replicas={num_replicas}",
-            "temperature_ratio, max_temperature or temperatures with it",
-        )
+        what = "num_replicas alone does not say how hot the ladder is."
+        received = f"num_replicas={num_replicas}"
+        raise InputError(what, received, "temperature_ratio, max_temperature or temperatures with it")
     _check_above("temperature", temperature, 0.0)
     if max_temperature is not None:
         _check_above("max_temperature", max_temperature, temperature, "the temperature of the target")
@@ -193,9 +188,8 @@ def make_ladder(
     refuse_if(len(given) > 1, f"{' and '.join(given)} each say how the ladder is spaced.", expected="one of them")
     if temperatures is not None:
         if num_replicas is not None and num_replicas != len(_numbers("temperatures", temperatures)):
-            raise InputError(
-                "num_replicas is not the number of temperatures.", num_replicas, f"{len(temperatures)}, or none"
-            )
+            what = "num_replicas is not the number of temperatures."
+            raise InputError(what, num_replicas, f"{len(temperatures)}, or none")
         return explicit(temperatures, temperature, step)
     if num_replicas is None or (num_replicas == 1 and not given):
         if given:

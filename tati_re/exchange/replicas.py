@@ -78,11 +78,9 @@ class ReplicaExchange(Wrapper):
         what = "num_replicas: an ensemble whose halves take turns has one temperature."
         refuse_if(self.groups > 1, what, inner.name, "no covariance_blending")
         if self.mixes_parameters and self.renewals:
-            raise InputError(
-                "num_replicas: the directions of a mass are measured at one temperature.",
-                received=f"mass = {inner.get_config()['mass']}",
-                expected="mass = fisher, which has a diagonal for each rung",
-            )
+            what = "num_replicas: the directions of a mass are measured at one temperature."
+            received = f"mass = {inner.get_config()['mass']}"
+            raise InputError(what, received, "mass = fisher, which has a diagonal for each rung")
         self.ladder, self.swap_rule, self.swap_schedule = ladder, swap_rule, swap_schedule
         self.exchange_every, self.num_ladders, self.batch_size = int(exchange_every), int(num_ladders), batch_size
         self.event_columns, self.event_every = EVENT_COLUMNS, 0 if swap_rule is None else self.exchange_every

@@ -103,12 +103,8 @@ def temperature_factor(options, given=None) -> Factor | None:
         return exploring(options.cycle_steps, options.exploration_fraction)
     if given is None and options.temperature_schedule == "annealing":
         if not options.num_burnin_steps or options.temperature_start is None:
-            raise InputError(
-                "temperature_schedule: annealing cools during the burn-in.",
-                received=f"num_burnin_steps = {options.num_burnin_steps}, "
-                f"temperature_start = {options.temperature_start}",
-                expected="both given",
-            )
+            received = f"num_burnin_steps = {options.num_burnin_steps}, temperature_start = {options.temperature_start}"
+            raise InputError("temperature_schedule: annealing cools during the burn-in.", received, "both given")
         return annealing(options.temperature_start / options.kT, options.num_burnin_steps)
     return _given("temperature_schedule", options.temperature_schedule, TEMPERATURE_SCHEDULES, given, options.kT)
 
