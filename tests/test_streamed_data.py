@@ -9,7 +9,7 @@ from tati_re import InputError, Simulation
 from tati_re.core.backend import keras, tf
 from tati_re.data import load_data
 from tati_re.data.on_disk import Store, on_disk
-from tati_re.posterior.examples import StreamedInputs
+from tati_re.posterior.device_data import StreamedInputs
 from tati_re.simulation import batch_norm
 
 GENERATOR = np.random.default_rng(3)

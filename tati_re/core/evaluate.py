@@ -34,13 +34,8 @@ class Rung(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """The position of a step in the run.
-
-    Attributes:
-        step: Number of the step, from 1; 0 in `init`; int64 scalar.
-        adapting: The step belongs to the burn-in: what adapts may change, and is frozen afterwards; bool scalar.
-        group: Which group of walkers moves, for methods that move one at a time; int32 scalar.
-    """
+    """The number of a step, from 1 (0 in `init`), int64; whether it belongs to the burn-in, in which what adapts may
+    change, bool; and which group of walkers moves, for methods that move one at a time, int32."""
 
     step: Any
     adapting: Any

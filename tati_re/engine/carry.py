@@ -19,16 +19,9 @@ class Carry(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The result of a chunk.
-
-    Attributes:
-        carry: The state after the last step.
-        taken: Steps taken; fewer than asked for where the run diverged.
-        rows: `(row capacity, walkers, columns)`, float64; the first `num_rows` are filled.
-        positions: `(trajectory capacity, recorded walkers, parameters or directions)`; first `num_positions` filled.
-        beside: Potential, loss and labels of each, `(trajectory capacity, recorded walkers, columns)`, float64.
-        events: `(event capacity, rows, columns)`, float64, what the method tells; the first `num_events` are filled.
-    """
+    """The state after the last step, the steps `taken`, fewer than asked for where the run diverged, and what was
+    recorded: `rows`, `(capacity, walkers, columns)`, `positions`, `(capacity, recorded walkers, parameters or
+    directions)`, `beside` these potential, loss and labels, and `events`, `(capacity, rows, columns)`, float64."""
 
     carry: Carry
     taken: Any

@@ -48,20 +48,11 @@ class Looks(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run is and what it writes.
-
-    Attributes:
-        num_steps: The last step.
-        checkpoint_seconds: Time between flushes with a checkpoint.
-        max_time: Seconds after which the run ends with a checkpoint, or None.
-        requeue_signal: Name of a signal that ends it like Ctrl-C, or None.
-        trajectory_format: "csv" or "h5".
-        parameter_names: Columns of the trajectory.
-        looks: Where the run may end before, or None.
-        expected: What `kinetic_energy` and `virial` should average to at temperature 1; nan where nothing is known.
-        callbacks: Called as `callback(folder, step)` after each flush.
-        burnt_in: Called with the last step of the burn-in, a line on what it has tuned, and the carry, once it is over.
-    """
+    """How long a run is and what it writes. `checkpoint_seconds` is the time between flushes with a checkpoint,
+    `requeue_signal` the name of a signal that ends it like Ctrl-C; `expected` is what `kinetic_energy` and `virial`
+    should average to at temperature 1, nan where nothing is known; `callbacks` are called after each flush, `burnt_in`
+    once the burn-in is over, with its last step, a line on what it has tuned, and the carry; `looks`: where it may end
+    before."""
 
     num_steps: int
     checkpoint_seconds: float

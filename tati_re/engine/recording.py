@@ -23,14 +23,7 @@ class RunningMoments(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """The moments of the positions so far, the buffers, tensor arrays, and how much of each is filled.
-
-    Attributes:
-        rows: `(walkers, columns)` each, float64.
-        positions: `(recorded walkers, parameters or directions)` each.
-        beside: Potential, loss and labels beside each position, `(recorded walkers, columns)`, float64.
-        events: `(rows, columns)` each, float64, what the method tells.
-    """
+    """The moments of the positions so far, the tensor arrays of what a `Chunk` has, and how much of each is filled."""
 
     moments: RunningMoments
     rows: Any

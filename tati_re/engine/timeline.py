@@ -15,18 +15,10 @@ Factor = Callable[[np.ndarray], np.ndarray]
 
 
 class Moves(NamedTuple):
-    """The moves of a chunk, `(chunk_steps,)` each.
-
-    Attributes:
-        stop: How many moves of the chunk are done when something is due next, or a turn or the chunk ends, int32.
-        row, position: Due in run.csv, and in the trajectory, bool.
-        moments: A row that counts for averages, bool.
-        event: The method has something to tell, bool.
-        step: The step that the moving walkers take, int64.
-        adapting: That step belongs to the burn-in, bool.
-        group: The group that moves, int32.
-        step_factor, temperature_factor: What step size and temperature are multiplied with, float64.
-    """
+    """The moves of a chunk, `(chunk_steps,)` each. `stop` says how many of them are done when something is due next, or
+    a turn or the chunk ends, int32; what is due after each, bool: a `row`, one that counts for `moments`, a `position`,
+    an `event` of the method; `step` is the one that the moving `group` takes, int64, `adapting` in the burn-in; the
+    factors multiply step size and temperature, float64."""
 
     stop: Any
     row: Any

@@ -115,18 +115,13 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
     position = np.asarray(position, np.float64)
     value, gradient = surface.gradient(position)
     loss = float(surface.values(position[None])["loss"][0])
-    if surface.num_parameters <= WHOLE:
-        values, rows = np.linalg.eigh(hessian_matrix(surface, position))
-        vectors = rows.T
-    else:
-        values, lowest = _ends(surface, position)
-        vectors = lowest[None]
+    values, lowest = _spectrum(surface, position)
     largest, smallest = float(values[-1]), float(values[0])
     flat = (FLAT if surface.dtype == "float64" else 1e-3) * max(abs(largest), abs(smallest), 1e-300)
     index, num_flat = int(np.sum(values < -flat)), int(np.sum(np.abs(values) <= flat))
     kind = "saddle" if index else "minimum"
     if not index and num_flat:
-        away, there, _ = descend(surface, position + step * vectors[0], temperature=temperature)
+        away, there, _ = descend(surface, position + step * lowest, temperature=temperature)
         if abs(there - value) < SAME * temperature and np.linalg.norm(away - position) > 0.5 * step:
             kind = "valley"
     whole = kind == "minimum" and len(values) == surface.num_parameters and not num_flat
@@ -136,9 +131,13 @@ def characterize(surface, position: np.ndarray, temperature: float = 1.0, step: 
     )
 
 
-def _ends(surface, position) -> tuple[np.ndarray, np.ndarray]:
-    """Ritz values, ascending, and the vector of the lowest; of 1.6 GB of vectors at most."""
+def _spectrum(surface, position) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, ascending, and the vector of the lowest; beyond `WHOLE` parameters Ritz values, of 1.6 GB of vectors
+    at most."""
     size = surface.num_parameters
+    if size <= WHOLE:
+        values, vectors = np.linalg.eigh(hessian_matrix(surface, position))
+        return values, vectors[:, 0]
     count = min(LANCZOS_STEPS, size, max(30, 200_000_000 // size))
     values, vectors, basis = lanczos(lambda vector: surface.hessian_product(position, vector[None])[0], size, count)
     return values, vectors[:, 0] @ basis
@@ -158,10 +157,6 @@ def lowest_below(surface, start: np.ndarray, temperature: float = 1.0, max_steps
     found = below(np.asarray(start, np.float64))
     if found.kind != "saddle":
         return found
-    position = found.position
-    if surface.num_parameters <= WHOLE:
-        direction = np.linalg.eigh(hessian_matrix(surface, position))[1][:, 0]
-    else:
-        direction = _ends(surface, position)[1]
-    both = [below(position + 0.1 * sign * direction) for sign in (1, -1)]
+    direction = _spectrum(surface, found.position)[1]
+    both = [below(found.position + 0.1 * sign * direction) for sign in (1, -1)]
     return min([found, *both], key=lambda one: one.potential)

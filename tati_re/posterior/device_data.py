@@ -1,12 +1,49 @@
-"""Labels in the form that a potential holds on the device."""
+"""Examples as a potential holds them: in device memory, or inputs that are streamed from the host."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from tati_re.core.backend import tf
-from tati_re.posterior.examples import StreamedInputs, device_inputs, rows_at_once, taken
 from tati_re.posterior.losses import Loss
+
+
+class StreamedInputs:
+    """Inputs in host memory or a memory map, `(N, ...)`; a step reads the rows of its batch, as `dtype`, and the run is
+    that with data in memory up to rounding. For `take`, `x[start:stop]`, `x.shape`; XLA cannot read so."""
+
+    def __init__(self, values: np.ndarray, dtype: tf.DType) -> None:
+        self._values, self.dtype = values, tf.as_dtype(dtype)
+        self.shape = tf.TensorShape(values.shape)
+
+    def take(self, indices) -> tf.Tensor:
+        indices = tf.convert_to_tensor(indices)
+        rows = tf.numpy_function(self._read, [indices], self.dtype, stateful=False)
+        return tf.ensure_shape(rows, indices.shape.concatenate(self.shape[1:]))
+
+    def _read(self, indices: np.ndarray) -> np.ndarray:
+        return np.asarray(self._values[indices], self.dtype.as_numpy_dtype)
+
+    def __getitem__(self, rows: slice) -> tf.Tensor:
+        return self.take(np.arange(*rows.indices(self.shape[0]), dtype=np.int64))
+
+
+def device_inputs(inputs: np.ndarray, scale: float, dtype: str, limit: float | None = None):
+    """Inputs on the device: bytes that are scaled later stay bytes, everything else is in the model's type."""
+    kind = _device_type(inputs, scale, dtype)
+    if limit is not None and device_bytes(inputs, scale, dtype) > limit:
+        return StreamedInputs(inputs, kind)
+    with np.errstate(over="ignore"):  # an infinite potential is said
+        return tf.constant(inputs if inputs.dtype == kind.as_numpy_dtype else inputs.astype(kind.as_numpy_dtype))
+
+
+def device_bytes(inputs: np.ndarray, scale: float, dtype: str) -> int:
+    """Size of inputs on the device in bytes; arguments as of `device_inputs`."""
+    return inputs.size * _device_type(inputs, scale, dtype).size
+
+
+def _device_type(inputs: np.ndarray, scale: float, dtype: str) -> tf.DType:
+    return tf.uint8 if scale != 1.0 and inputs.dtype == np.uint8 else tf.as_dtype(dtype)
 
 
 class StoredExamples:
@@ -19,11 +56,13 @@ class StoredExamples:
         self.count, self.limit, self.streamed = len(labels), limit, isinstance(self.x, StreamedInputs)
 
     def taken(self, indices) -> tuple:
-        return taken(self.x, indices), tf.gather(self.y, indices)
+        """Inputs and labels of some examples, `(*indices.shape, ...)`."""
+        return self.x.take(indices) if self.streamed else tf.gather(self.x, indices), tf.gather(self.y, indices)
 
     def piece(self, most: int) -> int:
-        """How many examples a pass takes at a time: fewer than `most` where they are streamed and large."""
-        return rows_at_once(self.x, most, self.limit)
+        """How many examples a pass takes at a time: an eighth of the limit where they are streamed."""
+        of_one = max(1, self.x.shape[1:].num_elements() * self.x.dtype.size)
+        return max(1, min(most, int(self.limit / 8 // of_one))) if self.streamed else most
 
     def summed(self, most: int, part: Callable, zeros: tuple) -> tuple:
         """The sums of the tuples of tensors that `part(x, y)` gives for each piece of at most `most` examples.

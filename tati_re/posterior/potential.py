@@ -11,7 +11,7 @@ from tati_re.core.backend import tf
 from tati_re.core.evaluate import Clock, Rung
 from tati_re.core.potential import Batch, Potential
 from tati_re.posterior.binding import ModelEvaluate
-from tati_re.posterior.examples import device_bytes
+from tati_re.posterior.device_data import device_bytes
 from tati_re.posterior.passes import ModelPasses
 from tati_re.posterior.priors.choosing import unconfined
 

@@ -76,14 +76,9 @@ def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple
 
 
 def _vectorized(total: Callable, weights: list, auxiliary: tuple, x, y, shared: bool):
-    def one(args):
-        values, extra, *batch = args
-        return total(list(values), list(extra), *(batch or (x, y)))[0]
-
     with tf.GradientTape() as tape:
         tape.watch(weights)
-        elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
-        losses = tf.vectorized_map(one, elements, fallback_to_while_loop=False)
+        losses = map_walkers("vectorized", lambda *one: total(*one)[0], weights, auxiliary, x, y, shared)
     slopes = tape.gradient(losses, weights, unconnected_gradients="zero")
     walkers = weights[0].shape[0]
     return losses, tf.concat([tf.reshape(dense(slope), (walkers, -1)) for slope in slopes], 1), auxiliary

@@ -10,7 +10,7 @@ from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import chains_of
 from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, what_is_missing
 from tati_re.core.errors import InputError
-from tati_re.posterior.examples import device_inputs
+from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.outputs import Outputs
 from tati_re.prediction.quantities import INPUTS, Predict, quantities
 from tati_re.runs import files, manifest

@@ -22,8 +22,8 @@ from tati_re.engine.progress import make_progress
 from tati_re.engine.tensorboard import TensorBoard
 from tati_re.exchange.noise_tests import noise_table
 from tati_re.options.make import make_options
+from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.evaluator import Evaluator
-from tati_re.posterior.examples import device_inputs
 from tati_re.posterior.outputs import Outputs
 from tati_re.posterior.predictive import Predictive
 from tati_re.posterior.priors import Tether

@@ -20,8 +20,7 @@ from tati_re.models.precision import in_precision
 from tati_re.options.make import OPTIONS, Options, options_of, unknown
 from tati_re.options.tati_names import ALIASES, check_dimensions, names_here
 from tati_re.options.user_code import is_code
-from tati_re.posterior.device_data import device_targets, is_signs
-from tati_re.posterior.examples import device_bytes
+from tati_re.posterior.device_data import device_bytes, device_targets, is_signs
 from tati_re.posterior.losses import MARGIN, REGRESSION, SHORT, check_fit, loss_name, make_loss
 from tati_re.posterior.noise_level import SAMPLED, check_noise, noise_scale, settled_noise, with_noise, with_noise_prior
 from tati_re.posterior.potential import ModelPotential

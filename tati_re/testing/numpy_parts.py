@@ -56,11 +56,10 @@ class NumpyEvaluate(Evaluate):
         loss = self.potential(position).astype(np.float64)
         return Energy(loss, self.gradient(position), loss, np.zeros_like(loss))
 
-    def validation(self, position):
-        return self.potential(position).astype(np.float64)
-
     def mean_loss(self, position):
         return self.potential(position).astype(np.float64)
+
+    validation = mean_loss
 
     def examples(self, position, indices):
         return np.repeat(self.mean_loss(position)[:, None], indices.shape[-1], axis=1)
@@ -97,14 +96,14 @@ class NumpyNoise:
         return values
 
 
-class GivenNoise:
-    """The numbers of another noise, tensors, as numpy arrays."""
+class ConvertedNoise:
+    """The numbers of another noise in another library."""
 
-    def __init__(self, noise) -> None:
-        self.noise = noise
+    def __init__(self, noise, convert: Callable) -> None:
+        self.noise, self.convert = noise, convert
 
     def normal(self, shape):
-        return self.noise.normal(shape).numpy()
+        return self.convert(self.noise.normal(shape))
 
     def uniform(self, shape):
-        return self.noise.uniform(shape).numpy()
+        return self.convert(self.noise.uniform(shape))

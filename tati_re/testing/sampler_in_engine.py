@@ -15,7 +15,7 @@ from tati_re.engine.observables import Observables
 from tati_re.posterior.function import FunctionPotential
 from tati_re.posterior.priors import Box
 from tati_re.runs import checkpoint
-from tati_re.testing.numpy_parts import GivenNoise, NumpyNoise, quartic, rung_of
+from tati_re.testing.numpy_parts import ConvertedNoise, NumpyNoise, quartic, rung_of
 from tati_re.testing.sampler_protocol import (
     ENERGIES,
     PARAMETERS,
@@ -57,7 +57,7 @@ def check_types_in_tensorflow(sampler: Any, dtype: str = "float64") -> None:
 def check_walls(sampler: Any, bound: float = 0.1) -> None:
     """Within 20 steps nobody leaves the support of a prior with walls."""
     potential = FunctionPotential(quartic, PARAMETERS, prior=Box(bound))
-    evaluate, random = potential.bind(rung_of(STEP_SIZES, TEMPERATURES)), _TensorNoise(2)
+    evaluate, random = potential.bind(rung_of(STEP_SIZES, TEMPERATURES)), _tensor_noise(2)
     state = sampler.init(tf.zeros((WALKERS, PARAMETERS), tf.float64), evaluate, random)
     for _ in range(20):
         state, _ = stepped(sampler, state, evaluate, random)
@@ -69,15 +69,8 @@ def check_walls(sampler: Any, bound: float = 0.1) -> None:
         )
 
 
-class _TensorNoise:
-    def __init__(self, seed: int) -> None:
-        self.noise = NumpyNoise(seed)
-
-    def normal(self, shape):
-        return tf.constant(self.noise.normal(shape))
-
-    def uniform(self, shape):
-        return tf.constant(self.noise.uniform(shape))
+def _tensor_noise(seed: int) -> ConvertedNoise:
+    return ConvertedNoise(NumpyNoise(seed), tf.constant)
 
 
 def check_numpy_is_tensorflow(sampler: Any) -> None:
@@ -94,7 +87,7 @@ def check_numpy_is_tensorflow(sampler: Any) -> None:
     for i in range(10):
         noise = StepNoise(recording.draws, [values[i] for values in numbers])
         tensors, _ = stepped(sampler, tensors, bound, noise)
-        given = GivenNoise(StepNoise(recording.draws, [values[i] for values in numbers]))
+        given = ConvertedNoise(StepNoise(recording.draws, [values[i] for values in numbers]), np.asarray)
         state, _ = stepped(sampler, state, evaluate, given)
     for name, here, there in zip(state._fields, state, tensors, strict=True):
         close = name == "rung" or np.allclose(here, there, rtol=0, atol=1e-12)
@@ -146,7 +139,7 @@ def check_checkpoint(sampler: Any) -> None:
     """A state that went through the arrays of a checkpoint into the structure that `init` makes goes on as before."""
     potential = FunctionPotential(quartic, PARAMETERS)
     evaluate = potential.bind(rung_of(STEP_SIZES, TEMPERATURES))
-    random, position = _TensorNoise(5), tf.constant(inputs()[0])
+    random, position = _tensor_noise(5), tf.constant(inputs()[0])
     template = sampler.init(position, evaluate, random)
     state = template
     for _ in range(3):
@@ -157,8 +150,8 @@ def check_checkpoint(sampler: Any) -> None:
         checkpoint.save(folder, kept, {"step": 3})
         arrays, _, _ = checkpoint.load(folder)
     restored = template._replace(**{name: tf.constant(arrays[name]) for name in fields})
-    whole, _ = stepped(sampler, state, evaluate, _TensorNoise(6))
-    after, _ = stepped(sampler, restored, evaluate, _TensorNoise(6))
+    whole, _ = stepped(sampler, state, evaluate, _tensor_noise(6))
+    after, _ = stepped(sampler, restored, evaluate, _tensor_noise(6))
     differs = first_difference(whole, after)
     require(
         differs is None,
