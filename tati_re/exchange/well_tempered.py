@@ -71,14 +71,9 @@ def bias_value(bias: Bias, energy, rung):
     return _hermite(bias, energy, rung)[0]
 
 
-def slope(bias: Bias, energy, rung):
-    """A' = dA/dU, the exact derivative of `bias_value`; arguments as there."""
-    return _hermite(bias, energy, rung)[1]
-
-
 def force_factor(bias: Bias, energy, rung):
     """1 + A'(U), what ∇U is multiplied with; arguments as of `bias_value`."""
-    return 1.0 + slope(bias, energy, rung)
+    return 1.0 + _hermite(bias, energy, rung)[1]
 
 
 def swap_term(bias: Bias, inverse_temperature, energy_low, energy_high, low, high):

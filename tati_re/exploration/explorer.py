@@ -188,7 +188,7 @@ def explore(
             if quiet >= patience:
                 reason = f"{patience} rounds brought nothing new"
                 break
-            starts = _next_starts(minima, legs, [*starts], num_legs, directions, turn)
+            starts = _next_starts(minima, legs, [*starts], num_legs, directions)
     finally:
         pool.close()
     order = np.argsort([one.potential for one in minima.found], kind="stable")
@@ -242,7 +242,7 @@ class _StationaryPoints:
 
 
 def _next_starts(
-    minima: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str, turn: int
+    minima: _StationaryPoints, legs: list[np.ndarray], last: list[np.ndarray], count: int, directions: str
 ) -> list[np.ndarray]:
     seldom = np.argsort(minima.times, kind="stable")[: max(1, count // 2)]
     chosen = [minima.found[i].position for i in seldom]

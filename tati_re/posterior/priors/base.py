@@ -1,6 +1,7 @@
 """Common parts of the priors, and the widths of their parameters."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +11,23 @@ from tati_re.core.potential import Prior, prior_generator
 
 
 class ScaleFamily(Prior):
-    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution.
-    Families name `option`, `what`, `constant`. `scale` is s, a float, or `(parameters,)`, float64."""
+    """Independent distributions of one shape, θ_i = s_i x with x of a standard distribution. `scale` is s, a float, or
+    `(parameters,)`, float64. Families name `option`, `what`, `constant`, and give, entry by entry, `standard_potential`
+    of x, -log of the standard density without its constant, float64; `standard_gradient`, its slope, in the type of x;
+    `standard_draws(generator, shape)`; `standard_from_normal`, x with the same part of the standard distribution below
+    it as the normal number has; and on numpy arrays `quantile`, the same, and `score`, which undoes it."""
 
     proper = True
     name: str
     option: str
     what: str
     constant: float
+    standard_potential: Any
+    standard_gradient: Any
+    standard_draws: Any
+    standard_from_normal: Any
+    quantile: Any
+    score: Any
 
     def __init__(self, scale=1.0, fan_in=None, words: str | None = None) -> None:
         self.width = Width(self.option, self.what, scale, fan_in, words)
@@ -39,29 +49,6 @@ class ScaleFamily(Prior):
 
     def get_config(self) -> dict:
         return {"prior": self.name, **self.width.config()}
-
-    def standard_potential(self, x) -> tf.Tensor:
-        """-log of the standard density without its constant, entry by entry, float64."""
-        raise NotImplementedError
-
-    def standard_gradient(self, x) -> tf.Tensor:
-        """Its slope, in the type of x."""
-        raise NotImplementedError
-
-    def standard_draws(self, generator, shape) -> np.ndarray:
-        raise NotImplementedError
-
-    def standard_from_normal(self, normal) -> tf.Tensor:
-        """x with the same part of the standard distribution below it as the normal number has."""
-        raise NotImplementedError
-
-    def quantile(self, score: np.ndarray) -> np.ndarray:
-        """The same for numpy arrays."""
-        raise NotImplementedError
-
-    def score(self, x: np.ndarray) -> np.ndarray:
-        """The normal number that belongs to x: undoes `quantile`."""
-        raise NotImplementedError
 
 
 class Width:

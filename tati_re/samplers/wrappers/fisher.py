@@ -4,7 +4,7 @@ H⁻¹, maps gradients to positions, whatever the draws: two draws tell a diagon
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -176,7 +176,8 @@ class LowRankWindows:
 
 
 class Stretched:
-    """Coordinates θ = D L x with L = I + Q' (S - I) Q: rows Q, `(k, parameters)`, are stretched by S."""
+    """Coordinates θ = L x with L = D (I + Q' (S - I) Q): `scale` is the diagonal of D, `(parameters,)`; the orthonormal
+    rows Q, `(k, parameters)`, are stretched by the `roots` S, `(k,)`."""
 
     def __init__(self, scale, directions, roots) -> None:
         self.scale, self.directions, self.roots = scale, directions, roots
@@ -204,31 +205,25 @@ class Stretched:
         return self
 
 
-class LowRankMass(NamedTuple):
-    """The inverse mass L L' with L = D (I + Q' (S - I) Q): `scale`, the diagonal of D, `(parameters,)`; `directions`,
-    orthonormal rows Q, `(k, parameters)`; `roots`, the diagonal of S, `(k,)`."""
-
-    scale: np.ndarray
-    directions: np.ndarray
-    roots: np.ndarray
+class LowRankMass(Stretched):
+    """The inverse mass L L' with the L of these coordinates, of NumPy arrays."""
 
     def inverse_mass(self) -> np.ndarray:
         """The whole matrix, `(parameters, parameters)`."""
-        root = self.scale[:, None] * Stretched(1.0, self.directions, self.roots).forward(np.eye(len(self.scale)))
+        root = self.scale[:, None] * self._stretched(np.eye(len(self.scale)), self.roots)
         return root @ root.T
 
     def longest(self) -> float:
         """The root of the largest eigenvalue of L L', by powers."""
-        along, vector, length = Stretched(*self), np.random.default_rng(0).standard_normal((1, len(self.scale))), 1.0
+        vector, length = np.random.default_rng(0).standard_normal((1, len(self.scale))), 1.0
         for _ in range(100):
-            vector = along.forward(along.transposed(vector / length))
+            vector = self.forward(self.transposed(vector / length))
             length = float(np.linalg.norm(vector))
         return length**0.5
 
     def divergence(self, positions: np.ndarray, gradients: np.ndarray) -> float:
         """Sum of the squares of L'g - L⁻¹θ, of deviations `(draws, parameters)`: 0 where the mass is exact."""
-        along = Stretched(*self)
-        return float(np.sum((along.transposed(gradients) - along.backward(positions)) ** 2))
+        return float(np.sum((self.transposed(gradients) - self.backward(positions)) ** 2))
 
 
 def low_rank_mass(positions: np.ndarray, gradients: np.ndarray, rank: int) -> LowRankMass | None:
