@@ -89,16 +89,8 @@ class Loop:
         self.potential, self.method, self.observables, self.rung = potential, method, observables, rung
         self.seed, self.execution, self.first_step = seed, execution, first_step
         self.at_burnin_end: Callable[[Carry], Carry] | None = None
-        self.timeline = Timeline(
-            record_every,
-            trajectory_every,
-            num_burnin_steps,
-            method.groups,
-            method.group_steps,
-            step_factor=step_factor,
-            temperature_factor=temperature_factor,
-            event_every=method.event_every,
-        )
+        lengths = record_every, trajectory_every, num_burnin_steps, method.groups, method.group_steps
+        self.timeline = Timeline(*lengths, step_factor, temperature_factor, method.event_every)
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
         self.walkers = int(rung.step_size.shape[0])
         self.num_recorded = self.walkers if num_recorded is None else num_recorded
@@ -215,17 +207,9 @@ class Loop:
         self.chunk_steps = int(min(self._limits.most_steps, fitting))
         taken = self.chunk_steps if self._num_steps is None else line.moves(self._num_steps)
         self._capacity = min(self.chunk_steps, max(1, taken))
-        self._recorder = self.recorder(
-            self.method,
-            self.observables,
-            line,
-            self.walkers,
-            self.num_recorded,
-            self.directions,
-            tf.TensorSpec(state.position.shape, self.potential.dtype),
-            self.event_rows,
-            self._capacity,
-        )
+        position = tf.TensorSpec(state.position.shape, self.potential.dtype)
+        recorded = self.walkers, self.num_recorded, self.directions, position, self.event_rows, self._capacity
+        self._recorder = self.recorder(self.method, self.observables, line, *recorded)
         steps = self._steps
         if self.execution == "xla":
             steps = tf.function(self._steps_for_xla, autograph=False, jit_compile=True)

@@ -8,17 +8,8 @@ from tati_re.core.given import users_code
 from tati_re.core.method import Method
 from tati_re.core.protocol import fields_of, step_size_of
 
-ALWAYS = (
-    "temperature",
-    "step_size",
-    "loss",
-    "potential",
-    "log_prior",
-    "kinetic_energy",
-    "virial",
-    "gradient_norm",
-    "momentum_norm",
-)
+_NORMS = ("gradient_norm", "momentum_norm")
+ALWAYS = ("temperature", "step_size", "loss", "potential", "log_prior", "kinetic_energy", "virial", *_NORMS)
 FULL = ("full_loss", "full_potential")
 AVERAGED = ("loss", "potential", "kinetic_energy", "virial")
 OF_GROUPS = ("kinetic_energy", "virial")
@@ -83,17 +74,11 @@ class Observables:
             kinetic, momentum_norm = 0.5 * momentum_square, tf.sqrt(momentum_square)
         else:
             squares, kinetic, momentum_norm = None, undefined, undefined
-        values = [
-            state.temperature if "temperature" in state._fields else state.rung.temperature,
-            state.step_size if "step_size" in state._fields else step_size_of(state, state.rung),
-            state.loss,
-            state.potential,
-            state.log_prior,
-            kinetic,
-            0.5 * tf.reduce_sum(position * gradient, axis=-1),
-            tf.sqrt(tf.reduce_sum(tf.square(gradient), axis=-1)),
-            momentum_norm,
-        ]
+        temperature = state.temperature if "temperature" in state._fields else state.rung.temperature
+        step_size = state.step_size if "step_size" in state._fields else step_size_of(state, state.rung)
+        values = [temperature, step_size, state.loss, state.potential, state.log_prior, kinetic]
+        values += [0.5 * tf.reduce_sum(position * gradient, axis=-1)]
+        values += [tf.sqrt(tf.reduce_sum(tf.square(gradient), axis=-1)), momentum_norm]
         if self.metric_name:
             values.append(evaluate.metric(state.position))
         if self.method.metropolis:

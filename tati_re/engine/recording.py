@@ -91,15 +91,8 @@ class RowBuffers:
         if self._most_positions:
             where, also = buffers.positions.stack(), buffers.beside.stack()
         new_events = buffers.events.stack() if self._most_events else tf.zeros((0, 0, 0), tf.float64)
-        return (
-            buffers.rows.stack(),
-            buffers.num_rows,
-            where,
-            also,
-            buffers.num_positions,
-            new_events,
-            buffers.num_events,
-        )
+        rows = buffers.rows.stack(), buffers.num_rows
+        return *rows, where, also, buffers.num_positions, new_events, buffers.num_events
 
     def after(self, due: Moves, now: Callable[[], tuple[Any, Any]], acceptance, alive, buffers: Buffers) -> Buffers:
         """The buffers after a move; nothing is stored where the run diverged, `alive` False.

@@ -110,15 +110,5 @@ class Timeline:
         events = np.where(row | position | event | turn_ends, places, capacity + 1)
         stop = np.minimum(np.minimum.accumulate(events[::-1])[::-1], count)
         adapting = steps <= self.num_burnin_steps
-        moments = row & self.counted(steps)
-        return Moves(
-            stop.astype(np.int32),
-            row,
-            moments,
-            position,
-            event,
-            steps,
-            adapting,
-            group.astype(np.int32),
-            *self.factors(steps),
-        )
+        due = row, row & self.counted(steps), position, event
+        return Moves(stop.astype(np.int32), *due, steps, adapting, group.astype(np.int32), *self.factors(steps))

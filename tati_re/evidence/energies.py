@@ -137,14 +137,10 @@ def energies_along(
         blocks.append(parts.part(f"draws-{number:03d}", lambda count=count: block(count), together))
         position = blocks[-1]["position"]
     accepted = sum(part["acceptance"] for part in blocks) / plan.num_draws
-    return Energies(
-        path,
-        np.concatenate([part["energies"] for part in blocks], axis=1).reshape(len(path), plan.walkers, -1)[::-1],
-        step_sizes,
-        accepted.reshape(len(path), -1).mean(axis=1)[::-1],
-        gradients + together.gradients,
-        position.reshape(len(path), plan.walkers, -1)[::-1],
-    )
+    energies = np.concatenate([part["energies"] for part in blocks], axis=1)
+    drawn, last = (each.reshape(len(path), plan.walkers, -1)[::-1] for each in (energies, position))
+    rates = accepted.reshape(len(path), -1).mean(axis=1)[::-1]
+    return Energies(path, drawn, step_sizes, rates, gradients + together.gradients, last)
 
 
 def tuned(

@@ -5,18 +5,8 @@ from typing import Any, NamedTuple
 from tati_re.core.backend import tf
 from tati_re.exchange.differences import LogRatioEstimate, Pairs, RungTargets
 
-EVENT_COLUMNS = (
-    "step",
-    "rung_low",
-    "rung_high",
-    "replica_low",
-    "replica_high",
-    "delta",
-    "variance",
-    "batch_size",
-    "accepted",
-    "walker",
-)
+_OF_SWAP = ("delta", "variance", "batch_size", "accepted", "walker")
+EVENT_COLUMNS = ("step", "rung_low", "rung_high", "replica_low", "replica_high", *_OF_SWAP)
 """Columns of exchange.csv: `delta` is ln of the Metropolis ratio, exact or estimated, with `variance` the variance of
 the estimate from `batch_size` examples; `walker` says which of several independent ladders."""
 
@@ -64,12 +54,9 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     at each rung, `(ladders, rungs)`, and `rung` is where the walkers are now, `(walkers,)`, int32.
     """
     rungs = energy.shape[1]
-    one = tf.ones_like(expected)
     kept = tf.cast(counting, tf.float64)
-
-    def more(sums, values):
-        return sums + kept * by_neighbors(pairs, values, rungs)
-
+    seen = zip(counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True)
+    of_pairs = [sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen]
     bottom, top = tf.equal(rung, 0), tf.equal(rung, rungs - 1)
     last = counts.last_end
     was_bottom, was_tripping = tf.equal(last, _BOTTOM), tf.equal(last, _TOP_AFTER_BOTTOM)
@@ -77,16 +64,10 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     returned = tf.logical_and(bottom, was_tripping)
     went_up = tf.where(tf.logical_or(was_bottom, was_tripping), _TOP_AFTER_BOTTOM, _TOP)
     end = tf.where(bottom, _BOTTOM, tf.where(top, went_up, last))
-    return Counts(
-        more(counts.attempts, one),
-        more(counts.accepted, tf.cast(accepted, tf.float64)),
-        more(counts.expected, expected),
-        counts.samples + kept * energy.shape[0],
-        counts.energy + kept * tf.reduce_sum(energy, axis=0),
-        tf.where(counting, end, last),
-        counts.restarts + kept * tf.cast(arrived, tf.float64),
-        counts.round_trips + kept * tf.cast(returned, tf.float64),
-    )
+    of_rungs = counts.samples + kept * energy.shape[0], counts.energy + kept * tf.reduce_sum(energy, axis=0)
+    restarts, trips = (kept * tf.cast(came, tf.float64) for came in (arrived, returned))
+    trips = counts.restarts + restarts, counts.round_trips + trips
+    return Counts(*of_pairs, *of_rungs, tf.where(counting, end, last), *trips)
 
 
 def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at, num_examples: int):
@@ -98,18 +79,10 @@ def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replic
 
     ladder = tf.range(shape[0])[:, None]
     used = num_examples if difference.used is None else difference.used
-    columns = [
-        tf.where(pairs.valid, whole(step), -1.0),
-        whole(pairs.low),
-        whole(pairs.high),
-        whole(tf.gather(replica_at, pairs.low, batch_dims=1)),
-        whole(tf.gather(replica_at, pairs.high, batch_dims=1)),
-        difference.log_ratio,
-        difference.variance,
-        whole(used),
-        whole(accepted),
-        whole(ladder),
-    ]
+    rungs = pairs.low, pairs.high
+    replicas = [tf.gather(replica_at, rung, batch_dims=1) for rung in rungs]
+    swap = difference.log_ratio, difference.variance, *map(whole, (used, accepted, ladder))
+    columns = [tf.where(pairs.valid, whole(step), -1.0), *map(whole, (*rungs, *replicas)), *swap]
     return tf.reshape(tf.stack(columns, axis=-1), (-1, len(EVENT_COLUMNS)))
 
 

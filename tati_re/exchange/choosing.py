@@ -23,18 +23,11 @@ def ladder_of(options) -> Ladder | None:
         what = "temperature_ratio: no number holds the highest temperature."
         raise InputError(what, f"10^{rise:.4g} times the lowest", "a smaller one, or fewer replicas")
     asked = ("num_replicas", "temperature_ratio", "max_temperature", "temperatures", "step_sizes")
-    if not any(getattr(options, name) for name in asked) and options.tempering == "posterior":
+    given = {name: value or None for name, value in options.values_of(asked).items()}
+    if not any(given.values()) and options.tempering == "posterior":
         return None
-    ladder = make_ladder(
-        num_replicas=options.num_replicas,
-        temperature_ratio=options.temperature_ratio,
-        max_temperature=options.max_temperature,
-        temperatures=options.temperatures or None,
-        tempering=options.tempering,
-        temperature=options.kT,
-        step_size=None if options.step_sizes else options.first_step_size,
-        step_sizes=options.step_sizes or None,
-    )
+    step_size = None if options.step_sizes else options.first_step_size
+    ladder = make_ladder(**given, tempering=options.tempering, temperature=options.kT, step_size=step_size)
     refuse_if(ladder.num_rungs < 2, "num_replicas: a ladder needs rungs.", ladder.num_rungs, "2 or more temperatures")
     return ladder
 
@@ -69,19 +62,9 @@ def with_replicas(sampler, options, exact: bool, prior):
     if biased:
         # Deposits fall with the square root of their number after some thousand.
         bias = WellTempered(options.bias_factor, options.bias_rate, 0.5, 5000.0, kernel_width=options.bias_width)
-    return ReplicaExchange(
-        sampler,
-        ladder,
-        rule,
-        None if rule is None or infinite else make_swap_schedule(options.swap_schedule, ladder.num_rungs),
-        every,
-        options.num_walkers,
-        batch_size,
-        options.adapt_ladder,
-        infinite,
-        bias,
-        exact_energies,
-    )
+    schedule = None if rule is None or infinite else make_swap_schedule(options.swap_schedule, ladder.num_rungs)
+    rounds = every, options.num_walkers, batch_size, options.adapt_ladder, infinite
+    return ReplicaExchange(sampler, ladder, rule, schedule, *rounds, bias, exact_energies)
 
 
 def _simulated_tempering(sampler, options, ladder: Ladder) -> SimulatedTempering:

@@ -163,16 +163,9 @@ class ReplicaExchange(Wrapper):
         pairs = tf.zeros((self.num_rungs - 1,), tf.float64)
         num_pairs = self.num_rungs // 2 if self.swaps is None else self.swaps.num_pairs
         events = tf.zeros((self.num_ladders * num_pairs, len(EVENT_COLUMNS)), tf.float64)
-        rungs = Rungs(
-            index,
-            table,
-            tf.zeros((), tf.int64),
-            pairs,
-            pairs,
-            no_counts(self.num_rungs, self.num_replicas),
-            events,
-            () if self.swaps is None else self.swaps.correction_at_start(),
-        )
+        counts = no_counts(self.num_rungs, self.num_replicas)
+        correction = () if self.swaps is None else self.swaps.correction_at_start()
+        rungs = Rungs(index, table, tf.zeros((), tf.int64), pairs, pairs, counts, events, correction)
         rung = self.rung_of(rungs, evaluate.rung)
         state = self.inner.init(position, evaluate.at(rung), noise)
         rungs = self.with_bias(rungs, evaluate.scale * state.loss - state.log_prior)

@@ -121,21 +121,10 @@ class SwapRound:
         return state, difference, difference.variance / self.correction.factor(state, evaluate.clock.step)
 
     def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys, bias) -> LogRatioEstimate:
-        controlled = "centre_loss" in inner._fields
-        return estimated_difference(
-            table,
-            pairs,
-            evaluate,
-            inner.position,
-            at_rung,
-            penalty_at,
-            keys,
-            min(self.batch_size or evaluate.num_examples, evaluate.num_examples),
-            self.rule.target_variance,
-            inner.centre if controlled else None,
-            inner.centre_loss if controlled else None,
-            bias,
-        )
+        centre = (inner.centre, inner.centre_loss) if "centre_loss" in inner._fields else (None, None)
+        size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
+        energies = evaluate, inner.position, at_rung, penalty_at, keys
+        return estimated_difference(table, pairs, *energies, size, self.rule.target_variance, *centre, bias)
 
     def _with_bias(
         self, difference: LogRatioEstimate, rungs: Rungs, table: RungTargets, pairs: Pairs, energy

@@ -10,6 +10,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.ops import as_float64, constant, exp, log, log1p, logistic, maximum, minimum, sqrt, sum_over
+from tati_re.core.protocol import attributes_of
 from tati_re.exchange.compensation import LARGEST_NOISE_VARIANCE, compensation_table, cumulative, quantile
 from tati_re.exchange.correction import Correction
 
@@ -206,12 +207,7 @@ class BarkerCompensated(SwapRule):
         return sqrt(maximum(self.target_variance - variance, as_float64(0.0)))
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "swap_rule": self.name,
-            "target_variance": self.target_variance,
-            "series_terms": self.series_terms,
-            "series_filter": self.series_filter,
-        }
+        return {"swap_rule": self.name, **attributes_of(self, "target_variance", "series_terms", "series_filter")}
 
 
 class Corrected(SwapRule):

@@ -155,13 +155,8 @@ class WellTempered:
     ) -> None:
         if not (math.isfinite(bias_factor) and bias_factor > 1):
             raise InputError("bias_factor is out of range.", bias_factor, "above 1, which is no bias")
-        for name, given in (
-            ("height", height),
-            ("decay_after", decay_after),
-            ("kernel_width", kernel_width),
-            ("max_jump", max_jump),
-            ("memory", memory),
-        ):
+        positive = {"height": height, "decay_after": decay_after, "kernel_width": kernel_width}
+        for name, given in (positive | {"max_jump": max_jump, "memory": memory}).items():
             refuse_if(not (math.isfinite(given) and given > 0), f"{name} is out of range.", given, "above 0")
         refuse_if(not 0 <= decay <= 1, "decay is out of range.", decay, "from 0 to 1")
         refuse_if(cells < 32, "cells is out of range.", cells, "at least 32")

@@ -41,16 +41,9 @@ def build_network(
         last = i == len(units) - 1
         # Two layers of one shape must not start with the same weights.
         own = int(np.random.SeedSequence([seed, i]).generate_state(1, np.uint32)[0] >> 1)
-        layers.append(
-            keras.layers.Dense(
-                count,
-                activation=output_activation if last else activation,
-                use_bias=use_bias,
-                kernel_initializer=keras.initializers.GlorotUniform(seed=own),
-                dtype=dtype,
-                name=f"dense_{i}" if i else "dense",
-            )
-        )
+        how = {"use_bias": use_bias, "kernel_initializer": keras.initializers.GlorotUniform(seed=own), "dtype": dtype}
+        name = f"dense_{i}" if i else "dense"
+        layers.append(keras.layers.Dense(count, output_activation if last else activation, name=name, **how))
     return keras.Sequential(layers, name="network")
 
 

@@ -113,16 +113,10 @@ class TactHMC(Method):
         state = start(self.friction, position, evaluate, noise)
         potential, temperature = as_float64(state.potential), evaluate.rung.temperature
         zeros, nodes = 0.0 * potential, constant(np.zeros((1, self.tempering_nodes)), potential)
-        return extend(
-            state,
-            tempering=zeros,
-            tempering_momentum=sqrt(temperature) * as_float64(noise.normal(potential.shape)),
-            tempering_thermostat=zeros,
-            temperature=temperature + zeros,
-            weight=zeros + 1.0,
-            bias_count=zeros[:, None] + nodes,
-            bias_mean=potential[:, None] + nodes,
-        )
+        momentum = sqrt(temperature) * as_float64(noise.normal(potential.shape))
+        tempering = {"tempering": zeros, "tempering_momentum": momentum, "tempering_thermostat": zeros}
+        bias = {"bias_count": zeros[:, None] + nodes, "bias_mean": potential[:, None] + nodes}
+        return extend(state, **tempering, temperature=temperature + zeros, weight=zeros + 1.0, **bias)
 
     def step(self, state, evaluate, noise):
         time = state.rung.step_size
@@ -174,12 +168,8 @@ class TactHMC(Method):
         position = state.position + column(time, state.position) * state.momentum
         position, momentum = evaluate.confine(position, state.momentum)
         tempering, turned = reflected(state.tempering + time * self._pace(state) * state.tempering_momentum)
-        return state._replace(
-            position=position,
-            momentum=momentum,
-            tempering=tempering,
-            tempering_momentum=turned * state.tempering_momentum,
-        )
+        state = state._replace(position=position, momentum=momentum)
+        return state._replace(tempering=tempering, tempering_momentum=turned * state.tempering_momentum)
 
     def _kick(self, state, time):
         scale, slope = self.scale(state.tempering)

@@ -60,19 +60,8 @@ def run_ladder(
     of = method.target
     values = (of.inverse_temperature[0], of.likelihood_weight[0], np.asarray(method.ladder.step_size)[0])
     rung = Rung(*(tf.fill([method.num_replicas], tf.constant(value, tf.float64)) for value in values))
-    loop = Loop(
-        potential,
-        method,
-        Observables(method, None),
-        rung,
-        seed,
-        execution,
-        record_every,
-        trajectory_every,
-        num_burnin_steps,
-        num_steps=num_steps,
-        limits=limits,
-    )
+    how = seed, execution, record_every, trajectory_every, num_burnin_steps
+    loop = Loop(potential, method, Observables(method, None), rung, *how, num_steps=num_steps, limits=limits)
     carry = loop.start(start, ())
     rows, events, positions, step = list[Any](), list[Any](), list[Any](), 0
     while step < num_steps:

@@ -102,16 +102,8 @@ def _with_rung(state, rung, convert: Callable):
 def run_loop(sampler: Any, execution: str) -> LoopRun:
     """25 steps of the engine's loop under "eager", "graph" or "xla": U anharmonic, 5 walkers, 3 parameters, float64."""
     method = as_method(sampler)
-    loop = Loop(
-        FunctionPotential(quartic, PARAMETERS),
-        method,
-        Observables(method, None),
-        rung_of(STEP_SIZES, TEMPERATURES),
-        seed=3,
-        execution=execution,
-        record_every=5,
-        num_steps=25,
-    )
+    potential, rung = FunctionPotential(quartic, PARAMETERS), rung_of(STEP_SIZES, TEMPERATURES)
+    loop = Loop(potential, method, Observables(method, None), rung, 3, execution, record_every=5, num_steps=25)
     carry = loop.start(np.linspace(-1, 1, WALKERS * PARAMETERS).reshape(WALKERS, PARAMETERS), ())
     chunk = loop.run(carry, 1, 25)
     fields = {name: value.numpy() for name, value in chunk.carry.state._asdict().items() if name != "rung"}

@@ -74,13 +74,8 @@ class Tuner(Wrapper):
     def init(self, position, evaluate, noise):
         state = self.inner.init(position, evaluate, noise)
         walkers, parameters = position.shape
-        values = (
-            np.zeros((_ROWS, len(_OWN), walkers)),
-            np.zeros((_ROWS, walkers, _buckets(parameters)[1])),
-            np.append(_window(0), 0.0),
-            np.zeros(_MASSES),
-            np.full(len(_FOUND), np.nan),
-        )
+        rows = np.zeros((_ROWS, len(_OWN), walkers)), np.zeros((_ROWS, walkers, _buckets(parameters)[1]))
+        values = *rows, np.append(_window(0), 0.0), np.zeros(_MASSES), np.full(len(_FOUND), np.nan)
         return extend(state, **{name: constant(v, state.potential) for name, v in zip(_FIELDS, values, strict=True)})
 
     def step(self, state, evaluate, noise):
