@@ -32,13 +32,8 @@ class PredictionAverages:
         self._outputs, self._predictive, self._inputs = outputs, predictive, inputs
         self._targets, self.every = np.asarray(targets), every
         shape, classes = (len(inputs), predictive.num_columns), predictive.kind != VALUES
-        self._averages = {
-            "count": np.zeros(()),
-            "weight": np.zeros(()),
-            "weight_squares": np.zeros(()),
-            "mean": np.zeros(shape),
-            "m2": np.zeros(shape),
-        }
+        self._averages = dict.fromkeys(("count", "weight", "weight_squares"), np.zeros(()))
+        self._averages |= {"mean": np.zeros(shape), "m2": np.zeros(shape)}
         if classes:
             self._averages["expected_entropy"] = np.zeros(shape[:1])
         elif predictive.has_noise:

@@ -74,16 +74,11 @@ class RowBuffers:
         def array(dtype, most: int, shape: tuple[int, int]):
             return tf.TensorArray(dtype, most, element_shape=shape)
 
-        return Buffers(
-            moments,
-            array(tf.float64, self._most_rows, self._of_row),
-            tf.constant(0),
-            array(self.dtype, self._most_positions, self._of_position),
-            array(tf.float64, self._most_positions, self._of_beside),
-            tf.constant(0),
-            array(tf.float64, self._most_events, self._of_event),
-            tf.constant(0),
-        )
+        rows, none = array(tf.float64, self._most_rows, self._of_row), tf.constant(0)
+        positions = array(self.dtype, self._most_positions, self._of_position)
+        beside = array(tf.float64, self._most_positions, self._of_beside)
+        events = array(tf.float64, self._most_events, self._of_event)
+        return Buffers(moments, rows, none, positions, beside, none, events, none)
 
     def stacked(self, buffers: Buffers) -> tuple:
         """Rows, positions, what is beside them, and events, as tensors, each but the second two with its number."""
@@ -103,17 +98,11 @@ class RowBuffers:
         nothing is: XLA then writes in place, where it copies buffers that pass through a condition, at each step.
         """
         row_due, position_due = tf.logical_and(alive, due.row), tf.logical_and(alive, due.position)
-        nothing = (
-            buffers.moments,
-            tf.zeros(self._of_row, tf.float64),
-            tf.zeros(self._of_position, self.dtype),
-            tf.zeros(self._of_beside, tf.float64),
-        )
-        moments, row, position, beside = tf.cond(
-            tf.logical_or(row_due, position_due),
-            lambda: self._recorded(due, now(), acceptance, nothing),
-            lambda: nothing,
-        )
+        no_row, no_position = tf.zeros(self._of_row, tf.float64), tf.zeros(self._of_position, self.dtype)
+        nothing = buffers.moments, no_row, no_position, tf.zeros(self._of_beside, tf.float64)
+        either = tf.logical_or(row_due, position_due)
+        recorded = tf.cond(either, lambda: self._recorded(due, now(), acceptance, nothing), lambda: nothing)
+        moments, row, position, beside = recorded
         rows, num_rows = _written(buffers.rows, buffers.num_rows, row, row_due)
         positions, also, num_positions = buffers.positions, buffers.beside, buffers.num_positions
         if self.timeline.trajectory_every:

@@ -108,12 +108,8 @@ class Correction:
         return (as_float64(self.decay) ** as_float64(state.swaps) * grown)[:, None]
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "variance_gain": self.gain,
-            "variance_every": self.every,
-            "correction_decay": self.decay,
-            "correction_growth": self.growth,
-        }
+        variance = {"variance_gain": self.gain, "variance_every": self.every}
+        return {**variance, "correction_decay": self.decay, "correction_growth": self.growth}
 
 
 def _neighbors(state: Smoothed, pairs):

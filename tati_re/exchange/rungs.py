@@ -48,8 +48,6 @@ def adapted_rungs(rungs: Rungs, clock, coordinate: str) -> Rungs:
     else:
         table = rungs.table._replace(inverse_temperature=adapted(rungs.table.inverse_temperature, rejection))
     zeros = tf.zeros_like(rungs.tried)
-    return rungs._replace(
-        table=RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True))),
-        rejected=tf.where(due, zeros, rungs.rejected),
-        tried=tf.where(due, zeros, rungs.tried),
-    )
+    table = RungTargets(*(tf.where(due, new, old) for new, old in zip(table, rungs.table, strict=True)))
+    rejected, tried = (tf.where(due, zeros, sums) for sums in (rungs.rejected, rungs.tried))
+    return rungs._replace(table=table, rejected=rejected, tried=tried)

@@ -212,12 +212,8 @@ class WellTempered:
         spread = _over_walkers(finite * (energy[:, None] - mean) ** 2) / maximum(seen, 1.0)
         change = where(seen > 0.0, mean - bias.mean, 0.0 * mean)
         variance = (1.0 - share) * (bias.variance + share * change**2) + share * spread
-        return bias._replace(
-            mean=bias.mean + share * change,
-            variance=variance,
-            count=bias.count + seen,
-            refused=bias.refused + seen - _over_walkers(used),
-        )
+        counts = {"count": bias.count + seen, "refused": bias.refused + seen - _over_walkers(used)}
+        return bias._replace(mean=bias.mean + share * change, variance=variance, **counts)
 
     def _kernel_widths(self, bias: Bias):
         return maximum(self.kernel_width * sqrt(bias.variance), 2.0 * bias.width)
@@ -287,10 +283,8 @@ def _hermite(bias: Bias, energy, rung):
     t = inside - begin
     flat = reshape(bias.heights, (rungs * cells,))
     offset = rung * cells
-    at = [
-        take(flat, offset + as_int32(maximum(minimum(begin + step, cells - 1.0), 0.0)))
-        for step in (-1.0, 0.0, 1.0, 2.0)
-    ]
+    places = (maximum(minimum(begin + step, cells - 1.0), 0.0) for step in (-1.0, 0.0, 1.0, 2.0))
+    at = [take(flat, offset + as_int32(place)) for place in places]
     first = where(begin < 0.5, 0.0 * t, 0.5 * (at[2] - at[0]))
     second = where(begin > cells - 2.5, 0.0 * t, 0.5 * (at[3] - at[1]))
     rise = at[2] - at[1]

@@ -163,11 +163,8 @@ class Pool:
             if report is not None:
                 report(job, fresh[job.number], time.monotonic() - began)
         skipped = {job.number for job in left} - set(fresh)
-        return [
-            fresh[job.number] if job.number in fresh else read(path_of_job(self.folder, job.number))
-            for job in jobs
-            if job.number not in skipped
-        ]
+        numbers = [job.number for job in jobs if job.number not in skipped]
+        return [fresh[n] if n in fresh else read(path_of_job(self.folder, n)) for n in numbers]
 
     def close(self) -> None:
         if self._executor is not None:

@@ -35,10 +35,8 @@ class ModelEvaluate(Evaluate):
         self._kept[0] = values
         if self._whole is not None:
             whole, first = self._whole
-            whole.auxiliary = tuple(
-                with_rows(tf.convert_to_tensor(old), first, new)
-                for old, new in zip(whole.auxiliary, values, strict=True)
-            )
+            pairs = zip(whole.auxiliary, values, strict=True)
+            whole.auxiliary = tuple(with_rows(tf.convert_to_tensor(old), first, new) for old, new in pairs)
 
     def __call__(self, position) -> Energy:
         energy, new = self.potential.energy(position, self.rung, self.batch, self.auxiliary)

@@ -30,19 +30,15 @@ class Loss:
         self._function = function
         self.predicts_noise = name == HETEROSCEDASTIC
         self.likelihood = name in (*CLASSIFICATION, "gaussian", HETEROSCEDASTIC)
-        self.words = {
+        spread = "a standard deviation that is sampled" if self.samples_noise else f"standard deviation {noise_std:g}"
+        taken = f", the model's outputs taken as {'logits' if from_logits else 'probabilities'}"
+        words = {
             HETEROSCEDASTIC: "Gaussian noise whose standard deviation the network predicts",
-            "gaussian": "Gaussian noise of a standard deviation that is sampled"
-            if self.samples_noise
-            else f"Gaussian noise of standard deviation {noise_std:g}",
+            "gaussian": f"Gaussian noise of {spread}",
             "mean_squared_error": "the mean squared error",
             "mean_absolute_error": "the mean absolute error",
-        }.get(
-            name,
-            f"{name}, the model's outputs taken as {'logits' if from_logits else 'probabilities'}"
-            if name in CLASSIFICATION
-            else name,
-        )
+        }
+        self.words = words.get(name, name + taken if name in CLASSIFICATION else name)
 
     def per_example(self, targets: tf.Tensor, outputs: tf.Tensor, log_noise=None) -> tf.Tensor:
         """Loss of each example, `(n,)`, from targets and outputs `(n, ...)`; `log_noise`: log σ of sampled noise."""

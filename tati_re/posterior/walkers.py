@@ -67,11 +67,8 @@ def loss_and_gradient(how: str, total: Callable, weights: list, auxiliary: tuple
 
     elements = (tuple(weights), tuple(auxiliary)) + (() if shared else (x, y))
     parameters = sum(int(tf.TensorShape(w.shape[1:]).num_elements()) for w in weights)
-    signature = (
-        tf.TensorSpec((), tf.float64),
-        tf.TensorSpec((parameters,), weights[0].dtype),
-        tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary),
-    )
+    extra = tuple(tf.TensorSpec(a.shape[1:], a.dtype) for a in auxiliary)
+    signature = tf.TensorSpec((), tf.float64), tf.TensorSpec((parameters,), weights[0].dtype), extra
     return tf.map_fn(body, elements, fn_output_signature=signature)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,21 +73,10 @@ def make_prior(options, names: Sequence[str], shapes: Sequence[tuple[int, ...]])
         if all(each.prior == "none" for each in chosen):
             raise InputError("prior_scaling: there is no prior to scale.", "prior none", "prior gaussian or box")
         fans = np.split(fan_in_plus_one(names, shapes), np.cumsum(sizes)[:-1])
-    runs: list[list[int]] = []
-    for i, each in enumerate(chosen):
-        if runs and chosen[runs[-1][0]].kind == each.kind:
-            runs[-1].append(i)
-        else:
-            runs.append([i])
-    parts = [
-        _one(
-            [chosen[i] for i in run],
-            [sizes[i] for i in run],
-            None if fans is None else np.concatenate([fans[i] for i in run]),
-            options,
-        )
-        for run in runs
-    ]
+    runs, parts = [list(run) for _, run in groupby(range(len(chosen)), lambda i: chosen[i].kind)], []
+    for run in runs:
+        fan_in = None if fans is None else np.concatenate([fans[i] for i in run])
+        parts.append(_one([chosen[i] for i in run], [sizes[i] for i in run], fan_in, options))
     if len(parts) == 1:
         return parts[0]
     return Product(parts, [sum(sizes[i] for i in run) for run in runs], [[names[i] for i in run] for run in runs])

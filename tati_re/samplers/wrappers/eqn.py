@@ -193,15 +193,11 @@ class EnsembleQuasiNewton(Wrapper):
         shape = (self.num_ensembles, each, each) if self.scheme == "halves" else (self.num_ensembles, each, each, each)
         # A start for the power iteration that is orthogonal to nothing: the golden ratio never repeats itself.
         start = np.cos(2 * np.pi * 0.6180339887498949 * np.arange(num_references * position.shape[1]) + 1.0)
-        return extend(
-            state,
-            deviations=0.0 * rows(position, 0, num_references),
-            factor=constant(np.zeros((2, *shape)), position),
-            stiffest=constant(start.reshape(num_references, -1), position),
-            blending=0.0 * state.potential,
-            slope=0.0 * rows(state.gradient, 0, num_references),
-            slope_of=rows(state.potential, 0, num_references),
-        )
+        deviations, factor = 0.0 * rows(position, 0, num_references), constant(np.zeros((2, *shape)), position)
+        known = deviations, factor, constant(start.reshape(num_references, -1), position), 0.0 * state.potential
+        slope, slope_of = (rows(values, 0, num_references) for values in (state.gradient, state.potential))
+        known = dict(zip(_PRECONDITIONER, known, strict=True), slope=0.0 * slope, slope_of=slope_of)
+        return extend(state, **known)
 
     def step(self, state, evaluate, noise):
         moved, info = self.move(self.begin_turn(state, evaluate), evaluate, noise)
@@ -235,10 +231,7 @@ class EnsembleQuasiNewton(Wrapper):
         )
         if info.acceptance is not None and self.groups > 1:
             zeros, first = 0.0 * evaluate.rung.step_size, evaluate.clock.group * new.potential.shape[0]
-            info = info._replace(
-                acceptance=with_rows(zeros, first, info.acceptance),
-                energy_change=with_rows(zeros, first, info.energy_change),
-            )
+            info = type(info)(*(with_rows(zeros, first, values) for values in info))
         return turn._replace(**new._asdict(), slope=slope, slope_of=new.potential), info
 
     def end_turn(self, state, turn, evaluate):

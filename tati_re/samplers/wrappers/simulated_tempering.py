@@ -214,12 +214,9 @@ class SimulatedTempering(Wrapper):
         visits = own["visits"] + share
         total = sum_of_products(visits, 0.0 * visits + 1.0)
         even = (-largest(-visits, -1) >= FLAT * total / self.num_rungs) & (total >= 10.0 * self.num_rungs - 0.5)
-        return {
-            "log_weights": weights - weights[:, :1],
-            "visits": where(even[:, None], 0.0 * visits, visits),
-            "increment": where(even, 0.5 * own["increment"], own["increment"]),
-            "moves": number,
-        }
+        visits, increment = where(even[:, None], 0.0 * visits, visits), own["increment"]
+        increment = where(even, 0.5 * increment, increment)
+        return dict(zip(_LEARNT, (weights - weights[:, :1], visits, increment, number), strict=True))
 
     def get_config(self) -> dict:
         return {
