@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIGURES = {
+    "evidence": "tati_re.plotting.evidence:plot_evidence",
     "exploration": "tati_re.plotting.exploration:plot_exploration",
     "input space": "tati_re.plotting.inputs:plot_input_space",
     "ladder": "tati_re.plotting.temperatures:plot_ladder",

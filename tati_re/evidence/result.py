@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tati_re.analysis.format import FOOTNOTE, SHORT
-from tati_re.core.views import html_table
+from tati_re.core.views import drawn, html_table
 
 NAMES = {
     "thermodynamic_integration": "thermodynamic integration",
@@ -63,9 +63,7 @@ class Evidence:
 
     def plot(self, path=None):
         """Plots the curve; see `tati_re.plotting.plot_evidence`."""
-        from tati_re.plotting.evidence import plot_evidence
-
-        return plot_evidence([self], path)
+        return drawn("evidence", [self], path=path)
 
 
 class Evidences(Sequence):
@@ -89,9 +87,7 @@ class Evidences(Sequence):
 
     def plot(self, path=None):
         """Plots the curves and the estimates; see `tati_re.plotting.plot_evidence`."""
-        from tati_re.plotting.evidence import plot_evidence
-
-        return plot_evidence(self, path)
+        return drawn("evidence", self, path=path)
 
     def _repr_html_(self) -> str:
         return html_table("Evidence", (), self.disagreements, self.table)

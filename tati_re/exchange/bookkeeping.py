@@ -56,7 +56,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     rungs = energy.shape[1]
     kept = tf.cast(counting, tf.float64)
     seen = zip(counts[:3], (tf.ones_like(expected), tf.cast(accepted, tf.float64), expected), strict=True)
-    of_pairs = [sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen]
+    attempts, swaps, chances = (sums + kept * by_neighbors(pairs, values, rungs) for sums, values in seen)
     bottom, top = tf.equal(rung, 0), tf.equal(rung, rungs - 1)
     last = counts.last_end
     was_bottom, was_tripping = tf.equal(last, _BOTTOM), tf.equal(last, _TOP_AFTER_BOTTOM)
@@ -67,7 +67,7 @@ def counted(counts: Counts, pairs: Pairs, accepted, expected, energy, rung, coun
     of_rungs = counts.samples + kept * energy.shape[0], counts.energy + kept * tf.reduce_sum(energy, axis=0)
     restarts, trips = (kept * tf.cast(came, tf.float64) for came in (arrived, returned))
     trips = counts.restarts + restarts, counts.round_trips + trips
-    return Counts(*of_pairs, *of_rungs, tf.where(counting, end, last), *trips)
+    return Counts(attempts, swaps, chances, *of_rungs, tf.where(counting, end, last), *trips)
 
 
 def events_of(step, pairs: Pairs, difference: LogRatioEstimate, accepted, replica_at, num_examples: int):

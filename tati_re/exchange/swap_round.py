@@ -4,6 +4,7 @@ from typing import Any
 
 from tati_re.core.backend import tf
 from tati_re.core.evaluate import Evaluate
+from tati_re.core.protocol import fields_of
 from tati_re.exchange.bookkeeping import by_neighbors, counted, events_of
 from tati_re.exchange.differences import (
     LogRatioEstimate,
@@ -121,10 +122,10 @@ class SwapRound:
         return state, difference, difference.variance / self.correction.factor(state, evaluate.clock.step)
 
     def _estimate(self, inner, evaluate, table, pairs, at_rung, penalty_at, keys, bias) -> LogRatioEstimate:
-        centre = (inner.centre, inner.centre_loss) if "centre_loss" in inner._fields else (None, None)
+        centre = fields_of(inner, [name for name in ("centre", "centre_loss") if name in inner._fields])
         size = min(self.batch_size or evaluate.num_examples, evaluate.num_examples)
         energies = evaluate, inner.position, at_rung, penalty_at, keys
-        return estimated_difference(table, pairs, *energies, size, self.rule.target_variance, *centre, bias)
+        return estimated_difference(table, pairs, *energies, size, self.rule.target_variance, bias=bias, **centre)
 
     def _with_bias(
         self, difference: LogRatioEstimate, rungs: Rungs, table: RungTargets, pairs: Pairs, energy

@@ -168,8 +168,9 @@ def input_shape_of(model: Any) -> tuple[int | None, ...]:
         return (None, sum(math.prod(shape) for _, shape in layout))
     inputs = tensors_of(model, "inputs")
     shape = inputs[0].shape if inputs else (model.get_build_config() or {}).get("input_shape")
-    what = "The model does not know the shape of its input."
-    refuse_if(not isinstance(shape, (tuple, list)), what, model.name, "a model that was called on data")
+    if not isinstance(shape, (tuple, list)):
+        what = "The model does not know the shape of its input."
+        raise InputError(what, model.name, "a model that was called on data")
     return (None, *shape[1:])
 
 

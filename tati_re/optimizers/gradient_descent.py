@@ -2,7 +2,7 @@
 
 from tati_re.core.method import Optimizer
 from tati_re.core.ops import column
-from tati_re.core.protocol import Info, State
+from tati_re.core.protocol import Info
 from tati_re.samplers.sgld import SGLD
 
 
@@ -15,7 +15,7 @@ class GradientDescent(Optimizer):
 
     init = SGLD.init
 
-    def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
+    def step(self, state, evaluate, noise):
         rate = column(state.rung.step_size, state.position) / evaluate.scale
         position, _ = evaluate.confine(state.position - rate * state.gradient, None)
         return self.init(position, evaluate, noise), Info()

@@ -2,7 +2,6 @@
 
 from tati_re.core.method import Method
 from tati_re.core.ops import column, sqrt
-from tati_re.core.protocol import Info, State
 from tati_re.samplers.mala import MALA
 from tati_re.samplers.metropolis import accept_or_keep
 
@@ -35,7 +34,7 @@ class RandomWalkMetropolis(Method):
 
     init = MALA.init
 
-    def step(self, state: State, evaluate, noise) -> tuple[State, Info]:
+    def step(self, state, evaluate, noise):
         step_size = column(state.rung.step_size, state.position)
         spread = step_size * sqrt(column(state.rung.temperature, state.position))
         proposal = self.init(state.position + spread * noise.normal(state.position.shape), evaluate, noise)

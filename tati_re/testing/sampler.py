@@ -51,8 +51,8 @@ def check_sampler(
                 f"{sampler.__name__} cannot be made without arguments ({type(error).__name__}: {error}); "
                 "check an object."
             ) from error
-    given = {"stiffness": stiffness, "step_size": step_size, "order": order, "num_steps": num_steps}
-    law: Any = partial(check_law, expected_variance=expected_variance, **given)
+    given: dict[str, Any] = {"stiffness": stiffness, "step_size": step_size, "order": order, "num_steps": num_steps}
+    law = partial(check_law, expected_variance=expected_variance, **given)
     for what, check in {**CHECKS, "the law": law}.items():
         name = getattr(sampler, "name", type(sampler).__name__)
         try:
