@@ -315,8 +315,3 @@ def repeat_while_any(condition, body, value):
         return value
     tf = _tf()
     return tf.while_loop(lambda now: tf.reduce_any(condition(now)), lambda now: (body(now),), (value,))[0]
-
-
-__all__ = sorted(
-    name for name, value in vars().items() if getattr(value, "__module__", None) == __name__ and name[0] != "_"
-)
