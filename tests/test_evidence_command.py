@@ -56,6 +56,21 @@ def test_models_side_by_side(models, capsys):
     assert used["method"] == ["stepping_stone", "thermodynamic_integration"]
 
 
+@pytest.mark.slow
+def test_workers_make_the_same_estimates(models):
+    methods = ["--method", "stepping_stone", "frenkel_ladd", "--compare", "line.toml", "parabola.toml"]
+    tables = []
+    for workers in ([], ["--workers", "2"], ["--workers", "4"]):
+        output = f"out{''.join(workers)}"
+        assert evidence.main([*methods, *SHORT, "--output", output, *workers]) == 0
+        parts = sorted((models / output / "kept").rglob("*.npz"))
+        energies = [np.load(part)["energies"].tobytes() for part in parts if "energies" in np.load(part).files]
+        curves = [path.read_bytes() for path in sorted((models / output).glob("*-*.csv"))]
+        tables.append((len(parts), energies, curves, (models / output / "bayes_factors.csv").read_bytes()))
+    assert tables[0] == tables[1] == tables[2] and len(tables[0][1]) > 10
+    assert evidence.main(["--resume", "out", "--workers", "3", "--quiet"]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -69,6 +84,7 @@ def test_models_side_by_side(models, capsys):
         (["--config", "line.toml", "--prior", "none"], "proper"),
         (["--config", "line.toml", "--record-every", "5"], "not a known option"),
         (["--config", "line.toml", "--output", "points.csv"], "--output is not empty"),
+        (["--config", "line.toml", "--workers", "2"], "more of them than estimates"),
     ],
 )
 def test_bad_input_is_one_line(models, capsys, arguments, words):

@@ -309,3 +309,11 @@ def test_reader_elsewhere_does_not_stop_a_run(tmp_path):
     table.flush()
     reader.communicate(b"\n")
     assert len(reading.read_h5(tmp_path / "t.h5")) == 3
+
+
+def test_equal_h5_tables_have_equal_bytes(tmp_path):
+    """HDF5 notes when it made what is in a file, to the second."""
+    for name in ("one", "two"):
+        H5Table(tmp_path / name, COLUMNS).flush()
+        time.sleep(1.1)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()

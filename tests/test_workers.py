@@ -14,6 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
@@ -21,6 +22,8 @@ from tati_re import InputError, SamplingError, Simulation
 from tati_re.cluster.processes import Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import threads
+from tati_re.evidence import log_evidence
+from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import make_request
 from tati_re.simulation.workers import _of_block
 
@@ -38,8 +41,12 @@ def first_of(lock, positions):
 
 
 def simulation(walkers: int, **options) -> Simulation:
-    given = {"data": (X, Y), "hidden": [4], "threads": threads(), "execution": "graph", "verbose": 0, "seed": 1}
-    return Simulation(num_walkers=walkers, **given | options)
+    given = {"data": (X, Y), "threads": threads(), "execution": "graph", "verbose": 0, "seed": 1} | options
+    if given.get("batch_norm") == "batch":
+        layers = keras.layers
+        network = [keras.Input((3,)), layers.Dense(4), layers.BatchNormalization(), layers.Dense(1)]
+        return Simulation(keras.Sequential(network), num_walkers=walkers, **given)
+    return Simulation(num_walkers=walkers, **{"hidden": [4]} | given)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -81,6 +88,7 @@ MORE = {
     "wte": (2, LADDER | {"bias": "well_tempered"}),
     "psgld": (2, LADDER | {"sampler": "pSGLD", "step_size": 1e-3, "batch_size": 20}),
     "infinite": (2, LADDER | {"exchange": "infinite", "execution": "xla"}),
+    "batch_norm": (4, FEW | {"block_size": 1, "batch_norm": "batch"}),
     "h5": (4, FEW | {"block_size": 1, "trajectory_format": "h5", "batch_sampling": "symmetric"}),
 }
 
@@ -88,8 +96,8 @@ MORE = {
 @pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
 def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path, name):
     walkers, options = (CASES | MORE)[name]
-    system = {"execution": options["execution"]} if "execution" in options else {}
-    options = {key: value for key, value in options.items() if value is not None and key != "execution"}
+    system = {key: options[key] for key in ("execution", "batch_norm") if key in options}
+    options = {key: value for key, value in options.items() if value is not None and key not in system}
     oracle = run(tmp_path / "1", walkers, system, workers=1, **options)
     assert len(oracle) > 10
     blocks = 4 // options.get("block_size", 1)
@@ -310,6 +318,9 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
         with pytest.raises(InputError, match=words):
             sim.sample(num_steps=100, num_burnin_steps=40, step_size=0.01, output=tmp_path / "none", **options)
         assert not (tmp_path / "none").exists()
+    for made in (sim.fit, partial(log_evidence, sim)):
+        with pytest.raises(InputError, match="made by one process"):
+            made(workers=2, num_steps=10)
     sim.sample(num_steps=20, step_size=0.01, output=tmp_path / "run")
     with pytest.raises(InputError, match="no blocks"):
         Simulation.resume(tmp_path / "run", num_steps=40, workers=2, data=(X, Y))
@@ -345,3 +356,31 @@ def test_a_block_is_compiled_as_the_whole_run():
     request = make_request("sample", options, objects, sim.system)
     assert request.potential.under_xla
     assert _of_block(request, 4, None, "xla").potential.under_xla
+
+
+def test_the_blocks_of_a_worker_share_one_compiled_function():
+    sim = simulation(4)
+    options, objects = sim._for_call({**FEW, "workers": 1, "block_size": 1})
+    loops = RunLoops(make_request("sample", options, objects, sim.system), "graph")
+    [blocks] = loops.loops
+    carry = blocks.start(sim.walkers.position, sim.walkers.auxiliary)
+    for first, count in ((1, 7), (8, 20)):
+        carry = blocks.run(carry, first, count).carry
+    [worker] = loops.workers.team.workers
+    held = worker._answer.__self__
+    assert len(held._carries) == 4 and held.loop.traces == 1
+
+
+def test_workers_that_differ_are_named():
+    described = iter([{"threads": 1, "device": "CPU"}, {"threads": 2, "device": "CPU"}])
+
+    class Described(Dying):
+        def receive(self):
+            return super().receive() if self._asked else next(described)
+
+    said = list[str]()
+    Team(lambda: Described([]), range(2), 2, said.append).begin()
+    assert len(said) == 1 and "Worker 1 differs from the first in threads:" in said[0]
+    described = iter([{"device": "CPU"}, {"device": "GPU"}])
+    with pytest.raises(InputError, match="all on GPUs"):
+        Team(lambda: Described([]), range(2), 2, said.append).begin()

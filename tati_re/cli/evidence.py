@@ -1,11 +1,14 @@
 """`tati-evidence`: log Z of one or several models, by one or several methods."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
+from tati_re.cluster.jobs import side_by_side
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.flags import flag
@@ -17,12 +20,12 @@ LEFT_OUT = (
     *("checkpoint_seconds", "temperature", "inverse_temperature", "step_schedule", "schedule_delay", "schedule_power"),
     *("cycle_steps", "exploration_fraction", "temperature_schedule", "temperature_start", "control_variate"),
     *("control_variate_every", "covariance_blending", "covariance_after_steps", "ensemble_scheme", "batch_size"),
-    *("batch_sampling", "walker_batches", "step_size_tuning"),
+    *("batch_sampling", "walker_batches", "step_size_tuning", "block_size"),
 )
 """Options of these groups that do not belong to an evidence."""
 KEPT = "kept"
 MODELS = "models.json"
-BESIDE_RESUME = ("resume", "trust", "verbose", "quiet")
+BESIDE_RESUME = ("resume", "trust", "workers", "verbose", "quiet")
 
 
 def _models(typed: dict[str, Any]) -> dict[str, Options]:
@@ -40,7 +43,7 @@ def _models(typed: dict[str, Any]) -> dict[str, Options]:
 
 def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     for name in typed:
-        expected = "only --verbose or --quiet beside it"
+        expected = "only --workers, --verbose or --quiet beside it"
         refuse_if(name not in BESIDE_RESUME, f"{flag(name)} cannot be changed by --resume.", expected=expected)
     folder, trust = typed.pop("resume"), typed.pop("trust", False)
     try:
@@ -48,7 +51,7 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
     except (OSError, ValueError):
         raise InputError("--resume: no evidence was begun there.", folder, "the --output of an earlier call") from None
     now = with_config(typed)
-    changed: dict[str, Any] = {"verbose": now.verbose} if "verbose" in now.explicit else {}
+    changed = now.values_of(name for name in ("verbose", "workers") if name in now.explicit)
     return {
         name: options_of_folder({**options, "output": folder}, folder, "--resume", trust, **changed)
         for name, options in said.items()
@@ -57,6 +60,26 @@ def _of_folder(typed: dict[str, Any]) -> dict[str, Options]:
 
 def _head(name: str) -> str:
     return f"{name.replace('/', '_')}-" * bool(name)
+
+
+def _jobs(models: dict[str, Options], folder: Path) -> list[Callable[[], None]]:
+    """One for each model and each of its methods with energies of its own."""
+    jobs = []
+    for name, options in models.items():
+        families = {method if method in ("smc", "frenkel_ladd") else "prior": method for method in options.method}
+        folder_of = folder / KEPT / (_head(name) + "parts")
+        jobs += [partial(_sampled, options, folder_of, method) for method in families.values()]
+    return jobs
+
+
+def _sampled(options: Options, folder: Path, method: str) -> None:
+    """Keeps the parts of an estimate, in a worker."""
+    from tati_re.evidence.methods import prepared
+    from tati_re.simulation.simulation import Simulation
+
+    now = prepared(Simulation.from_options(options.settled(verbose=0)), [method])
+    now.keep(folder)
+    now.by(method)
 
 
 def _begin(models: dict[str, Options], folder: Path) -> None:
@@ -82,6 +105,10 @@ def _check(models: dict[str, Options]) -> None:
         raise InputError(what, " and ".join(str(options.data) for options in models.values()), "one data set")
     if len({tuple(options.method) for options in models.values()}) > 1:
         raise InputError("--compare: the models have different methods.", expected="--method, which goes for all")
+    jobs = len(_jobs(models, Path()))
+    for options in models.values():
+        what = "--workers: each makes an estimate whole, and there are more of them than estimates of their own."
+        refuse_if((options.workers or 1) > jobs, what, options.workers, f"1 to {jobs}, or more models or methods")
 
 
 def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
@@ -99,9 +126,13 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     estimations = {name: prepared(Simulation.from_options(options)) for name, options in models.items()}
     if not resumed:
         _begin(models, folder)
+    for name, now in estimations.items():
+        now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
+    first = next(iter(models.values()))
+    if first.workers:
+        side_by_side(_jobs(models, folder), first.workers, first.threads or 1)
     for name in models:
         now = estimations.pop(name)
-        now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
         found[name] = now.estimates()
         tables.append(found[name].table.assign(model=name or "model"))
         lines += [*([f"{name}:"] if name else []), found[name].summary()]
@@ -139,7 +170,7 @@ def parser_of_command() -> Parser:
     parser = make_parser("tati-evidence", description, EVIDENCE, LEFT_OUT)
     text = "TOML files of options, a model each on the same data; flags go before all of them"
     parser.add_argument("--compare", nargs="+", metavar="FILE", help=text)
-    text = "folder of an earlier call to resume; only --verbose or --quiet may be added"
+    text = "folder of an earlier call to resume; only --workers, --verbose or --quiet may be added"
     parser.add_argument("--resume", metavar="DIR", help=text)
     add_trust(parser)
     return parser

@@ -29,7 +29,7 @@ class Process:
     a description of the process; the description is the first answer."""
 
     def __init__(self, pickled: bytes, threads: int) -> None:
-        self._pipe, theirs = Pipe()
+        self.pipe, theirs = Pipe()
         self._said = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, closed with the worker
         environment = os.environ | dict.fromkeys(_THREADS, str(threads))
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -45,12 +45,12 @@ class Process:
     def send(self, message: Any) -> None:
         """Asks; a worker that is gone is noticed when its answer is received."""
         with contextlib.suppress(OSError):
-            self._pipe.send(message)
+            self.pipe.send(message)
 
     def receive(self) -> Any:
         """The answer; `Lost` where the process is gone, `Failed` where it could not answer."""
         try:
-            kind, found = self._pipe.recv()
+            kind, found = self.pipe.recv()
         except (EOFError, OSError):
             status = self._process.wait()
             self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _LAST_WORDS))
@@ -62,7 +62,7 @@ class Process:
 
     def close(self) -> None:
         """Ends it."""
-        self._pipe.close()
+        self.pipe.close()
         self._process.kill()
         self._process.wait()
         self._said.close()

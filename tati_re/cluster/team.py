@@ -49,13 +49,17 @@ class Team:
         """Starts the workers, all at once."""
         if not self.workers:
             self.workers += [self._start() for _ in self._held]
-            self.described = [self._greeted(number) for number in range(len(self._held))]
+            for number in range(len(self._held)):
+                self.described.append(self._greeted(number))
 
     def _greeted(self, number: int) -> dict[str, Any]:
-        """What a worker says of itself, once it is there; another one starts where it dies."""
+        """What a worker says of itself, once it is there, held against the first one; another one starts where it
+        dies."""
         while True:
             try:
-                return self.workers[number].receive()
+                told = self.workers[number].receive()
+                self._compare(number, told, (self.described or [told])[0])
+                return told
             except Failed as failed:
                 raise InputError(
                     "workers: what the run is made of cannot be made in another process.",
@@ -64,6 +68,17 @@ class Team:
                 ) from None
             except Lost as lost:
                 self._replace(number, str(lost))
+
+    def _compare(self, number: int, told: dict[str, Any], first: dict[str, Any]) -> None:
+        differ = [name for name in first if told.get(name) != first[name]]
+        if "device" in differ:
+            what = "workers: those of a run all compute on CPUs, or all on GPUs."
+            raise InputError(what, f"{told.get('device')} beside {first['device']}", "machines of one kind")
+        if differ:
+            self._say(
+                f"Worker {number} differs from the first in {', '.join(differ)}: the law is the same, bytes repeat "
+                "only on equal machines."
+            )
 
     def load(self, states: dict[int, Any]) -> dict[int, Any]:
         """Puts the blocks where these states say."""

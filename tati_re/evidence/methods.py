@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tati_re.core.errors import InputError, nearest
+from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.evidence.energies import Energies
 from tati_re.evidence.estimating import estimated
 from tati_re.evidence.estimation import Estimation
@@ -82,6 +82,8 @@ def sample_energies(sim, **options: Any) -> Energies:
 
 def prepared(sim, methods: Sequence[str] | None = None, **options: Any) -> Estimation:
     """The checked estimation of `log_evidences`, with the same arguments, not yet started."""
+    what, expected = "workers: these estimates are made by one process.", "no workers, or tati-evidence --workers"
+    refuse_if(options.get("workers") is not None, what, options.get("workers"), expected)
     chosen = _options(sim, methods, options)
     given = {name: options[name] for name in _OBJECTS if _object(options, name)}
     if options.get("output") is None:

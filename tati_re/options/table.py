@@ -25,7 +25,7 @@ GROUPS = {
 }
 SAMPLE = ("data", "model", "posterior", "sampler", "walkers", "replicas", "workers", "run")
 OPTIMIZE = ("data", "model", "posterior", "training", "walkers", "run")
-EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "evidence", "run")
+EVIDENCE = ("data", "model", "posterior", "sampler", "walkers", "workers", "evidence", "run")
 
 CodeName = Annotated[str, Field(pattern=r".:\w+$", description="my_file.py:my_function")]
 Units = Annotated[int, Field(ge=1)]

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
-from h5py import h5f, h5p
+from h5py import h5f, h5fd, h5p
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.runs import reading
@@ -125,9 +125,12 @@ class H5Table(Rows):
                 self._write(Path(aside.name), first, source["rows"][first:last], source["index"][first:last])
 
     def _empty_file(self) -> bytes:
-        """Returns a file without rows, made in memory: on a full disk HDF5 may crash the process."""
-        content = io.BytesIO()
-        with h5py.File(content, "w", libver=("v110", "v110")) as file:
+        """Returns a file without rows, made in memory: on a full disk HDF5 may crash the process. It holds no times, so
+        that equal runs have equal bytes."""
+        content, made, access = io.BytesIO(), h5p.create(h5p.FILE_CREATE), _access()
+        made.set_obj_track_times(False)
+        access.set_fileobj_driver(h5fd.fileobj_driver, content)
+        with h5py.File(h5f.create(b"trajectory", h5f.ACC_TRUNC, made, access)) as file:
             for kind, label, names, dtype, fill in (
                 ("index", "index_columns", self._index_names, np.dtype(np.int64), -1),
                 ("rows", "columns", self._row_names, self.dtype, 0),
@@ -182,12 +185,17 @@ def _reserve(file: BinaryIO, count: int) -> None:
         raise
 
 
+def _access() -> Any:
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    return access
+
+
 def _open_for_append(path: Path) -> Any:
     """A low-level file opened for append, without locks: a reader elsewhere must not stop a run. The high-level call
     first opens for writing and then switches to single-writer mode; a kill between the two would leave a file that no
     reader opens."""
-    access = h5p.create(h5p.FILE_ACCESS)
-    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    access = _access()
     access.set_file_locking(False, True)
     access.set_fclose_degree(h5f.CLOSE_STRONG)
     return h5f.open(os.fsencode(path), h5f.ACC_RDWR | h5f.ACC_SWMR_WRITE, access)

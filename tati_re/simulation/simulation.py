@@ -283,6 +283,7 @@ class Simulation(Evaluations):
                 `learning_rate`, `num_steps`, `batch_size`, `output`; `stages`, in each of which rate and batch size are
                 others; and `observables`, `callbacks` as in `sample`.
         """
+        refuse_if(overrides.get("workers"), "workers: a fit is made by one process.", overrides.get("workers"), "none")
         options, objects = self._for_call(overrides, "fit")
         options = make_options(options, num_steps=check_num_steps(options))
         return self._launched(make_request("fit", options, objects, self.system, self.limits))
