@@ -125,7 +125,8 @@ def test_classes_are_numbers(tmp_path):
     path = write(tmp_path / "a.csv", "size,kind\n1,setosa\n")
     assert said(load_data, path) == (
         "a.csv, line 2, column 'kind' is not a finite number. Received: setosa. "
-        "Expected: a number; classes are counted from 0."
+        "Expected: a number; classes are counted from 0: pandas.factorize numbers their names, which "
+        "tati_re.sklearn.BayesianClassifier takes as they are."
     )
 
 

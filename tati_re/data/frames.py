@@ -13,6 +13,10 @@ TEXT = (
     "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text, and "
     "pandas.factorize numbers of class labels"
 )
+CLASSES = (
+    "a number; classes are counted from 0: pandas.factorize numbers their names, which "
+    "tati_re.sklearn.BayesianClassifier takes as they are"
+)
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
 

@@ -13,7 +13,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.data.frames import advice
+from tati_re.data.frames import CLASSES, advice
 
 WHITE_SPACE = (".txt", ".dat", ".data")
 
@@ -159,7 +159,7 @@ def _bad_cell(path: Path, names: Sequence[str], used: Sequence[str], labels: Seq
         for name, cell in zip(names, cells, strict=True):
             if name in used and not (_is_number(cell) and np.isfinite(float(cell))):
                 place = f"{path.name}, line {number}, column '{name}'"
-                told = "a number; classes are counted from 0" if name in labels else advice(cell)
+                told = CLASSES if name in labels else advice(cell)
                 return InputError(f"{place} is not a finite number.", cell or "an empty cell", told)
     return InputError(f"{path.name} cannot be read as a table of numbers.", path, "numbers separated by commas")
 
