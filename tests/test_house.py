@@ -24,7 +24,6 @@ def test_a_room_imports_only_rooms_below_it():
 VIEWS = {
     ("tati_re.simulation.run", "tati_re.report.summary"),
     ("tati_re.simulation.notebook", "tati_re.report.summary"),
-    ("tati_re.evidence.result", "tati_re.plotting.evidence"),
     ("tati_re.prediction.temperature_study", "tati_re.plotting.temperatures"),
 }
 

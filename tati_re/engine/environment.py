@@ -41,10 +41,5 @@ def deterministic():
 
 def versions() -> dict[str, str]:
     """Versions on which the numbers of a run depend."""
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
-        "platform": f"{sys.platform} {platform.machine()}",
-    }
+    libraries = {"numpy": np.__version__, "tensorflow": tf.__version__, "keras": keras.__version__}
+    return {"python": platform.python_version(), **libraries, "platform": f"{sys.platform} {platform.machine()}"}

@@ -94,15 +94,12 @@ class SwapRound:
                 correction = self.correction.counted(correction, accepted)
         energy = loss_at if self.tempers_likelihood else loss_at + penalty_at
         clock, replica_at = evaluate.clock, at_rung // self.num_ladders
-        return rungs._replace(
-            index=index,
-            rounds=rungs.rounds + 1,
-            rejected=rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs),
-            tried=rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs),
-            counts=counted(rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting)),
-            events=events_of(clock.step, pairs, difference, accepted, replica_at, evaluate.num_examples),
-            correction=correction,
-        )
+        rejected = rungs.rejected + by_neighbors(pairs, 1.0 - expected, self.num_rungs)
+        tried = rungs.tried + by_neighbors(pairs, tf.ones_like(expected), self.num_rungs)
+        counts = counted(rungs.counts, pairs, accepted, expected, energy, index, tf.logical_not(clock.adapting))
+        events = events_of(clock.step, pairs, difference, accepted, replica_at, evaluate.num_examples)
+        told = {"rejected": rejected, "tried": tried, "counts": counts, "events": events}
+        return rungs._replace(index=index, rounds=rungs.rounds + 1, **told, correction=correction)
 
     def _pairs(self, rungs: Rungs, random: dict[str, Any]) -> Pairs:
         shape = (self.num_ladders, self.num_pairs)

@@ -94,14 +94,10 @@ class Annealing(Optimizer):
         zeros = zeros_like(energy.potential)
         temperature = zeros + self.start_temperature
         momentum = sqrt(column(temperature, position)) * noise.normal(position.shape)
-        return extend(
-            LangevinState(position, momentum, **energy._asdict(), rung=evaluate.rung),
-            temperature=temperature,
-            validation_sum=zeros,
-            last_validation=zeros + math.inf,
-            stopped=zeros > 0,
-            best=BestPosition(position, **energy._asdict(), temperature=temperature, validation=zeros + math.inf),
-        )
+        state = LangevinState(position, momentum, **energy._asdict(), rung=evaluate.rung)
+        best = BestPosition(position, **energy._asdict(), temperature=temperature, validation=zeros + math.inf)
+        validations = {"validation_sum": zeros, "last_validation": zeros + math.inf}
+        return extend(state, temperature=temperature, **validations, stopped=zeros > 0, best=best)
 
     def step(self, state, evaluate, noise):
         step_size = sqrt(state.rung.step_size / evaluate.scale)
@@ -133,14 +129,11 @@ class Annealing(Optimizer):
         falls = average <= state.last_validation
         cools, stops = ended & running & falls, ended & running & ~falls
         back = state._replace(**chosen(stops, best, state, names))
-        return back._replace(
-            momentum=where(stops[:, None], zeros_like(state.momentum), state.momentum),
-            temperature=where(cools, self.cooling * state.temperature, back.temperature),
-            validation_sum=where(ended, zeros_like(total), total),
-            last_validation=where(cools, average, state.last_validation),
-            stopped=state.stopped | stops,
-            best=best,
-        )
+        momentum = where(stops[:, None], zeros_like(state.momentum), state.momentum)
+        temperature = where(cools, self.cooling * state.temperature, back.temperature)
+        sums, last = where(ended, zeros_like(total), total), where(cools, average, state.last_validation)
+        back = back._replace(momentum=momentum, temperature=temperature, stopped=state.stopped | stops)
+        return back._replace(validation_sum=sums, last_validation=last, best=best)
 
     def get_config(self) -> dict:
         known = attributes_of(self, "start_temperature", "cooling", "stage_steps", "validations", "momentum")

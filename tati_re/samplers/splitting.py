@@ -41,14 +41,8 @@ from tati_re.samplers.thermostat import (
 from tati_re.samplers.wrappers.coordinates import extend
 
 ALIASES = {"GLA1": "BAO", "GLA2": "BABO", "mCCAdL": "BACDODCAB"}
-LETTERS = {
-    "A": "drift",
-    "B": "kick",
-    "O": "Ornstein-Uhlenbeck",
-    "U": "drift and bath together",
-    "C": "damping by the covariance",
-    "D": "thermostat",
-}
+LETTERS = {"A": "drift", "B": "kick", "O": "Ornstein-Uhlenbeck", "U": "drift and bath together"}
+LETTERS |= {"C": "damping by the covariance", "D": "thermostat"}
 FIRST_RATE = 0.125
 """The friction that is found in the burn-in, in units of 1/h, at first."""
 _DRIFT = re.compile("[AU]")

@@ -74,13 +74,9 @@ def run_ladder(
     shape = (-1, method.num_rungs, method.num_ladders)
     table, stored = np.concatenate(rows), np.concatenate(positions)
     swaps = np.concatenate(events).reshape(-1, max(1, events[0].shape[-1]))
-    return LadderRun(
-        table.reshape(*shape, table.shape[-1]),
-        loop.observables.columns,
-        swaps[swaps[:, 0] >= 0] if len(swaps) else swaps,
-        stored.reshape(*shape, stored.shape[-1]) if stored.size else stored,
-        carry.state,
-    )
+    swaps = swaps[swaps[:, 0] >= 0] if len(swaps) else swaps
+    stored = stored.reshape(*shape, stored.shape[-1]) if stored.size else stored
+    return LadderRun(table.reshape(*shape, table.shape[-1]), loop.observables.columns, swaps, stored, carry.state)
 
 
 class NoisyPotential(FunctionPotential):

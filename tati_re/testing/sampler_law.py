@@ -64,13 +64,9 @@ def check_law(
             values = squares[name][i] / exact
             if given is None and not sampler.metropolis:
                 weight = 2**order
-                _compare(
-                    f"variance of {name}, extrapolated from h = {steps[0]:.3g} and {steps[1]:.3g} to 0,",
-                    _combined(values, (-1 / (weight - 1), weight / (weight - 1))),
-                    1.0,
-                    (step_size / unit) ** (order + 1),
-                    temperature,
-                )
+                what = f"variance of {name}, extrapolated from h = {steps[0]:.3g} and {steps[1]:.3g} to 0,"
+                found = _combined(values, (-1 / (weight - 1), weight / (weight - 1)))
+                _compare(what, found, 1.0, (step_size / unit) ** (order + 1), temperature)
                 continue
             for j, h in enumerate(steps):
                 wanted = 1.0 if given is None else (given(h) if callable(given) else given) * stiffness

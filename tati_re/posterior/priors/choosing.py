@@ -19,12 +19,8 @@ from tati_re.posterior.priors.soft import SoftWalls
 from tati_re.posterior.priors.walls import Box, HardWalls
 
 FAMILIES: dict[str, type[ScaleFamily]] = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT, "box": Box}
-_USED = {
-    "prior_std": {"gaussian"},
-    "prior_scale": {"laplace", "student_t"},
-    "prior_degrees": {"student_t"},
-    "prior_bound": {"box"},
-}
+_USED = {"prior_std": {"gaussian"}, "prior_scale": {"laplace", "student_t"}}
+_USED |= {"prior_degrees": {"student_t"}, "prior_bound": {"box"}}
 """The families that an option of the prior is about."""
 _TABLES = ("prior", *_USED)
 _WALLS = ("lower_wall", "upper_wall", "prior_lower_boundary", "prior_upper_boundary", "prior_factor", "prior_power")

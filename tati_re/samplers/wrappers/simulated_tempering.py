@@ -19,7 +19,7 @@ from tati_re.core.ops import (
     sum_of_products,
     where,
 )
-from tati_re.core.protocol import Rung, fields_of, sums_at_rung, with_energy
+from tati_re.core.protocol import Rung, attributes_of, fields_of, sums_at_rung, with_energy
 from tati_re.samplers.splitting import Splitting
 from tati_re.samplers.wrappers.coordinates import extend, inner_of
 
@@ -219,13 +219,9 @@ class SimulatedTempering(Wrapper):
         return dict(zip(_LEARNT, (weights - weights[:, :1], visits, increment, number), strict=True))
 
     def get_config(self) -> dict:
-        return {
-            **self.inner.get_config(),
-            "simulated_tempering": list(self.inverse_temperatures),
-            "likelihood_weights": list(self.likelihood_weights) if self.tempers_likelihood else None,
-            "move_every": self.move_every,
-            "log_weights": self.log_weights,
-        }
+        likelihood = list(self.likelihood_weights) if self.tempers_likelihood else None
+        ladder = {"simulated_tempering": list(self.inverse_temperatures), "likelihood_weights": likelihood}
+        return {**self.inner.get_config(), **ladder, **attributes_of(self, "move_every", "log_weights")}
 
 
 def log_weights_of(inverse_temperatures: Sequence[float], mean_potentials: Sequence[float]) -> np.ndarray:
