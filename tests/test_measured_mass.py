@@ -111,7 +111,7 @@ def test_few_directions_take_the_stiffest_and_softest():
 
 def test_coordinates_of_a_low_rank_mass_invert_each_other():
     found = low_rank_mass(*drawn(rotated(7, np.geomspace(1, 50, 7)), 8), 3)
-    along, vectors = Stretched(*found), np.random.default_rng(0).standard_normal((4, 7))
+    along, vectors = found, np.random.default_rng(0).standard_normal((4, 7))
     np.testing.assert_allclose(along.backward(along.forward(vectors)), vectors, atol=1e-12)
     np.testing.assert_allclose(along.untransposed(along.transposed(vectors)), vectors, atol=1e-12)
     np.testing.assert_allclose(along.forward(along.transposed(np.eye(7))), found.inverse_mass(), atol=1e-12)
