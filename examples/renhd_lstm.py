@@ -14,10 +14,11 @@ U is the mean loss, with the prior's V/N, at the temperature 1/N with N = 6,000:
 under a standard normal prior. The temperature ratio of the ladder is measured: a pilot of SGNHT tells how U spreads at
 T = 1, and neighbors are put where Metropolis' rule would accept half of the swaps.
 
-    python examples/renhd_lstm.py --data FOLDER [--num-gradients 2400] [--num-replicas 3] [--output DIR]
+    python examples/renhd_lstm.py --data FOLDER [--percent 0 | 20 | 30] [--full] [--num-gradients 2400] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. Writes results.csv, rungs.csv and
-figure.png, in about 8 minutes on 2 cores, 25 where others use them too.
+figure.png, in about 8 minutes on 2 cores, 25 where others use them too. Methods
+that are in results.csv are not run again.
 
 RELD is SGLD on the ladder here. In the paper it is RENHD's step with a frozen thermostat: another update, whose
 momentum factor is negative, and none with a law that is known.
@@ -30,6 +31,8 @@ labels permuted at each epoch, 1,000 epochs, 12 rungs with ratio 1.2, 10 runs.
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -44,11 +47,12 @@ from published import published
 
 import tati_re
 
-PUBLISHED, SETTINGS = published("renhd_table_1"), published("renhd_settings")
+TABLES = {0: "renhd_table_1_unpermuted", 20: "renhd_table_1", 30: "renhd_table_1_30"}
+PUBLISHED = {percent: published(name) for percent, name in TABLES.items()}
+SETTINGS = published("renhd_settings")
 """Accuracies in % by method, and how they were reached."""
 BATCH_SIZE = 128
 NUM_PERMUTATIONS = 20
-PERMUTED_PART = 0.2
 PRIOR_STD = 1.0
 STEP_SIZE, FRICTION = 0.5, 0.3
 """In units of the mean loss: a learning rate of 0.25, and a momentum that keeps 0.85 in a step."""
@@ -105,6 +109,7 @@ class Sizes(NamedTuple):
         num_test: Test images that count.
         num_units: Of the LSTM.
         num_pilot_steps: Of the pilot that chooses the ladder.
+        percent: Of the labels are permuted.
     """
 
     num_gradients: int = 2_400
@@ -115,9 +120,12 @@ class Sizes(NamedTuple):
     num_test: int = 4_000
     num_units: int = 32
     num_pilot_steps: int = 800
+    percent: int = 20
 
 
 QUICK = Sizes(120, 2, 2, 2, 64, 50, 4, 40)
+FULL = Sizes(1_000 * 60_000 // BATCH_SIZE, 12, 10, 20, 60_000, 10_000, 128, 8_000)
+"""As published, but for the ReLU layer, which is as wide as the LSTM, and 1,000 epochs of gradients for all."""
 
 
 class Digits(NamedTuple):
@@ -186,12 +194,12 @@ def generated(num_train: int, num_test: int, seed: int) -> Digits:
     return Digits(images[:num_train], labels[:num_train], images[num_train:], labels[num_train:])
 
 
-def permuted(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Labels in `count` versions, `(count, n)`: in each another fifth of them, permuted among each other."""
+def permuted(labels: np.ndarray, count: int, seed: int, percent: int = 20) -> np.ndarray:
+    """Labels in `count` versions, `(count, n)`: in each another part of them, permuted among each other."""
     random = np.random.default_rng(seed)
     versions = np.tile(labels, (count, 1))
     for version in versions:
-        chosen = random.choice(len(labels), round(PERMUTED_PART * len(labels)), replace=False)
+        chosen = random.choice(len(labels), round(percent / 100 * len(labels)), replace=False)
         version[chosen] = version[random.permutation(chosen)]
     return versions
 
@@ -207,12 +215,13 @@ class Problem:
 
     def __init__(self, digits: Digits, sizes: Sizes, seed: int) -> None:
         self.digits, self.sizes, self.seed = digits, sizes, seed
-        versions = permuted(digits.train_labels, NUM_PERMUTATIONS, seed)
+        self.versions = NUM_PERMUTATIONS if sizes.percent else 1
+        versions = permuted(digits.train_labels, self.versions, seed, sizes.percent)
         self.frequencies = np.stack([(versions == digit).mean(0) for digit in range(10)], axis=-1)
         first = slice(0, 10)
         few = (digits.train[first], np.arange(10) % 10)
         self.starts = np.stack([self._simulation(*few, 1, seed + run).parameters for run in range(sizes.num_runs)])
-        images = np.tile(digits.train, (NUM_PERMUTATIONS, 1, 1))
+        images = np.tile(digits.train, (self.versions, 1, 1))
         self.simulation = self._simulation(images, versions.reshape(-1), sizes.num_runs, seed)
         self.temperature = 1 / len(digits.train)
 
@@ -378,8 +387,9 @@ def result(problem: Problem, method: Method, ratio: float) -> tuple[Result, Any]
     return found, rows
 
 
-def report(found: Result) -> None:
+def report(found: Result, percent: int) -> None:
     """Prints a line of the table."""
+    said = PUBLISHED[percent][found.method] if percent in PUBLISHED else ""
     cells = (
         f"{found.accuracy:.2f} ± {found.accuracy_deviation:.2f}" if found.draws else "no draw",
         f"{found.nll:.3f} ± {found.nll_deviation:.3f}" if found.draws else "",
@@ -388,9 +398,27 @@ def report(found: Result) -> None:
     swaps = "" if math.isnan(found.acceptance) else f"{found.acceptance:.3f}, {found.round_trips}"
     print(
         f"{found.method:14}{found.rungs:<7}{found.steps:<8,}{found.draws:<7}{cells[0]:16}{cells[1]:17}{cells[2]:16}"
-        f"{swaps:12}{PUBLISHED[found.method]:13}{found.seconds:.0f}".rstrip(),
+        f"{swaps:12}{said:13}{found.seconds:.0f}".rstrip(),
         flush=True,
     )
+
+
+def before(output: Path, names: Sequence[str], sizes: Sizes, seed: int) -> list[Result]:
+    """The results that an earlier call with the same sizes has left in the folder; else it is marked as one of these.
+
+    Raises:
+        InputError: It has results of other sizes.
+    """
+    settings, path = {**sizes._asdict(), "seed": seed}, output / "settings.json"
+    if path.is_file() and json.loads(path.read_text()) != settings:
+        raise tati_re.InputError("--output has results of other sizes or another seed.", output, "another folder")
+    write([[json.dumps(settings)]], [], path)
+    if not (output / "results.csv").is_file():
+        return []
+    with (output / "results.csv").open(newline="") as file:
+        kinds, rows = list(Result.__annotations__.values()), list(csv.reader(file))[1:]
+    casts = [{"str": str, "int": int}.get(kind, lambda text: float(text or "nan")) for kind in kinds]
+    return [Result(*(cast(text) for cast, text in zip(casts, row, strict=True))) for row in rows if row[0] in names]
 
 
 def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
@@ -466,7 +494,7 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
     problem = Problem(digits, sizes, seed)
     print(
         f"LSTM of {sizes.num_units} units, {problem.starts.shape[1]:,} parameters; N = {len(digits.train):,} images, "
-        f"{NUM_PERMUTATIONS} versions of their labels, {PERMUTED_PART:.0%} permuted in each; U = mean loss - log prior "
+        f"{problem.versions} versions of their labels, {sizes.percent} % permuted in each; U = mean loss - log prior "
         f"/ N at the temperature 1/N, prior standard deviation {PRIOR_STD:g}; mini-batches of {BATCH_SIZE}; "
         f"{sizes.num_gradients:,} gradients a run, {sizes.num_runs} runs of each; {len(digits.test):,} test images"
     )
@@ -476,9 +504,9 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
         f"{'':14}rungs  steps   draws  accuracy, %     NLL              last position   swaps, trips "
         "published*  seconds"
     )
-    results, ladders = [], {}
+    results, ladders = before(output, names, sizes, seed), {}
     for method in METHODS:
-        if method.name not in names:
+        if method.name not in names or method.name in [found.method for found in results]:
             continue
         try:
             found, rows = result(problem, method, ratio)
@@ -486,7 +514,7 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
             print(f"{method.name:14}{error}", flush=True)
             continue
         results.append(found)
-        report(found)
+        report(found, sizes.percent)
         if rows is not None:
             ladders[method.name] = rows
         write(results, Result._fields, output / "results.csv")
@@ -497,8 +525,7 @@ def experiment(data: Path | None, names: Sequence[str], sizes: Sizes, ratio: flo
     ]
     write(traces, ("method", "step", "run", "replica", "rung"), output / "rungs.csv")
     draw(results, ladders, output / "figure.png")
-    permuted = SETTINGS["labels permuted"]
-    print(f"* Fashion-MNIST, {permuted} of the labels permuted; 'swaps, trips': accepted part, round trips of all runs")
+    print(f"* Fashion-MNIST, {sizes.percent} % permuted; 'swaps, trips': accepted part, round trips of all runs")
     print(f"\n{output / 'results.csv'}, {output / 'rungs.csv'}, {output / 'figure.png'}")
 
 
@@ -516,11 +543,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(
             "--" + name.replace("_", "-"), type=int, default=None, metavar="N", help=f"default {default:,}"
         )
-    parser.add_argument("--quick", action="store_true", help="generated images, a few short runs, in seconds")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="generated images, a few short runs, in seconds")
+    size.add_argument("--full", action="store_true", help="12 rungs, 10 runs, 1,000 epochs of all images, as published")
     parser.add_argument("--output", type=Path, default=Path("results/renhd_lstm"), metavar="DIR")
     arguments = parser.parse_args(argv)
     given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
-    sizes = (QUICK if arguments.quick else Sizes())._replace(**given)
+    sizes = (QUICK if arguments.quick else FULL if arguments.full else Sizes())._replace(**given)
     try:
         if arguments.data is None and not arguments.quick:
             raise tati_re.InputError("--data is missing.", None, "a folder with mnist.npz, or --quick")

@@ -11,12 +11,19 @@ The scale is the published one: temperatures 0.01 and 0.05 of U = N * mean loss 
 images, a momentum that keeps 0.9, a rate of the hot chain 1.5 times that of the cold one, swaps that are corrected with
 F = 3e5, which falls by 0.8 at every swap and grows by 1.02 in an epoch. With F that far above 1 the
 swaps are biased; beside the swaps that were made stand those that F = 1 and no correction would have made of the same
-energies. Constant temperature and rate take the place of the published annealing.
+energies. With `--annealed` temperatures fall by 1.02 and, after two fifths of the run, rates by 0.984 in each 500th of
+it, which stands for an epoch of the published schedule; else both are constant.
 
-    python examples/resghmc_resnet.py --data FOLDER [--num-steps 200] [--batch-norm frozen] [--output DIR]
+`--methods` puts SGHMC and SGD with momentum beside it, from the same starts and with as many gradients as both chains
+together; `--num-runs` repeats all from other seeds, and `--factors` scans F.
+
+    python examples/resghmc_resnet.py --data FOLDER [--annealed] [--num-steps 200] [--batch-norm frozen] [--output DIR]
+    python examples/resghmc_resnet.py --data FOLDER --annealed --full --num-runs 3 --factors 1 3e5 \\
+        --methods reSGHMC SGHMC "momentum SGD"
 
 FOLDER holds cifar10_subset.npz with x_train, y_train, x_test, y_test, images as bytes. Writes results.csv, swaps.csv
-and figure.png, in 5 minutes on 2 cores.
+and figure.png, in 5 minutes on 2 cores; what `--methods`, `--num-runs` and `--factors` add is not run again where
+results.csv has it.
 
 Published: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via replica exchange stochastic gradient MCMC
 (ICML 2020): CIFAR-10 with all 50,000 images, augmented, 500 epochs of batch 256, average of predictions.
@@ -25,6 +32,8 @@ Published: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via r
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -78,6 +87,10 @@ class Sizes(NamedTuple):
 
 
 QUICK = Sizes(20, 40, 2, 16, 32, 64, 32, 1, 2)
+FULL = Sizes(200, 500 * 10_000 // 256, 4, 256, 1_000, 10_000, 2_000)
+METHODS = ("reSGHMC", "SGHMC", "momentum SGD")
+EPOCHS = int(PUBLISHED["epochs, batch"][0])
+COOLING, DECAY, DECAY_AFTER = map(float, PUBLISHED["cooling and decay of the rate in an epoch, epochs before it"])
 
 
 class Images(NamedTuple):
@@ -96,6 +109,8 @@ class Result(NamedTuple):
     draws: int
     accuracy: float
     nll: float
+    factor: float = math.nan
+    seed: int = 0
 
 
 def read(folder: Path, num_train: int, num_test: int) -> Images:
@@ -168,7 +183,49 @@ def simulation(images: Images, sizes: Sizes, seed: int, batch_norm: str = "batch
     return sim, dataset
 
 
-def sampled(sim: tati_re.Simulation, dataset, sizes: Sizes, rate: float, folder: Path):
+def annealed(num_steps: int, step_size: float) -> dict[str, Any]:
+    """Temperature and step size of the cold chain at the steps where they change."""
+    epochs = np.arange(min(EPOCHS, num_steps))
+    steps = (1 + epochs * num_steps // len(epochs)).tolist()
+    epochs = epochs * EPOCHS / len(epochs)
+    temperatures = TEMPERATURES[0] * COOLING**-epochs
+    sizes = step_size * DECAY ** (np.maximum(0, epochs - DECAY_AFTER) / 2)
+    tables = {"temperature_schedule": temperatures, "step_schedule": sizes}
+    return {name: list(zip(steps, values.tolist(), strict=True)) for name, values in tables.items()}
+
+
+def alone(sim: tati_re.Simulation, name: str, sizes: Sizes, rate: float, anneals: bool) -> list[np.ndarray]:
+    """Parameter vectors of one chain that takes the gradients of both: draws of SGHMC, or where SGD ends."""
+    from tati_re.analysis import stored_positions
+
+    num_steps = 2 * sizes.num_steps
+    if name == "momentum SGD":
+        momentum = 1 - MOMENTUM_LOST
+        sim.fit(optimizer="sgd", momentum=momentum, learning_rate=rate, num_steps=num_steps, trajectory_every=0)
+        return [sim.parameters]
+    num_burnin_steps, step_size = num_steps // 3, math.sqrt(rate / sim.dataset.num_examples)
+    run = sim.sample(
+        sampler="SGHMC",
+        temperature=TEMPERATURES[0],
+        step_size=step_size,
+        friction=MOMENTUM_LOST / step_size,
+        num_steps=num_steps,
+        num_burnin_steps=num_burnin_steps,
+        trajectory_every=max(1, (num_steps - num_burnin_steps) // NUM_DRAWS),
+        **(annealed(num_steps, step_size) if anneals else {}),
+    )
+    return [position.parameters for position in stored_positions(run)]
+
+
+def sampled(
+    sim: tati_re.Simulation,
+    dataset,
+    sizes: Sizes,
+    rate: float,
+    folder: Path,
+    factor: float = FACTOR,
+    anneals: bool = False,
+):
     """Samples with reSGHMC, stops half way, and goes on from the folder.
 
     Args:
@@ -177,11 +234,14 @@ def sampled(sim: tati_re.Simulation, dataset, sizes: Sizes, rate: float, folder:
         sizes: Of the run.
         rate: Learning rate of the mean loss, cold chain.
         folder: Run folder.
+        factor: F at the start.
+        anneals: Temperatures and rates fall.
     """
     num_examples = dataset.num_examples
     step_size = math.sqrt(rate / num_examples)
     epoch = num_examples / sizes.batch_size
     half, num_burnin_steps = sizes.num_steps // 2, sizes.num_steps // 3
+    schedules = annealed(sizes.num_steps, step_size) if anneals else {}
     sim.sample(
         sampler="reSGHMC",
         temperatures=list(TEMPERATURES),
@@ -190,7 +250,7 @@ def sampled(sim: tati_re.Simulation, dataset, sizes: Sizes, rate: float, folder:
         swap_schedule="all_pairs",
         exchange_every=sizes.exchange_every,
         exchange_batch_size=min(sizes.exchange_batch_size, num_examples),
-        correction_factor=FACTOR,
+        correction_factor=factor,
         correction_decay=FACTOR_DECAY,
         correction_growth=FACTOR_GROWTH ** (1000 / epoch),
         num_steps=half,
@@ -199,8 +259,9 @@ def sampled(sim: tati_re.Simulation, dataset, sizes: Sizes, rate: float, folder:
         trajectory_every=max(1, (sizes.num_steps - num_burnin_steps) // NUM_DRAWS),
         output=str(folder),
         overwrite=True,
+        **schedules,
     )
-    return tati_re.Simulation.resume(str(folder), num_steps=sizes.num_steps, data=dataset, verbose=0)
+    return tati_re.Simulation.resume(str(folder), num_steps=sizes.num_steps, data=dataset, verbose=0, **schedules)
 
 
 class Swaps(NamedTuple):
@@ -225,18 +286,19 @@ class Swaps(NamedTuple):
     exact: np.ndarray
 
 
-def swaps_of(events, epoch: float) -> Swaps:
+def swaps_of(events, epoch: float, first: float = FACTOR) -> Swaps:
     """The tries of exchange.csv.
 
     Args:
         events: Its rows.
         epoch: Steps of one.
+        first: F at the start.
     """
     step, delta, variance, accepted = (
         events[name].to_numpy(float) for name in ("step", "delta", "variance", "accepted")
     )
     swaps = np.cumsum(accepted)
-    factor = FACTOR * FACTOR_DECAY ** (swaps - accepted) * FACTOR_GROWTH ** (step / epoch)
+    factor = first * FACTOR_DECAY ** (swaps - accepted) * FACTOR_GROWTH ** (step / epoch)
 
     def expected(log_ratio):
         return np.cumsum(np.exp(np.minimum(0.0, log_ratio)))
@@ -251,6 +313,25 @@ def score(name: str, sim: tati_re.Simulation, images: Images, vectors: Sequence[
     mean = np.mean([sim.predict_probabilities(images.test, vector) for vector in vectors], axis=0, dtype=np.float64)
     labels = images.test_labels
     return Result(name, len(vectors), 100 * accuracy(mean, labels), negative_log_likelihood(mean, labels))
+
+
+def before(output: Path, settings: dict[str, Any]) -> list[Result]:
+    """The results of single chains and other F that a call with the same settings has left in the folder.
+
+    Raises:
+        InputError: It has results of other settings.
+    """
+    path = output / "settings.json"
+    if path.is_file() and json.loads(path.read_text()) != settings:
+        raise tati_re.InputError("--output has results of other settings.", output, "another folder")
+    write([[json.dumps(settings)]], [], path)
+    if not (output / "results.csv").is_file():
+        return []
+    with (output / "results.csv").open(newline="") as file:
+        rows = [Result(*row) for row in list(csv.reader(file))[1:]]
+    return [
+        Result(row.name, int(row.draws), *map(float, row[2:5]), int(row.seed)) for row in rows if row.name in METHODS
+    ]
 
 
 def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
@@ -292,7 +373,16 @@ def draw(swaps: Swaps, rows, resumed_at: int, path: Path) -> None:
 
 
 def experiment(
-    data: Path | None, sizes: Sizes, rate: float, seed: int, output: Path, batch_norm: str = "batch"
+    data: Path | None,
+    sizes: Sizes,
+    rate: float,
+    seed: int,
+    output: Path,
+    batch_norm: str = "batch",
+    methods: Sequence[str] = METHODS[:1],
+    num_runs: int = 1,
+    factors: Sequence[float] = (FACTOR,),
+    anneals: bool = False,
 ) -> None:
     """Trains, samples, resumes, scores; without a folder, on generated images.
 
@@ -303,12 +393,18 @@ def experiment(
         seed: Of start, mini-batches and dynamics.
         output: Folder of the files.
         batch_norm: "frozen" or "batch".
+        methods: What is run from each start.
+        num_runs: Starts, from this seed on.
+        factors: F at the start of reSGHMC.
+        anneals: Temperatures and rates fall.
 
     Raises:
         InputError: A file that is not there, a size that is too small, or a folder that cannot be written.
     """
     from tati_re.analysis import stored_positions
 
+    settings = {**sizes._asdict(), "rate": rate, "batch_norm": batch_norm, "anneals": anneals, "first": seed}
+    earlier = before(output, settings)
     if sizes.num_steps < SMALLEST_NUM_STEPS:
         raise tati_re.InputError("--num-steps is too small.", sizes.num_steps, f"at least {SMALLEST_NUM_STEPS}")
     if data is None:
@@ -331,24 +427,28 @@ def experiment(
         record_every=sizes.num_fit_steps,
         trajectory_every=0,
     )
+    start = sim.parameters.copy()
     results = [score("Adam (where sampling starts)", sim, images, [sim.parameters])]
     print(f"after {sizes.num_fit_steps} steps of Adam: {results[0].accuracy:.1f} %", flush=True)
-    run = sampled(sim, dataset, sizes, rate, output / "run")
+    run = sampled(sim, dataset, sizes, rate, output / "run", factors[0], anneals)
     vectors = [position.parameters for position in stored_positions(run)]
     results += [
         score("reSGHMC (last draw)", sim, images, vectors[-1:]),
         score("reSGHMC (average)", sim, images, vectors),
     ]
-    swaps = swaps_of(run.exchanges, num_examples / sizes.batch_size)
+    results = [
+        found._replace(factor=factors[0] if "reSGHMC" in found.name else math.nan, seed=seed) for found in results
+    ]
+    swaps = swaps_of(run.exchanges, num_examples / sizes.batch_size, factors[0])
     print(f"\n{'':30}draws  test accuracy, %   NLL")
     for found in results:
         print(f"{found.name:30}{found.draws:<7}{found.accuracy:<19.2f}{found.nll:.3f}")
-    images, (epochs, batch) = PUBLISHED["number of images, weight decay"][0], PUBLISHED["epochs, batch"]
+    count, (epochs, batch) = PUBLISHED["number of images, weight decay"][0], PUBLISHED["epochs, batch"]
     accuracies = ", ".join(f"{name} {PUBLISHED[name]}" for name in ("reSGHMC", "SGHMC"))
-    print(f"published, {images} images, augmented, {epochs} epochs of batch {batch}: {accuracies}")
+    print(f"published, {count} images, augmented, {epochs} epochs of batch {batch}: {accuracies}")
     print(
         f"\nswaps: {swaps.swaps[-1]:.0f} of {len(swaps.step)} tries; of the same energies F = 1 would make "
-        f"{swaps.exact[-1]:.1f}, no correction {swaps.without[-1]:.1f}; F went from {FACTOR:.0e} to "
+        f"{swaps.exact[-1]:.1f}, no correction {swaps.without[-1]:.1f}; F went from {factors[0]:.0e} to "
         f"{swaps.factor[-1]:.2g}; median |ln ratio| {np.median(np.abs(swaps.delta)):,.0f}, correction at F = 1 "
         f"{np.median(swaps.correction):,.0f}, made {np.median(swaps.correction / swaps.factor):,.2f}"
     )
@@ -356,6 +456,27 @@ def experiment(
     write(results, Result._fields, output / "results.csv")
     write(list(zip(*(values.tolist() for values in swaps), strict=True)), Swaps._fields, output / "swaps.csv")
     draw(swaps, run.run_info, sizes.num_steps // 2, output / "figure.png")
+    for k in range(seed, seed + num_runs):
+        wanted = [(name, F) for name in methods for F in (factors if name == METHODS[0] else (math.nan,))]
+        wanted = [each for each in wanted if (k, each) != (seed, (METHODS[0], factors[0]))]
+        results += [row for row in earlier if row.seed == k and row.name in methods]
+        done = [(row.name, f"{row.factor:g}") for row in earlier if row.seed == k]
+        wanted = [(name, factor) for name, factor in wanted if (name, f"{factor:g}") not in done]
+        if wanted and k > seed:
+            sim, dataset = simulation(images, sizes, k, batch_norm)
+            sim.fit(optimizer="adam", learning_rate=0.003, num_steps=sizes.num_fit_steps, trajectory_every=0)
+            start = sim.parameters.copy()
+        for name, factor in wanted:
+            sim.parameters = start
+            if name == METHODS[0]:
+                other = sampled(sim, dataset, sizes, rate, output / f"run_{factor:g}_{k}", factor, anneals)
+                vectors = [position.parameters for position in stored_positions(other)]
+            else:
+                vectors = alone(sim, name, sizes, rate, anneals)
+            results.append(score(name, sim, images, vectors)._replace(factor=factor, seed=k))
+            found = results[-1]
+            print(f"{name}, F = {factor:g}, seed {k}: {found.accuracy:.2f} %, {found.nll:.3f}", flush=True)
+            write(results, Result._fields, output / "results.csv")
     print(f"{output / 'results.csv'}, {output / 'swaps.csv'}, {output / 'figure.png'}")
 
 
@@ -377,16 +498,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(
             "--" + name.replace("_", "-"), type=int, default=None, metavar="N", help=f"default {default:,}"
         )
-    parser.add_argument("--quick", action="store_true", help="generated images, a small network, in seconds")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS[:1], help="default reSGHMC")
+    parser.add_argument("--num-runs", type=int, default=1, metavar="N", help="starts; default 1")
+    parser.add_argument(
+        "--factors", nargs="+", type=float, default=[FACTOR], metavar="F", help=f"F at the start; default {FACTOR:g}"
+    )
+    parser.add_argument("--annealed", action="store_true", help="temperatures and rates fall")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="generated images, a small network, in seconds")
+    size.add_argument("--full", action="store_true", help="500 epochs of batch 256 on 10,000 images")
     parser.add_argument("--output", type=Path, default=Path("results/resghmc_resnet"), metavar="DIR")
     arguments = parser.parse_args(argv)
     given = {name: getattr(arguments, name) for name in Sizes._fields if getattr(arguments, name) is not None}
-    sizes = (QUICK if arguments.quick else Sizes())._replace(**given)
+    sizes = (QUICK if arguments.quick else FULL if arguments.full else Sizes())._replace(**given)
     try:
         if arguments.data is None and not arguments.quick:
             raise tati_re.InputError("--data is missing.", None, "a folder with cifar10_subset.npz, or --quick")
         data = None if arguments.quick else arguments.data
-        experiment(data, sizes, arguments.learning_rate, arguments.seed, arguments.output, arguments.batch_norm)
+        if arguments.num_runs < 1:
+            raise tati_re.InputError("--num-runs is too small.", arguments.num_runs, "1 or more")
+        experiment(
+            data,
+            sizes,
+            arguments.learning_rate,
+            arguments.seed,
+            arguments.output,
+            arguments.batch_norm,
+            arguments.methods,
+            arguments.num_runs,
+            arguments.factors,
+            arguments.annealed,
+        )
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

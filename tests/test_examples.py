@@ -332,8 +332,13 @@ def test_permuted_labels_of_the_lstm_and_their_mean_potential(monkeypatch):
 def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     """On generated images the draws fit better than the start, over both halves of the run."""
     script = example("resghmc_resnet")
-    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    more = ["--annealed", "--factors", "3e5", "1", "--methods", *script.METHODS]
+    assert script.main(["--quick", *more, "--output", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "results.csv")
+    assert table["name"].tolist()[3:] == ["reSGHMC", "SGHMC", "momentum SGD"] and table["factor"].tolist()[2:4] == [
+        3e5,
+        1,
+    ]
     assert table["draws"].tolist()[:2] == [1, 1] and table["draws"][2] >= script.NUM_DRAWS
     assert table["nll"][2] < table["nll"][0]
     rows = pd.read_csv(tmp_path / "run" / "run.csv")
@@ -344,6 +349,40 @@ def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     assert (swaps["correction"] > 0).all()
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     assert "batch normalization by each batch" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_bayesian_gan_is_stopped_and_goes_on(tmp_path, capsys):
+    """The game on generated images: as many rounds in two calls; another game is refused in its folder."""
+    script = example("bayesian_gan")
+    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    assert script.main(["--quick", "--num-rounds", "30", "--output", str(tmp_path)]) == 0
+    rows = pd.read_csv(tmp_path / "game" / "discriminator" / "run.csv")
+    assert rows["step"].tolist() == [10, 10, 20, 20, 30, 30]
+    assert len(pd.read_csv(tmp_path / "game" / "generator" / "run.csv")) == 3 * 2
+    assert pd.read_csv(tmp_path / "results.csv")["accuracy"].between(0, 100).all()
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert "77.73" in capsys.readouterr().out
+    assert script.main(["--quick", "--seed", "1", "--output", str(tmp_path)]) == 2
+    assert "another folder" in capsys.readouterr().err
+
+
+def test_annealing_of_the_resnet_example():
+    """T falls by 1.02 in each of 500 parts of the run, the rate, h², by 0.984 after 200 of them."""
+    tables = example("resghmc_resnet").annealed(5_000, 0.1)
+    (step, temperature), (_, step_size) = tables["temperature_schedule"][300], tables["step_schedule"][300]
+    assert step == 3_001 and temperature == pytest.approx(0.01 / 1.02**300)
+    assert step_size == pytest.approx(0.1 * 0.984**50) and tables["step_schedule"][200][1] == 0.1
+
+
+def test_losses_of_the_bayesian_gan():
+    """-ln p(real), and 3 times -ln p(class) with a label, by hand; the last output is added."""
+    script = example("bayesian_gan")
+    loss, logits = script.made_layers(3.0)[2], np.array([[0.3, -1.0, *[-30.0] * 8, 0.7]], "float32")
+    z = np.exp([0.3, -1.0])
+    for label, p in ((1, z[1] / z.sum()), (-1, 1.0)):
+        expected = -np.log(z.sum() / (1 + z.sum())) - 3 * np.log(p) + 0.7
+        assert float(loss(np.array([[label]], "float32"), logits)[0]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_corrections_of_the_resnet_example():
