@@ -1,10 +1,11 @@
 """A semi-supervised Bayesian GAN: generators and discriminators as two simulations that take turns.
 
 A discriminator gives an image ten logits l. It is real with probability Z / (1 + Z), Z = sum of exp l, and of class c
-with exp(l_c) / Z. Its potential is the sum over images of -ln p(real), of -ln p(class) where a label is known, as often as
-makes all labels count as much as all images, and of the mean -ln p(not real) of what each generator makes of a latent vector of the image;
-that of a generator is the sum over these vectors of the mean -ln p(real). Latent vectors are drawn once, so that both
-are functions of positions: each player reads the positions of the other, `tati_re.Player.positions`.
+with exp(l_c) / Z. Its potential is the sum over images of -ln p(real), of -ln p(class) where a label is known, with a
+weight by which all labels count as much as all images, and of the mean -ln p(not real) of what each generator makes of
+a latent vector of the image; that of a generator is the sum over these vectors of the mean -ln p(real). Latent vectors
+are drawn once, so that both are functions of positions: each player reads the positions of the other,
+`tati_re.Player.positions`.
 
 The discriminator is a pair of replicas by reSGHMC, with corrected swaps, generators and their samples are walkers of
 SGHMC; each has one step a round. The same discriminator by Adam on the labels alone, and by SGHMC, stands beside it,

@@ -43,7 +43,8 @@ from published import published
 
 import tati_re
 
-INDICES = "nn_sample_mnist_train_indices_50.txt"
+INDICES, MANY = "nn_sample_mnist_train_indices_50.txt", "nn_sample_mnist_train_indices_500.txt"
+"""500 and 5,000 training images."""
 INPUTS, CLASSES = 256, 10
 PIXELS = 16
 PER_CLASS = 5
@@ -55,6 +56,8 @@ PUBLISHED = {
     ("50", "linear"): "a minimum at T > 0; above ln 10 at every T",
     ("500", "logistic"): "no minimum: lowest at the lowest T",
     ("50", "logistic"): "no minimum: lowest at the lowest T",
+    ("5000", "linear"): "a minimum at T > 0, another one than that of 500 images",
+    ("5000", "logistic"): "no minimum: lowest at the lowest T",
 }
 SMALLEST_NUM_TRAJECTORIES = 30
 STARTS = ("small weights", "prior")
@@ -173,13 +176,13 @@ def shrunk(images: np.ndarray) -> np.ndarray:
     return ((small / 255 - 0.1307) / 0.3081).reshape(len(images), -1)
 
 
-def read(folder: Path, num_test: int, seed: int) -> dict[str, Digits]:
-    """The two training sets, each with `num_test` images drawn from all others."""
-    for name in ("mnist.npz", INDICES):
+def read(folder: Path, num_test: int, seed: int, many: bool = False) -> dict[str, Digits]:
+    """The two training sets, and 5,000 images where `many` are wanted, with `num_test` images drawn from all others."""
+    needed = ("mnist.npz", INDICES, MANY) if many else ("mnist.npz", INDICES)
+    for name in needed:
         if not (folder / name).is_file():
-            raise tati_re.InputError(
-                f"--data: there is no {name}.", folder, f"a folder that holds mnist.npz, {INDICES}"
-            )
+            expected = f"a folder that holds {', '.join(needed)}"
+            raise tati_re.InputError(f"--data: there is no {name}.", folder, expected)
     with np.load(folder / "mnist.npz") as file:
         images = np.concatenate([file["x_train"], file["x_test"]])
         labels = np.concatenate([file["y_train"], file["y_test"]]).astype(np.int64)
@@ -194,7 +197,10 @@ def read(folder: Path, num_test: int, seed: int) -> dict[str, Digits]:
     few = np.concatenate([random.choice(members, PER_CLASS, replace=False) for members in classes])
     print(f"50 images: {PER_CLASS} of each class, seed {seed}: {' '.join(map(str, few))}")
     sets = {}
-    for name, train in (("500", listed), ("50", few)):
+    chosen = [("500", listed), ("50", few)]
+    if many:
+        chosen.append(("5000", np.loadtxt(folder / MANY, dtype=np.int64)))
+    for name, train in chosen:
         others = np.setdiff1d(np.arange(len(images)), train)
         test = random.choice(others, num_test, replace=False)
         sets[name] = Digits(shrunk(images[train]), labels[train], shrunk(images[test]), labels[test])
@@ -479,7 +485,7 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
 
     Args:
         data: The folder.
-        sets: "500", "50".
+        sets: "500", "50", "5000".
         nets: Keys of NETS.
         sizes: Of the runs.
         seed: Of the 50 images, the test images, the starts and the dynamics.
@@ -498,7 +504,7 @@ def experiment(data: Path | None, sets: Sequence[str], nets: Sequence[str], size
         raise tati_re.InputError(
             "--min-temperature and --max-temperature do not fit.", limits, "0 < the first < the second"
         )
-    digits = generated(sizes.num_test, seed) if data is None else read(data, sizes.num_test, seed)
+    digits = generated(sizes.num_test, seed) if data is None else read(data, sizes.num_test, seed, "5000" in sets)
     print(
         f"U: sum of the cross-entropies in nats (T = 1 is the posterior); {sizes.num_replicas} temperatures "
         f"{sizes.min_temperature:g} to {sizes.max_temperature:g}, {sizes.num_trajectories} trajectories of "
@@ -520,7 +526,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="Test loss against temperature by replica-exchange HMC.")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help=f"folder that holds mnist.npz and {INDICES}")
-    parser.add_argument("--sets", nargs="+", choices=("500", "50"), default=("500", "50"), help="default: both")
+    parser.add_argument(
+        "--sets", nargs="+", choices=("500", "50", "5000"), default=("500", "50"), help="default: 500 50"
+    )
     parser.add_argument(
         "--nets", nargs="+", choices=tuple(NETS), default=("linear", "logistic"), help="default: linear logistic"
     )

@@ -403,14 +403,14 @@ def experiment(
     """
     from tati_re.analysis import stored_positions
 
-    settings = {**sizes._asdict(), "rate": rate, "batch_norm": batch_norm, "anneals": anneals, "first": seed}
-    earlier = before(output, settings)
     if sizes.num_steps < SMALLEST_NUM_STEPS:
         raise tati_re.InputError("--num-steps is too small.", sizes.num_steps, f"at least {SMALLEST_NUM_STEPS}")
     if data is None:
         images = generated(sizes.num_train, sizes.num_test, seed)
     else:
         images = read(data, sizes.num_train, sizes.num_test)
+    settings = {**sizes._asdict(), "rate": rate, "batch_norm": batch_norm, "anneals": anneals, "first": seed}
+    earlier = before(output, settings)
     sim, dataset = simulation(images, sizes, seed, batch_norm)
     num_examples = dataset.num_examples
     print(

@@ -220,7 +220,9 @@ def test_replica_exchange_hmc_keeps_training_images_out_of_the_test(tmp_path, ca
     )
     listed = np.arange(3, 143, 7)
     np.savetxt(tmp_path / script.INDICES, listed, fmt="%d")
-    sets = script.read(tmp_path, 100, seed=4)
+    np.savetxt(tmp_path / script.MANY, np.arange(40), fmt="%d")
+    sets = script.read(tmp_path, 100, 4, many=True)
+    assert sets["5000"].train_labels.tolist() == labels[:40].tolist()
     grey = {name: [np.rint((0.3081 * d[:, 0] + 0.1307) * 255) for d in (s.train, s.test)] for name, s in sets.items()}
     assert grey["500"][0].tolist() == listed.tolist()
     assert np.bincount(sets["50"].train_labels).tolist() == [5] * 10
