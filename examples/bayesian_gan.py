@@ -66,7 +66,7 @@ class Sizes(NamedTuple):
     num_test: int = 1_000
     num_generators: int = 2
     num_samples: int = 2
-    num_rounds: int = 2_000
+    num_rounds: int = 1_500
     batch_size: int = 64
     width: int = 64
     num_draws: int = 20
@@ -385,7 +385,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz or cifar10_subset.npz")
     parser.add_argument("--images", choices=["mnist", "cifar10"], default="mnist", help="default mnist")
     parser.add_argument(
-        "--learning-rate", type=float, default=0.005, metavar="R", help="of the mean loss; default 0.005"
+        "--learning-rate", type=float, default=0.001, metavar="R", help="of the mean loss; default 0.001"
     )
     parser.add_argument("--hot", type=float, default=100.0, metavar="R", help="ratio of the temperatures; default 100")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
