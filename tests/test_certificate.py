@@ -55,7 +55,7 @@ def test_what_until_asks_for_is_the_measure(tmp_path):
     assert found.loc["R-hat", "asked"] == 1.2 and found.loc["error of potential", "verdict"] == "unknown"
 
 
-@pytest.mark.parametrize("square", [0.01, 0.16, 0.64])
+@pytest.mark.parametrize("square", [0.01, 0.09, 0.16, 0.64])
 def test_the_bias_is_that_of_a_harmonic_well(tmp_path, square):
     """OBABO with x = h²ω²: Var/true - 1 = (x/4)/(1 - x/4), and x³/(16 (1 - x/4)) is the variance of the energy error of
     a step, METHODS' closed form, in the units of T²."""
@@ -65,6 +65,7 @@ def test_the_bias_is_that_of_a_harmonic_well(tmp_path, square):
     found = rows_of(run).loc["discretization bias"]
     assert found["value"] == pytest.approx(bias, rel=1e-9)
     assert found["verdict"] == ("inside" if error <= 2 * 4 * 0.02**3 / 1.02**2 else "outside")
+    assert ("inside up to 0.025" in found["note"]) == (square == 0.09)
 
 
 def test_a_metropolis_test_is_exact_on_all_data_only(tmp_path):
