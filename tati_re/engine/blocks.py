@@ -299,8 +299,10 @@ class Blocks(Loop):
                 exact=full,
                 examples=self._examples_of,
             )
-            names = ("position",) if centre is None else ("position", "centre", "centre_loss")
-            inner = SimpleNamespace(position="position", centre="centre", centre_loss=centre, _fields=names)
+            values: dict[str, Any] = {"position": "position"}
+            if centre is not None:
+                values |= {"centre": "centre", "centre_loss": centre}
+            inner = SimpleNamespace(_fields=tuple(values), _asdict=lambda: values, **values)
             grown, new = method.decided(rungs, inner, loss, penalty, evaluate, random)
             return new, method.places.source(grown.index, new.index)
 
