@@ -64,7 +64,7 @@ def _head(name: str) -> str:
 
 def _jobs(models: dict[str, Options], folder: Path) -> list[Callable[[], None]]:
     """One for each model and each of its methods with energies of its own."""
-    jobs = []
+    jobs: list[Callable[[], None]] = []
     for name, options in models.items():
         families = {method if method in ("smc", "frenkel_ladd") else "prior": method for method in options.method}
         folder_of = folder / KEPT / (_head(name) + "parts")
