@@ -222,7 +222,10 @@ def regression(**options) -> tuple[Simulation, np.ndarray]:
     random = np.random.default_rng(6)
     inputs = random.standard_normal((400, 5)) @ (0.7 * np.eye(5) + 0.3 * rotated(5, np.ones(5), 7)) * SPREAD
     targets = inputs @ np.ones(5) + 0.2 * random.standard_normal(400)
-    sim = Simulation(data=(inputs, targets[:, None]), hidden=[], noise_std=0.2, prior_std=10.0, verbose=0, **options)
+    sim = Simulation(
+        data=(inputs, targets[:, None]), hidden=[], noise_std=0.2, prior_std=10.0, standardize="none", verbose=0,
+        **options,
+    )  # fmt: skip
     design = np.column_stack([inputs, np.ones(400)])
     return sim, np.linalg.inv(design.T @ design / 0.04 + np.eye(6) / 100)
 
