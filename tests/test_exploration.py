@@ -1,16 +1,20 @@
 """Descents, kinds of bottoms, barriers, and explorations that find all of them and go on after a kill."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import optimize
 
 import tati_re
 from tati_re.cli import explore as command
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
-from tati_re.exploration import ExploredSystem, characterize, connect, descend, explore, lowest_below
+from tati_re.exploration import ExploredSystem, characterize, connect, descend, disconnectivity, explore, lowest_below
 from tati_re.exploration import jobs as jobs_module
 from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_positions
-from tati_re.plotting.exploration import plot_exploration
+from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
 from tati_re.posterior.function import FunctionPotential
 
 CENTRES = np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, -3.0]])
@@ -172,6 +176,47 @@ def test_barriers():
     assert short.relaxed_barrier < 0.11
 
 
+def ring(x):
+    """Four wells on the unit circle, where U = -cos 4θ + .3 cos θ + .2 sin θ: straight ways between them cut across."""
+    angle = tf.math.atan2(x[:, 1], x[:, 0])
+    tilt = 0.3 * tf.cos(angle) + 0.2 * tf.sin(angle)
+    return 5 * (tf.reduce_sum(x * x, -1) - 1) ** 2 - tf.cos(4 * angle) + tilt
+
+
+def test_the_tree_of_wells_on_a_circle(tmp_path):
+    """Each joins a lower one at the lower of the two saddles beside it, found by the roots of dU/dθ; the paths are read
+    off to 1e-3. Straight ways, the wrong passes, are higher by .8 at least."""
+    slope = lambda angle: 4 * np.sin(4 * angle) - 0.3 * np.sin(angle) + 0.2 * np.cos(angle)  # noqa: E731
+    at = [optimize.brentq(slope, near - 0.2, near + 0.2) for near in np.arange(-4, 4) * np.pi / 4]
+    exact = ring(tf.stack([tf.cos(tf.constant(at)), tf.sin(tf.constant(at))], axis=1)).numpy()
+    wells, saddles = np.sort(exact[::2]), np.sort(exact[1::2])
+    start, options = np.array([1.0, 0.0]), {"num_steps": 100, "num_candidates": 3, "max_rounds": 6, "temperature": 0.4}
+    found = explore(FunctionPotential(ring, 2), start, **options, output=tmp_path)
+    tree = disconnectivity(found)
+    np.testing.assert_allclose(tree["potential"], wells, atol=1e-6)
+    # From -π on: well, saddle, well, ... in turn; the highest saddle of the circle joins nothing any more.
+    assert tree["joins"].tolist() == [0, 1, 1, 1]
+    np.testing.assert_allclose(np.sort(tree["joins_at"][1:]), saddles[:3], atol=1e-3)
+    np.testing.assert_allclose(tree["depth"][1:], tree["joins_at"][1:] - tree["potential"][1:])
+    straight = found.barriers.assign(relaxed_barrier=found.barriers["linear_barrier"])
+    assert (disconnectivity(found._replace(barriers=straight))["joins_at"][1:] > saddles[2] + 0.7).all()
+    assert pd.read_csv(tmp_path / "tree.csv")["joins"].tolist() == [0, 1, 1, 1]
+    panel = plot_disconnectivity(found, tmp_path / "tree.png").axes[0]
+    assert (tmp_path / "tree.png").stat().st_size > 10_000
+    heights = sorted({line.get_ydata()[1] for line in panel.lines if len(line.get_ydata()) == 4})
+    np.testing.assert_allclose(heights, np.sort(tree["joins_at"][1:]))
+
+
+def test_a_pass_is_that_of_the_best_chain_of_paths():
+    """1 and 4 meet at 7 by 2 and 3, where the path between them goes over 9; 5 and 6 have none to the others."""
+    minima = pd.DataFrame({"number": [1, 2, 3, 4, 5, 6], "potential": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]})
+    pairs = [(1, 2, 4.0), (2, 3, 5.0), (3, 4, 2.0), (1, 4, 6.0), (5, 6, 1.0)]
+    barriers = pd.DataFrame(pairs, columns=["first", "second", "relaxed_barrier"])
+    tree = disconnectivity(SimpleNamespace(minima=minima, barriers=barriers))
+    assert tree["joins"].tolist() == [0, 1, 1, 3, 0, 5]
+    np.testing.assert_array_equal(tree["joins_at"], [np.nan, 5.0, 7.0, 5.0, np.nan, 6.0])
+
+
 def test_candidates_lie_in_all_parts_of_a_leg():
     positions = np.array([[0.9, 0], [0.5, 0], [1.0, 0.1], [-0.5, 0], [-0.99, 0], [-0.2, 0]])
     found = candidates(double_well(), positions, 2)
@@ -275,7 +320,7 @@ def two_weights(tmp_path_factory):
 
 def test_command(two_weights, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    limits = ["--leg-steps", "100", "--max-rounds", "1", "--num-candidates", "2", "--output", "a"]
+    limits = ["--leg-steps", "100", "--max-rounds", "3", "--num-candidates", "2", "--heats", "8", "--output", "a"]
     status = command.main([*two_weights, *limits])
     out, err = capsys.readouterr()
     assert status == 0, err
@@ -284,6 +329,9 @@ def test_command(two_weights, tmp_path, monkeypatch, capsys):
     constant = 2 * np.log(0.02**-0.5 * np.sqrt(2 * np.pi))
     assert np.atleast_1d(table["potential"])[0] == pytest.approx(0.0199 + constant, abs=1e-6)
     np.testing.assert_allclose(np.abs(np.load("a/minima.npz")["parameters"][0]), np.sqrt(0.99), atol=1e-4)
+    # The saddle between them is the origin, U = 1.
+    assert pd.read_csv("a/tree.csv")["depth"].tolist()[1:] == [pytest.approx(1 - 0.0199, abs=0.01)]
+    assert (tmp_path / "a" / "disconnectivity.png").exists()
     assert command.main([*two_weights, *limits, "--quiet"]) == 0, "nothing is left to do"
 
 

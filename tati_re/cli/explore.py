@@ -95,7 +95,7 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
     from tati_re.exploration.jobs import system_of
     from tati_re.landscape.request import centre_of
     from tati_re.landscape.scan import path_of
-    from tati_re.plotting.exploration import plot_exploration
+    from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
     from tati_re.simulation.run import load
 
     source = {"dtype": "float64", **options.values_of(options.explicit)} | (MARK if options.tati else {})
@@ -124,10 +124,13 @@ def _explore(typed: dict[str, Any], folder: Path) -> int:
         say=None if quiet else lambda text: print(text, flush=True), **choices,
     )  # fmt: skip
     write_exploration(found, typed, sim.parameter_names())
-    written = ["minima.csv", "minima.npz", *(["barriers.csv", "paths.csv"] if found.paths else [])]
+    written = ["minima.csv", "minima.npz", *(["barriers.csv", "paths.csv", "tree.csv"] if found.paths else [])]
     if "no_figures" not in typed:
         plot_exploration(found, folder / "exploration.png")
         written.append("exploration.png")
+        if found.paths:
+            plot_disconnectivity(found, folder / "disconnectivity.png")
+            written.append("disconnectivity.png")
     if not quiet:
         columns = [*("number", "kind", "potential", "gradient_norm", "hessian_index", "distance", "ln_volume")]
         columns.append("times_found")

@@ -16,6 +16,7 @@ from tati_re.exploration.descent import WHOLE, StationaryPoint
 from tati_re.exploration.jobs import Job, JobResult, Pool, system_of
 from tati_re.exploration.paths import Path, connect
 from tati_re.exploration.trajectories import ModelTrajectories
+from tati_re.exploration.tree import disconnectivity
 from tati_re.landscape.tables import digest
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.lock import one_writer
@@ -332,7 +333,7 @@ def _tables(minima: _StationaryPoints, order, paths, legs, rounds: int, reason: 
 def _write(folder: File, result: Exploration) -> None:
     import pandas
 
-    for name, frame in (("minima", result.minima), ("barriers", result.barriers)):
+    for name, frame in (("minima", result.minima), ("barriers", result.barriers), ("tree", disconnectivity(result))):
         write_whole(folder / f"{name}.csv", frame_text(frame))
     rows = [
         pandas.DataFrame({"first": i, "second": j, "place": way.place, "linear": way.linear, "relaxed": way.relaxed})

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tati_re.plotting.calibration import plot_calibration as plot_calibration
     from tati_re.plotting.calibration import plot_classes as plot_classes
     from tati_re.plotting.evidence import plot_evidence as plot_evidence
+    from tati_re.plotting.exploration import plot_disconnectivity as plot_disconnectivity
     from tati_re.plotting.exploration import plot_exploration as plot_exploration
     from tati_re.plotting.figure import COLORS as COLORS
     from tati_re.plotting.figure import DARK as DARK

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import refuse_if
+from tati_re.exploration.tree import disconnectivity
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -40,6 +41,50 @@ def plot_exploration(found: "Exploration", path: str | os.PathLike[str] | None =
     if several:
         _barriers(figure, panels[1], found)
         _profiles(panels[2], found)
+    return save(figure, path)
+
+
+def plot_disconnectivity(found: "Exploration", path: str | os.PathLike[str] | None = None) -> Figure:
+    """Draws the disconnectivity tree of an exploration: a line from each minimum up to the pass where it joins others.
+
+    The ends of the lines are at the potentials of the minima, the forks at those of the passes; minima that are below a
+    common fork reach each other without going higher. See `tati_re.exploration.disconnectivity`.
+
+    Args:
+        found: Of `tati_re.exploration.explore`.
+        path: PNG file to write. Default: none.
+
+    Raises:
+        InputError: No paths between minima, or a bad path.
+    """
+    tree = disconnectivity(found)
+    refuse_if(not len(tree), "The exploration found no path between minima.")
+    bottoms = dict(zip(tree["number"], tree["potential"], strict=True))
+    # The basin of a lowest minimum: its minima from left to right, and where its line has come to.
+    basins = {number: ([number], number, bottom) for number, bottom in bottoms.items()}
+    forks = []
+    for row in tree[tree["joins"] > 0].sort_values("joins_at").itertuples():
+        (left, *one), (right, *other) = basins[row.joins], basins.pop(row.number)
+        forks.append((row.joins_at, one, other, key := ("fork", len(forks))))
+        basins[row.joins] = left + right, key, row.joins_at
+    order = [number for numbers, *_ in basins.values() for number in numbers]
+    across: dict[object, float] = {number: float(place) for place, number in enumerate(order)}
+    figure = new_figure(max(3.6, 1.6 + 0.35 * len(order)), 4.0)
+    panel = figure.subplots()
+    for height, (one, low), (other, high), key in forks:
+        panel.plot([across[one]] * 2 + [across[other]] * 2, [low, height, height, high], color=COLORS[0])
+        across[key] = 0.5 * (across[one] + across[other])
+    top = max([*tree["joins_at"].dropna(), *bottoms.values()])
+    rest = 0.05 * (top - min(bottoms.values()))
+    for _, key, reached in basins.values():
+        panel.plot([across[key]] * 2, [reached, max(top, reached) + rest], color=COLORS[0])
+    for number in order:
+        panel.plot(across[number], bottoms[number], "o", color=COLORS[1], markersize=4)
+        offset = {"xytext": (0, -5), "textcoords": "offset points"}
+        panel.annotate(str(number), (across[number], bottoms[number]), **offset, fontsize=7, ha="center", va="top")
+    panel.set(xlim=(-0.7, len(order) - 0.3), xticks=[])
+    panel.margins(y=0.1)
+    labeled(panel, "minima by their numbers", "potential U")
     return save(figure, path)
 
 
