@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tati_re.core.errors import refuse_if
-from tati_re.exploration.tree import disconnectivity
 from tati_re.plotting.figure import COLORS, DARK, GRAY, color_bar, labeled, legend_above, new_figure, plain, save
 
 if TYPE_CHECKING:
@@ -57,6 +56,8 @@ def plot_disconnectivity(found: "Exploration", path: str | os.PathLike[str] | No
     Raises:
         InputError: No paths between minima, or a bad path.
     """
+    from tati_re.exploration.tree import disconnectivity  # loads TensorFlow, as what made the exploration did
+
     tree = disconnectivity(found)
     refuse_if(not len(tree), "The exploration found no path between minima.")
     bottoms = dict(zip(tree["number"], tree["potential"], strict=True))
