@@ -11,7 +11,10 @@ ladders. The estimate for a few chains of unknown mean (as in `tati_re.analysis`
 chance, which on many short chains makes it scatter by a tenth.
 
 Four runs: BADODAB (the preset RENHD), the same without noise and by Metropolis' rule, an explicit Euler step as
-published at its friction c = hγ = 0.1 (the preset renhd_euler), and one rung without swaps.
+published at its friction c = hγ = 0.1 (the preset renhd_euler), and one rung without swaps. Beside them a normalizing
+flow, eight affine couplings (L. Dinh, J. Sohl-Dickstein, S. Bengio, ICLR 2017) that learn from U alone, while the
+temperature falls to 1, to minimize the mean of U/T + log q. Its points, and a tenth from a wide Gaussian, are proposals
+of an independence Metropolis test, without which their law would be the flow's.
 
     python examples/renhd_five_gaussians.py [--num-ladders 250] [--num-samples 1200] [--quick] [--output results/renhd]
 
@@ -55,6 +58,11 @@ PUBLISHED_SIZE = float(published("renhd_five_gaussians")["effective size, a samp
 """Effective sample size of one sample."""
 LONGEST_LAG = 200
 """About ten autocorrelation times; what is left out is e^-6."""
+COUPLINGS, UNITS, BATCH = 8, 64, 512
+FLOW_STEPS = 3_000
+"""Of the training of the flow, 512 values of U and their gradients each."""
+WIDE, BROAD = 0.1, 3.5
+FLOW = "normalizing flow"
 NUM_GROUPS = 25
 """Of ladders, from which the error of an effective size comes."""
 
@@ -170,6 +178,91 @@ def sample(setting: Setting, num_ladders: int, num_samples: int, seed: int = 1) 
     )
 
 
+def trained_flow(num_steps: int, seed: int):
+    """`flow(z) -> x, log|dx/dz|`, whose law has learned exp(-U) from a Gaussian of deviation 3 on, and the logarithm of
+    its density."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(seed)
+    parts = []
+    for _ in range(COUPLINGS):
+        inner = [keras.layers.Dense(UNITS, "tanh") for _ in range(2)]
+        parts.append(keras.Sequential([keras.Input((1,)), *inner, keras.layers.Dense(2, kernel_initializer="zeros")]))
+
+    def flow(z):
+        x, log_volume = 3.0 * z, 2 * math.log(3.0) + tf.zeros_like(z[:, 0])
+        for number, part in enumerate(parts):
+            kept, moved = x[:, number % 2], x[:, 1 - number % 2]
+            shift, scale = tf.unstack(part(kept[:, None]), axis=1)
+            scale = 2.0 * tf.tanh(scale)
+            moved = moved * tf.exp(scale) + shift
+            x = tf.stack([kept, moved] if number % 2 == 0 else [moved, kept], axis=1)
+            log_volume += scale
+        return x, log_volume
+
+    optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(2e-3, num_steps))
+    weights = [variable for part in parts for variable in part.trainable_variables]
+    optimizer.build(weights)
+
+    @tf.function(jit_compile=True)
+    def step(number):
+        # From the hottest rung to T = 1 in three fifths of the steps: at T = 1 from the start it keeps to one mode.
+        cooling = tf.maximum(0.0, 1.0 - tf.cast(number, tf.float32) / (0.6 * num_steps))
+        temperature = RATIO ** ((NUM_RUNGS - 1) * cooling)
+        z = tf.random.stateless_normal((BATCH, 2), (seed, number))
+        with tf.GradientTape() as tape:
+            x, log_volume = flow(z)
+            loss = tf.reduce_mean(tf.cast(five_gaussians(x), tf.float32) / temperature - log_volume)
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+
+    for number in range(num_steps):
+        step(tf.constant(number))
+
+    def density(x):
+        log_volume = 2 * math.log(3.0) + tf.zeros_like(x[:, 0])
+        for number, part in reversed([*enumerate(parts)]):
+            kept, moved = x[:, number % 2], x[:, 1 - number % 2]
+            shift, scale = tf.unstack(part(kept[:, None]), axis=1)
+            scale = 2.0 * tf.tanh(scale)
+            moved = (moved - shift) * tf.exp(-scale)
+            x = tf.stack([kept, moved] if number % 2 == 0 else [moved, kept], axis=1)
+            log_volume += scale
+        return -0.5 * tf.reduce_sum((x / 3.0) ** 2, 1) - math.log(2 * math.pi) - log_volume
+
+    return tf.function(flow), tf.function(density)
+
+
+def flow_proposals(flow, density, num_ladders: int, num_samples: int, seed: int = 1) -> tuple[Result, float]:
+    """As many chains as ladders, all started at a point of the flow: the result, and the rate of accepted proposals."""
+    random, position, weight = np.random.default_rng(seed), None, None
+    burnin, cold, energies, accepted = num_samples // 5, [], [], []
+    for _ in range(burnin + num_samples):
+        x = flow(random.standard_normal((num_ladders, 2)).astype(np.float32))[0].numpy()
+        # Where exp(-U) has more than the flow the test would hold a point for long: a tenth come from a wide Gaussian.
+        x = np.where(random.random((num_ladders, 1)) < WIDE, BROAD * random.standard_normal((num_ladders, 2)), x)
+        wide = -0.5 * (x**2).sum(1) / BROAD**2 - math.log(2 * math.pi * BROAD**2)
+        proposed = np.logaddexp(math.log(1 - WIDE) + density(x.astype(np.float32)).numpy(), math.log(WIDE) + wide)
+        energy = np.asarray(five_gaussians(x))
+        new = -energy - proposed
+        if position is None:
+            position, weight, potential = x, new, energy
+        better = np.log(random.random(num_ladders)) < new - weight
+        position = np.where(better[:, None], x, position)
+        weight, potential = np.where(better, new, weight), np.where(better, energy, potential)
+        cold.append(position)
+        energies.append(potential)
+        accepted.append(better.mean())
+    cold, energies = np.array(cold[burnin:]), np.array(energies[burnin:])
+    cell = nearest(cold)
+    masses = mean_and_error(np.stack([(cell == k).mean(axis=0) for k in range(5)], axis=-1))
+    energy = tuple(float(value) for value in mean_and_error(energies.mean(axis=0)))
+    spread, changes = float((cold - CENTRES[cell]).std()), float((np.diff(cell, axis=0) != 0).mean())
+    none = np.zeros(0)
+    result = Result(cold, none, masses, energy, none, spread, effective_size(cold), changes)
+    return result, float(np.mean(accepted[burnin:]))
+
+
 def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
     """A row for each number: what was measured, its standard error where there is one, the exact and the printed."""
     rows = []
@@ -187,6 +280,9 @@ def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
         add(name, "samples in another mode than the one before", result.changes)
         for pair, rate in enumerate(result.rates):
             add(name, f"swap rate {pair} {pair + 1}", rate)
+        if name == FLOW:
+            add(name, "effective size per sample", result.size[0])
+            add(name, "standard error of it", result.size[1])
         if len(result.rates):
             published = f"{PUBLISHED_SIZE:.4g}" if name != "exact swaps" else ""
             size, error = result.size
@@ -268,8 +364,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{size / NUM_STEPS_EACH:.2e} per gradient of rung 0, "
                 f"{size / NUM_STEPS_EACH / NUM_RUNGS:.2e} per gradient of all rungs"
             )
+    flow = trained_flow(600 if options.quick else FLOW_STEPS, seed=1)
+    result, rate = flow_proposals(*flow, num_ladders, num_samples)
+    results[FLOW] = result
+    print(f"{FLOW}: proposals of a flow, {rate:.3f} of them accepted")
+    print("  masses " + ", ".join(f"{mass:.4f} ± {error:.4f}" for mass, error in zip(*result.masses, strict=True)))
+    print(f"  <U> {result.energy[0]:.4f} ± {result.energy[1]:.4f} (exact {EXACT_ENERGY:.4f})")
+    print(
+        f"  spread of a mode {result.spread:.4f}; effective size {result.size[0]:.4f} ± {result.size[1]:.4f} per sample"
+    )
     options.output.mkdir(parents=True, exist_ok=True)
     rows = table_of(results)
+    rows.append(rows[-1] | {"quantity": "accepted proposals", "value": f"{rate:.6g}"})
     with (options.output / "results.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()

@@ -248,10 +248,12 @@ def test_renhd_on_five_gaussians(tmp_path, capsys):
     script = example("renhd_five_gaussians")
     assert script.main(["--num-ladders", "40", "--num-samples", "150", "--output", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "results.csv").set_index(["run", "quantity"])
-    for run in ("RENHD", "exact swaps"):
+    for run in ("RENHD", "exact swaps", "normalizing flow"):
         for row in table.loc[run].itertuples():
             if np.isfinite(row.error):
                 assert abs(row.value - row.exact) < 5.5 * row.error
+    assert table.loc["normalizing flow", "accepted proposals"]["value"] > 0.4
+    for run in ("RENHD", "exact swaps"):
         rates = table.loc[run].filter(like="swap rate", axis=0)["value"]
         assert rates.between(*((0.43, 0.51) if run == "RENHD" else (0.77, 0.88))).all()
     assert table.loc["RENHD", "effective size per sample"]["published"] == pytest.approx(0.0416)
