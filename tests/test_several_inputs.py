@@ -68,7 +68,7 @@ def test_an_npz_file_and_a_table(tmp_path, monkeypatch):
     np.savez("a.npz", t=TOKENS, n=NUMBERS, y=LABELS)
     np.savetxt("a.csv", np.column_stack([TOKENS, NUMBERS, LABELS]), delimiter=",", header="a,b,c,d,e,y", comments="")
     common = ["--model", "two.keras", "--quiet", "--execution", "graph", "--num-steps", "3", "--test-fraction", "0"]
-    common += ["--dtype", "float64", "--record-every", "1"]
+    common += ["--dtype", "float64", "--record-every", "1", "--step-size", "0.001"]
     assert sample.main([*common, "--data", "a.npz", "--data-keys", "t+n", "y", "--output", "npz"]) == 0
     assert sample.main([*common, "--data", "a.csv", "--output", "csv"]) == 0
     assert (tmp_path / "npz" / "run.csv").read_bytes() == (tmp_path / "csv" / "run.csv").read_bytes()
