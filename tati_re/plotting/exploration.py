@@ -63,7 +63,7 @@ def plot_disconnectivity(found: "Exploration", path: str | os.PathLike[str] | No
     bottoms = dict(zip(tree["number"], tree["potential"], strict=True))
     # The basin of a lowest minimum: its minima from left to right, and where its line has come to.
     basins = {number: ([number], number, bottom) for number, bottom in bottoms.items()}
-    forks = []
+    forks: list[tuple] = []
     for row in tree[tree["joins"] > 0].sort_values("joins_at").itertuples():
         (left, *one), (right, *other) = basins[row.joins], basins.pop(row.number)
         forks.append((row.joins_at, one, other, key := ("fork", len(forks))))
@@ -81,8 +81,10 @@ def plot_disconnectivity(found: "Exploration", path: str | os.PathLike[str] | No
         panel.plot([across[key]] * 2, [reached, max(top, reached) + rest], color=COLORS[0])
     for number in order:
         panel.plot(across[number], bottoms[number], "o", color=COLORS[1], markersize=4)
-        offset = {"xytext": (0, -5), "textcoords": "offset points"}
-        panel.annotate(str(number), (across[number], bottoms[number]), **offset, fontsize=7, ha="center", va="top")
+        place = across[number], bottoms[number]
+        panel.annotate(
+            str(number), place, xytext=(0, -5), textcoords="offset points", fontsize=7, ha="center", va="top"
+        )
     panel.set(xlim=(-0.7, len(order) - 0.3), xticks=[])
     panel.margins(y=0.1)
     labeled(panel, "minima by their numbers", "potential U")
