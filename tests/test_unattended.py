@@ -68,6 +68,16 @@ def test_what_is_named_is_not_chosen(given, sampler, walkers):
     assert run.manifest["options"]["sampler"] == sampler and sim.num_walkers() == walkers
 
 
+@pytest.mark.parametrize("given, told", [({}, True), ({"num_walkers": 1}, False)])
+def test_one_walker_that_was_fitted_is_said_with_what_gives_several(given, told, capsys):
+    sim = tati_re.Simulation(**{**REGRESSION, "verbose": 0, "step_size": "auto", "hidden": []}, **given)
+    sim.fit(num_steps=2, learning_rate=0.01)
+    sim.sample(num_steps=10, verbose=1)
+    said = capsys.readouterr().out
+    assert sim.num_walkers() == 1 and "1 walker where it is, whose halves R-hat compares" in said, said
+    assert ("num_walkers=4, walker_start='fit' in the Simulation" in said) == told, said
+
+
 def test_a_function_is_begun_apart_and_placed_walkers_stay():
     def well(x):
         return 0.5 * (x**2 * [1.0, 4.0]).sum(-1), x * [1.0, 4.0]

@@ -80,8 +80,12 @@ def _choose_walkers(sim: Simulation, options: Options) -> list[str]:
     """Sets the walkers apart that nobody has placed, and says so."""
     first = "No sampler is named: the run chooses, in brackets the options that decide instead."
     if sim.walkers.placed:
-        count = "1 walker" if sim.num_walkers() == 1 else f"{sim.num_walkers()} walkers"
-        return [first, f"Start: {count} where they are (num_walkers, walker_start)."]
+        start = f"{sim.num_walkers()} walkers where they are"
+        if sim.num_walkers() == 1:
+            start = "1 walker where it is, whose halves R-hat compares"
+            if sim.system.has_data and "num_walkers" not in options.explicit:
+                start += f"; num_walkers={NUM_WALKERS}, walker_start='fit' in the Simulation fits that many"
+        return [first, f"Start: {start} (num_walkers, walker_start)."]
     values: dict[str, Any] = {} if "num_walkers" in options.explicit else {"num_walkers": NUM_WALKERS}
     if "walker_start" not in options.explicit:
         values |= {"walker_start": "fit"} if sim.system.has_data else {"walker_start": "jitter", "walker_jitter": 1.0}
