@@ -64,3 +64,15 @@ def test_weights_and_a_loss_in_place_of_the_compiled_one(capsys):
     assert run.manifest["loss"]["loss"] == "mean_absolute_error"
     assert "is not a likelihood with its constant" in capsys.readouterr().out
     assert run.data.weights.tolist() == weights.tolist()
+
+
+def test_a_pipeline_stands_for_inputs_and_targets():
+    """Unshuffled batches hold the same examples in the same order: the same run."""
+    import tensorflow as tf
+
+    model, short = linear(loss="mse"), SHORT | {"num_steps": 5, "num_burnin_steps": 0, "verbose": 0}
+    pipeline = tf.data.Dataset.from_tensor_slices((X, Y)).batch(16)
+    found = [tati_re.sample(model, *given, **short).run_info["potential"] for given in ((X, Y), (pipeline,))]
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(InputError, match="sample_weight needs y"):
+        tati_re.sample(model, pipeline, sample_weight=X[:, 0])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tati_re.core.backend import keras
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.engine.progress import make_progress
 from tati_re.posterior.losses import SHORT, loss_name
 from tati_re.simulation.run import Run
@@ -13,7 +13,7 @@ _OF_THE_CALL = ("observables", "callbacks", "starts")
 _DEFAULTS = {"num_walkers": 4, "walker_start": "jitter"}
 
 
-def sample(model: Any, x: Any, y: Any, sample_weight: Any = None, *, loss: Any = None, **options: Any) -> Run:
+def sample(model: Any, x: Any, y: Any = None, sample_weight: Any = None, *, loss: Any = None, **options: Any) -> Run:
     """Samples the posterior of a compiled Keras model around the weights that it was trained to.
 
     Targets p(θ | x, y) ∝ exp(-Σ loss) p(θ), with the loss the model was compiled with: a cross-entropy is a likelihood
@@ -24,7 +24,7 @@ def sample(model: Any, x: Any, y: Any, sample_weight: Any = None, *, loss: Any =
 
     Args:
         model: A Keras model, compiled unless there is a `loss`.
-        x: Inputs, as in `model.fit`.
+        x: Inputs, as in `model.fit`; or, without y, a `tf.data.Dataset` or what else `Simulation` takes as `data`.
         y: Targets, likewise.
         sample_weight: What each example counts, `(n,)`. Default: 1.
         loss: In place of the compiled one.
@@ -63,7 +63,8 @@ def sample(model: Any, x: Any, y: Any, sample_weight: Any = None, *, loss: Any =
                 "by itself it says nothing of the noise (loss, noise_std)."
             )
     of_call = {name: given.pop(name) for name in _OF_THE_CALL if name in given}
-    data = (x, y) if sample_weight is None else (x, y, sample_weight)
+    refuse_if(y is None and sample_weight is not None, "sample_weight needs y.", "no y", "x, y and sample_weight")
+    data = x if y is None else (x, y) if sample_weight is None else (x, y, sample_weight)
     return Simulation(model, data, loss=loss, **given).sample(**of_call)
 
 
@@ -74,7 +75,7 @@ class SamplePosterior(keras.callbacks.Callback):
     it sees the weights that others restore.
 
     Args:
-        x: Inputs, as in `model.fit`.
+        x: Inputs, as in `model.fit`; or, without y, a `tf.data.Dataset` or what else `Simulation` takes as `data`.
         y: Targets, likewise.
         sample_weight: What each example counts, `(n,)`. Default: 1.
         **options: As of `tati_re.sample`.
@@ -83,7 +84,7 @@ class SamplePosterior(keras.callbacks.Callback):
         run: The run; None before the end of the training.
     """
 
-    def __init__(self, x: Any, y: Any, sample_weight: Any = None, **options: Any) -> None:
+    def __init__(self, x: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> None:
         super().__init__()
         self._given, self._options = (x, y, sample_weight), options
         self.run: Run | None = None
