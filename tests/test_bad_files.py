@@ -11,7 +11,7 @@ from tati_re.core.backend import keras, tf
 TABLES = {
     "good.csv": "a,b,label\n1,2,0\n2,3,1\n3,1,0\n4,4,1\n5,1,1\n2,2,0\n",
     "half.csv": "a,b,label\n1,2,0\n2,3,0.5\n3,1,1\n",
-    "words.csv": "a,b,label\n1,2,cat\n2,3,dog\n",
+    "words.csv": "a,b,label\n1,2,cat\n2,3,NA\n",
     "five.csv": "a,b,label\n1,2,0\n2,3,1\n3,1,5\n",
     "one_hot.csv": "a,b,label1,label2\n1,2,1,0\n2,3,1,1\n3,1,0,1\n",
     "short_row.csv": "a,b,label\n1,2,0\n2,3\n3,1,1\n",
@@ -53,7 +53,7 @@ def here(made, monkeypatch):
 
 CASES = {
     "labels that are no integers": (["--data", "half.csv", "--num-classes", "2"], "labels are not integers", "0.5"),
-    "labels of words": (["--data", "words.csv"], "line 2, column 'label'", "cat"),
+    "a missing label among words": (["--data", "words.csv"], "not the name of a class", "NA", "dropna"),
     "a label outside the classes": (["--data", "five.csv", "--num-classes", "3"], "outside the classes", "0 to 2"),
     "one-hot rows": (["--data", "one_hot.csv"], "One-hot labels do not sum to one", "[1, 1], sum 2"),
     "a Lambda layer": (["--data", "good.csv", "--model", "code.keras"], "has a Lambda layer, which is code"),

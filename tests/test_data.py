@@ -210,7 +210,11 @@ def test_csv_columns(tmp_path):
         ("x,y\n1,\n", "line 2, column 'y' is not a finite number. Received: an empty cell."),
         ("x,y\n1,2\n3\n", "line 3 has the wrong number of cells. Received: 1. Expected: 2."),
         ("x,y\n1,2,3\n", "line 2 has the wrong number of cells. Received: 3. Expected: 2."),
-        ("x,y\n1,two\n", "Received: two."),
+        ("x,y\n1,two\n", "The labels are text. Received: 1 texts, such as 'two'. Expected: 2 to 100 of them, or label"),
+        ("x,y\n1,two\n2,one,3\n", "line 3 has the wrong number of cells. Received: 3. Expected: 2."),
+        ("x,y\n1,two\n2,\n", "not the name of a class, as others are. Received: targets"),
+        ("x,y\n1,2\n2,one\n", "line 3, column 'y' is not a finite number. Received: one. Expected: a number, or in"),
+        ("1.5,2,two\n1,3,one\n1,3,two\n", "has no header line. Received: 1.5, 2, two."),
     ],
 )
 def test_bad_csv(tmp_path, text, words):

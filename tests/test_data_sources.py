@@ -121,13 +121,21 @@ def test_bad_table_of_numbers(tmp_path, text, words):
     assert words in said(load_data, write(tmp_path / "a.txt", text))
 
 
-def test_classes_are_numbers(tmp_path):
-    path = write(tmp_path / "a.csv", "size,kind\n1,setosa\n")
-    assert said(load_data, path) == (
-        "a.csv, line 2, column 'kind' is not a finite number. Received: setosa. "
-        "Expected: a number; classes are counted from 0: pandas.factorize numbers their names, which "
-        "tati_re.sklearn.BayesianClassifier takes as they are."
-    )
+def test_names_of_classes_are_numbered_in_sorted_order(tmp_path):
+    path = write(tmp_path / "a.csv", 'size,kind,year\n1,setosa,1\n2,"iris, rare",2\n3,setosa,3\n')
+    more = write(tmp_path / "b.csv", "size,kind,year\n4,blue,4\n")
+    data = load_data(path, 0, label_columns=["kind"])
+    assert data.class_names == ("iris, rare", "setosa") and data.targets.tolist() == [1, 0, 1]
+    assert data.feature_names == ("size", "year") and data.inputs.tolist() == [[1, 1], [2, 2], [3, 3]]
+    both = load_data([path, more], 0, label_columns=["kind"])
+    assert both.class_names == ("blue", "iris, rare", "setosa") and both.targets.tolist() == [2, 1, 2, 0]
+    wrong = said(load_data, path, label_columns=["kind"], test_data=more)
+    assert wrong == "test_targets: no class is called so. Received: blue. Expected: iris, rare, setosa."
+    assert load_data(both, test_data=([[1, 2]], ["blue"])).test_targets.tolist() == [0]
+    for classes, words in ((0, "num_classes = 0 of them"), (3, "num_classes = 3 of them")):
+        assert words in said(load_data, path, label_columns=["kind"], num_classes=classes)
+    words = said(load_data, (np.zeros((202, 1)), [f"flower {k % 101}" for k in range(202)]))
+    assert words.startswith("The labels are text. Received: 101 texts, such as 'flower 0'. Expected: 2 to 100 of them")
 
 
 # NPZ

@@ -9,6 +9,7 @@ import pytest
 
 import tati_re
 from tati_re import Simulation
+from tati_re.cli.predict import main as tati_predict
 from tati_re.core.errors import InputError
 from tati_re.data import load_data
 from tati_re.data.frames import numbers_of
@@ -220,8 +221,6 @@ DAYS = pd.date_range("2020-02-28", periods=3)
         ),
         (FRAME.astype({"city": "category"}), "column 'city' holds text"),
         (FRAME.to_numpy(), "column '1' holds text"),
-        (FRAME["city"], r"column 'city' holds text.*pandas\.factorize"),
-        (["Bonn", "Rome", "Oslo"], "column '0' holds text"),
         (FRAME.assign(city=DAYS), r"column 'city' holds dates\. Received: .*2020-02-28.*Expected: .*days since"),
         (FRAME.assign(city=DAYS.date), "column 'city' holds dates"),
         (
@@ -237,6 +236,49 @@ def test_columns_that_hold_no_numbers_are_named(frame, sentence):
         load_data((frame, [1.0, 2.5, 3.5]))
     with pytest.raises(InputError, match=sentence):
         load_data(([[1.0], [2.0], [3.0]], frame))
+
+
+@pytest.mark.parametrize("labels", [FRAME["city"], FRAME["city"].astype("category"), ["Bonn", "Rome", "Bonn"]])
+def test_one_column_of_text_as_labels_is_the_names_of_classes(labels):
+    data = load_data(([[1.0], [2.0], [3.0]], labels))
+    assert (data.task, data.class_names, data.targets.tolist()) == ("classification", ("Bonn", "Rome"), [0, 1, 0])
+    frame = load_data(pd.DataFrame({"target": labels, "x": [1.0, 2.0, 3.0]}))
+    assert frame.class_names == data.class_names and frame.fingerprint() == data.fingerprint()
+    other = load_data(([[1.0], [2.0], [3.0]], ["a", "b", "a"]))
+    assert other.targets.tolist() == [0, 1, 0] and other.fingerprint() != data.fingerprint()
+
+
+def test_names_of_classes_are_those_of_predictions_also_from_the_disk(tmp_path, capsys):
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(kind=np.where(Y > 0, "up", "down"))
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    sim = Simulation(net(2), tmp_path / "own.csv", seed=1, **SHORT | {"verbose": 1}, stream_predictions=2)
+    run = sim.sample(output=str(tmp_path / "run"))
+    assert "The labels are names: down, up are the classes 0 to 1, in this order." in capsys.readouterr().out
+    found = run.predict(X, frame["kind"])
+    assert set(found.frame()["label"]) == {"up", "down"} and {"p[down]", "p[up]"} <= {*found.frame()}
+    again = tati_re.load(tmp_path / "run")
+    assert again.predict(X, frame["kind"]).scores() == found.scores() == run.predict(X, Y > 0).scores()
+    assert again.predict().predicted.tolist() == run.predict().predicted.tolist()
+    longer = Simulation.resume(tmp_path / "run", num_steps=14, verbose=0)
+    assert longer.predict().class_values.tolist() == ["down", "up"]
+    assert tati_predict([str(tmp_path / "run"), "--data", str(tmp_path / "own.csv"), "--quiet"]) == 0
+    written = pd.read_csv(tmp_path / "run" / "predictions" / "predictions.csv")
+    assert written["label"].tolist() == frame["kind"].tolist() and set(written["predicted"]) <= {"up", "down"}
+    with pytest.raises(InputError, match=r"labels: no class is called so\. Did you mean 'up'\? Received: ups\. Expec"):
+        again.predict(X[:1], ["ups"])
+    numbered = Simulation(net(2), (X, (Y > 0).astype(int)), **SHORT).sample()
+    with pytest.raises(InputError, match=r"Received: up\. Expected: numbers, as in the data of the run"):
+        numbered.predict(X, frame["kind"])
+    short = SHORT | {"stream_predictions": 2, "trajectory_every": 0}
+    other = Simulation(net(2), tmp_path / "own.csv", seed=1, **short).sample()
+    assert {*other.predict().frame()["label"]} <= {"up", "down"}
+
+
+def test_a_logit_for_two_named_classes_has_the_binary_cross_entropy():
+    sim = Simulation(net(1), (X, np.where(Y > 0, "up", "down")), **SHORT)
+    assert sim._engine().potential.loss.name == "binary_crossentropy"
+    with pytest.raises(InputError, match="one output a class"):
+        Simulation(net(1), (X, np.resize(["up", "down", "even"], 40)), **SHORT).potential()
 
 
 def test_frames_of_numbers_of_several_types_are_numbers():

@@ -68,6 +68,16 @@ def test_what_is_named_is_not_chosen(given, sampler, walkers):
     assert run.manifest["options"]["sampler"] == sampler and sim.num_walkers() == walkers
 
 
+def test_the_length_of_fits_is_an_option_of_a_call(capsys):
+    small = {**REGRESSION, "verbose": 1, "hidden": [], "execution": "eager", "sampler": "BAOAB", "num_steps": 2}
+    sim = tati_re.Simulation(**small, num_walkers=2, walker_start="fit", step_size=1e-3)
+    sim.sample(fit_steps=3)
+    said = capsys.readouterr().out
+    assert "adam  step 3/3  2 walkers" in said and "Not used" not in said
+    tati_re.Simulation(**small, step_size=1e-3).sample(fit_steps=5)
+    assert "Not used by BAOAB as it is set up: fit_steps." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("given, told", [({}, True), ({"num_walkers": 1}, False)])
 def test_one_walker_that_was_fitted_is_said_with_what_gives_several(given, told, capsys):
     sim = tati_re.Simulation(**{**REGRESSION, "verbose": 0, "step_size": "auto", "hidden": []}, **given)

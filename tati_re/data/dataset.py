@@ -9,7 +9,7 @@ import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.given import as_array
-from tati_re.data.labels import are_labels, as_storage_type, kind_of
+from tati_re.data.labels import are_labels, as_storage_type, kind_of, names_of, numbers_of_names
 from tati_re.data.on_disk import blocks, chosen
 from tati_re.data.packing import Layout
 from tati_re.data.preparation import Preparation
@@ -38,6 +38,7 @@ class Dataset:
         test_weights: Likewise for those of the test part, `(M,)`.
         layout: Names and shapes of several inputs, which stand side by side in `inputs`. Default: one input.
         multi_label: The columns of the targets are labels of 0 and 1 of their own. Default: no.
+        class_names: What the classes are called, in the order of their numbers. Default: no names.
 
     Raises:
         InputError: No examples, unequal lengths, test examples of another shape, an array not of finite numbers.
@@ -60,6 +61,7 @@ class Dataset:
     test_weights: np.ndarray | None = None
     layout: Layout = ()
     multi_label: bool = False
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.test_inputs is None) != (self.test_targets is None):
@@ -103,6 +105,7 @@ class Dataset:
         """Makes a data set and determines the kind of its targets.
 
         * -1 and +1 in one column: two classes by sign, kept as they are (one output, accuracy by sign);
+        * text in one column: names of classes, which are numbered in sorted order;
         * integers from 0 to at most 99, at least one above 0: classes, numbered as they are, kept as int32;
         * nothing but 0 and 1 in several columns: one-hot classes, refused where a row has not a single 1; with
           `multi_label` rows of any labels, also one-hot ones if `num_classes` is 0;
@@ -138,13 +141,18 @@ class Dataset:
         for i in (1, 3):
             if arrays[i] is not None and arrays[i].ndim == 2 and arrays[i].shape[1] == 1:
                 arrays[i] = arrays[i][:, 0]
+        names: tuple[str, ...] = ()
+        if arrays[1] is not None and arrays[1].dtype.kind == "U":
+            names = names_of(arrays[1], num_classes)
+            num_classes, arrays[1] = len(names), numbers_of_names(arrays[1], names, "targets")
+            arrays[3] = None if arrays[3] is None else numbers_of_names(arrays[3], names, "test_targets")
         checked = cls(arrays[0], arrays[1], arrays[2], arrays[3], name)
         multi_label = multi_label and are_labels(checked.targets, checked.test_targets, num_classes)
         num_classes = 0 if multi_label else num_classes
         kind, num_classes = kind_of(checked.targets, checked.test_targets, by_value, num_classes)
         labels = None if checked.test_targets is None else as_storage_type(checked.test_targets, kind)
         counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights, "layout": layout}
-        counted["multi_label"] = multi_label
+        counted |= {"multi_label": multi_label, "class_names": names}
         parts = (checked.inputs, as_storage_type(checked.targets, kind), checked.test_inputs, labels)
         return cls(*parts, name, input_scale, num_classes, tuple(feature_names), **counted)
 
@@ -221,6 +229,7 @@ class Dataset:
             **(
                 {"layout": [{"name": name, "shape": list(shape)} for name, shape in self.layout]} if self.layout else {}
             ),
+            **({"class_names": list(self.class_names)} if self.class_names else {}),
         }
 
     def fingerprint(self) -> str:
@@ -240,8 +249,8 @@ class Dataset:
                 values = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
                 digest.update(f"{values.dtype.str}{values.shape}".encode())
                 digest.update(values.reshape(-1).view(np.uint8).data)
-        if self.layout:
-            digest.update(repr(self.layout).encode())
+        for described in filter(None, (self.layout, self.class_names)):
+            digest.update(repr(described).encode())
         if self.preparation is not None:
             digest.update(self.preparation.fingerprint())
         return digest.hexdigest()

@@ -13,10 +13,7 @@ TEXT = (
     "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text, and "
     "pandas.factorize numbers of class labels"
 )
-CLASSES = (
-    "a number; classes are counted from 0: pandas.factorize numbers their names, which "
-    "tati_re.sklearn.BayesianClassifier takes as they are"
-)
+CLASSES = "a number, or in all rows the name of a class"
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"
 
@@ -24,6 +21,13 @@ MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of
 def is_frame(values: Any) -> bool:
     loaded = sys.modules.get("pandas")
     return loaded is not None and isinstance(values, loaded.DataFrame)
+
+
+def labels_of(values: Any, name: str = "data") -> np.ndarray:
+    """As `numbers_of`; one column of texts, the names of classes, stays one, `(n,)`."""
+    texts = as_array(values, name).reshape(-1)
+    named = np.shape(values) in {(len(texts) or -1,), (len(texts), 1)} and all(isinstance(t, str) for t in texts)
+    return texts.astype(str) if named else numbers_of(values, name)
 
 
 def numbers_of(values: Any, name: str) -> np.ndarray:

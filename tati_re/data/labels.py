@@ -4,10 +4,34 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tati_re.core.errors import InputError, refuse_if
+from tati_re.core.errors import InputError, nearest, refuse_if
+from tati_re.data.frames import TEXT, advice
 
 MAX_CLASSES = 100
 """Integer labels from 0 below this are classes unless the user gives their number; larger ones are of a regression."""
+
+
+def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
+    """The names of classes in their order, of labels `(n,)` that are texts, where they can be names."""
+    names = tuple(np.unique(labels).tolist())
+    for name in names:
+        if not (told := advice(name)).startswith(TEXT):
+            place = f"targets[{labels.tolist().index(name)}] = {name!r}"
+            raise InputError("A label is not the name of a class, as others are.", place, told)
+    if num_classes != len(names) and (num_classes is not None or not 2 <= len(names) <= MAX_CLASSES):
+        asked = f"2 to {MAX_CLASSES}" if num_classes is None else f"num_classes = {num_classes}"
+        expected = f"{asked} of them, or label_columns that names another column"
+        raise InputError("The labels are text.", f"{len(names)} texts, such as {names[0]!r}", expected)
+    return names
+
+
+def numbers_of_names(labels: object, names: tuple[str, ...], what: str) -> np.ndarray:
+    """The numbers, from 0, of the classes that are called `names`, for labels that are texts, `(n,)`."""
+    texts = [str(label) for label in np.asarray(labels).reshape(-1)]
+    for text in texts:
+        expected = ", ".join(names[:10]) if names else "numbers, as in the data of the run"
+        refuse_if(text not in names, f"{what}: no class is called so.{nearest(text, names)}", text, expected)
+    return np.array([names.index(text) for text in texts], np.int32)
 
 
 def kind_of(

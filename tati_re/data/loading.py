@@ -10,7 +10,7 @@ from tati_re.data.contents import Contents
 from tati_re.data.dataset import Dataset
 from tati_re.data.frames import is_frame
 from tati_re.data.generators import GENERATORS, built_in
-from tati_re.data.labels import are_labels, kind_of
+from tati_re.data.labels import are_labels, kind_of, numbers_of_names
 from tati_re.data.preparation import prepare
 from tati_re.data.sources import FILES, ReadOptions, by_name, derived, is_table, read_source, read_test_part, shown
 from tati_re.data.weights import with_weights
@@ -146,6 +146,8 @@ def _with_test(data: Dataset, test_data: object) -> Dataset:
         return data
     contents = Contents(data.inputs, data.targets, names=data.feature_names, input_scale=data.input_scale)
     inputs, targets = read_test_part(test_data, None, ReadOptions(), contents)
+    if targets.dtype.kind == "U":
+        targets = numbers_of_names(targets, data.class_names, "test_data")
     if targets.ndim == data.targets.ndim + 1 and targets.shape[1] == 1:
         targets = targets[:, 0]
     kind_of(data.targets, targets, True, data.num_classes or 0)

@@ -12,7 +12,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.data.archives import KERAS, load_keras, read_npz
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents, flat_names, joined
-from tati_re.data.frames import is_frame, numbers_of
+from tati_re.data.frames import is_frame, labels_of, numbers_of
 from tati_re.data.generators import GENERATORS
 from tati_re.data.packing import Layout, is_several, packed
 from tati_re.data.parquet import read_parquet, read_parquet_names
@@ -65,7 +65,7 @@ def _from_frame(source: Any, reading: ReadOptions) -> tuple[Contents, Columns | 
     said = [n for n in names if n.lower().startswith("label")]
     labels = reading.label_columns or said or ["target"] * ("target" in names)
     choice = choose_columns(names, labels or None, reading.input_columns, "the data frame", reading.weights)
-    inputs, targets = (numbers_of(frame[list(part)], "data") for part in (choice.inputs, choice.labels))
+    inputs, targets = numbers_of(frame[list(choice.inputs)], "data"), labels_of(frame[list(choice.labels)])
     weights = None if choice.weights is None else numbers_of(frame[choice.weights], "sample_weights")
     name = f"a data frame with labels {', '.join(choice.labels)}"
     return Contents(inputs, targets, (), name, choice.inputs, by_value=True, weights=weights), choice.derived
@@ -202,12 +202,12 @@ def _from_pair(source: object) -> Contents:
         weights, test_weights = (_array(part[2]) if len(part) == 3 else None for part in (train, test))
         (inputs, layout), (test_inputs, test_layout) = (_inputs(*part[:2]) for part in (train, test))
         refuse_if(layout != test_layout, "data: the test part has other inputs.", test_layout or "one", layout or "one")
-        parts = (test_inputs, _array(test[1]))
+        parts = (test_inputs, labels_of(test[1]))
         counted: dict[str, Any] = {"weights": weights, "test_weights": test_weights}
-        return Contents(inputs, _array(train[1]), parts, layout=layout, **counted)
+        return Contents(inputs, labels_of(train[1]), parts, layout=layout, **counted)
     weights = _array(source[2]) if len(source) == 3 else None
     inputs, layout = _inputs(*source[:2])
-    return Contents(inputs, _array(source[1]), weights=weights, layout=layout)
+    return Contents(inputs, labels_of(source[1]), weights=weights, layout=layout)
 
 
 def _inputs(inputs: Any, targets: Any) -> tuple[np.ndarray, Layout]:

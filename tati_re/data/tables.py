@@ -13,7 +13,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.data.columns import Columns, parse_columns
 from tati_re.data.contents import Contents
-from tati_re.data.frames import CLASSES, advice
+from tati_re.data.frames import CLASSES, TEXT, advice
 
 WHITE_SPACE = (".txt", ".dat", ".data")
 
@@ -81,14 +81,31 @@ def read_header(path: Path) -> list[str]:
 
 
 def read_table(path: Path, names: Sequence[str], choice: Choice) -> Contents:
-    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64.
+    """Inputs `(N, columns)` and targets `(N, labels)` of a text table, float64; names of classes as texts, `(N,)`.
     Lines that start with `#` are skipped; columns that are not chosen may hold text."""
-    used = [*choice.inputs, *choice.labels, *([choice.weights] if choice.weights else [])]
-    table = _numbers(path, names, used, choice.labels)
-    count, end = len(choice.inputs), len(choice.inputs) + len(choice.labels)
-    inputs = np.ascontiguousarray(table[:, :count])
+    texts = _texts(path, list(names), choice.labels[0]) if len(choice.labels) == 1 else None
+    labels = choice.labels if texts is None else ()
+    used = [*choice.inputs, *labels, *([choice.weights] if choice.weights else [])]
+    table = _numbers(path, names, used, labels)
+    count, end = len(choice.inputs), len(choice.inputs) + len(labels)
+    inputs, targets = np.ascontiguousarray(table[:, :count]), table[:, count:end] if texts is None else texts
     weights = table[:, end] if choice.weights else None
-    return Contents(inputs, table[:, count:end], (), path.name, choice.inputs, by_value=True, weights=weights)
+    return Contents(inputs, targets, (), path.name, choice.inputs, by_value=True, weights=weights)
+
+
+def _texts(path: Path, names: list[str], label: str) -> np.ndarray | None:
+    """The column of labels as texts, `(N,)`, where its first cell is the name of a class; else None."""
+    place, found = names.index(label), list[str]()
+    for number, line in _body(path, _white(path)):
+        cells = _cells(path, line)
+        what = f"{path.name}, line {number} has the wrong number of cells."
+        refuse_if(len(cells) != len(names), what, len(cells), len(names))
+        if not found and (_is_number(cells[place]) or not advice(cells[place]).startswith(TEXT)):
+            return None
+        found.append(cells[place])
+    no_header = label in found and sum(map(_is_number, names)) == len(names) - 1
+    refuse_if(no_header, f"{path.name} has no header line.", ", ".join(names)[:80], "names of columns, then examples")
+    return np.array(found) if found else None
 
 
 def _white(path: Path) -> bool:

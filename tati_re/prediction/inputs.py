@@ -72,4 +72,4 @@ def _from_table(path: Path, run: RunFiles) -> tuple[np.ndarray, np.ndarray | Non
     if not labels:
         return contents.inputs, None
     targets = contents.targets
-    return contents.inputs, targets[:, 0] if targets.shape[1] == 1 else targets
+    return contents.inputs, targets[:, 0] if targets.shape[1:] == (1,) else targets

@@ -134,6 +134,7 @@ class Network:
         standard = None if self.preparation is None else self.preparation.target_standard
         deviation, mean = (1.0, 0.0) if standard is None else (standard.deviation, standard.mean)
         self._layout = tuple((part["name"], tuple(part["shape"])) for part in data.get("layout", ()))
+        self.class_names = tuple(data.get("class_names", ()))
         loss, num_classes, num_outputs = manifest["loss"], data.get("num_classes"), self._outputs.num_outputs
         self.predictive = Predictive(loss, data["task"], num_classes, num_outputs, deviation, mean, _named_loss(loss))
         self.auxiliary: list[np.ndarray] = []

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from tati_re.core.errors import InputError, refuse_if
+from tati_re.data.labels import numbers_of_names
 from tati_re.posterior.predictive import CLASSES, LABELS, VALUES, entropy_of, log_mean_exp
 from tati_re.prediction.draws import Draws, Members, independent_draws
+from tati_re.prediction.metrics import class_labels
 from tati_re.prediction.network import Network, dataset_of, names_its_data
 from tati_re.prediction.results import (
     ClassPrediction,
     LabelPrediction,
     Prediction,
     RegressionPrediction,
-    labels_of_classes,
+    class_values,
     labels_of_rows,
 )
 from tati_re.prediction.scores import crps, mixture_cdf, mixture_interval, weighted_quantiles
@@ -140,10 +142,12 @@ def average(
     inputs = sources[0][0].packed(inputs)
     if labels is not None:
         labels = np.asarray(labels)
+        if isinstance(next(labels.flat, None), str):
+            labels = numbers_of_names(labels, sources[0][0].class_names, "labels")
         if len(labels) != len(inputs):
             raise InputError("Inputs and labels differ in length.", f"{len(inputs)} and {len(labels)}", "equal")
         if first.kind == CLASSES:
-            class_labels = labels_of_classes(labels, first.num_columns)
+            numbers = class_labels(labels, first.num_columns)
         elif first.kind == LABELS:
             labels = labels_of_rows(labels, (len(inputs), first.num_columns))
         elif labels.size != len(inputs) * first.num_columns:
@@ -172,9 +176,9 @@ def average(
         "draw_losses": _over_examples(parts, "losses", len(inputs)),
     }
     if first.kind == CLASSES:
-        values = np.array([-1, 1]) if first.task == "signs" else np.arange(first.num_columns)
+        values = class_values(first.task, first.num_columns, sources[0][0].class_names)
         shared |= {name: _joined(parts, name) for name in _AVERAGED}
-        right = None if labels is None else class_labels
+        right = None if labels is None else numbers
         hits = _over_examples(parts, "right", len(inputs))
         return ClassPrediction(**shared, labels=right, class_values=values, draw_accuracy=hits)
     if first.kind == LABELS:
@@ -218,7 +222,7 @@ class _Part:
         if labels is not None and several:
             self.right = ((p > 0.5) == labels).all(axis=-1).sum(axis=1)
         elif labels is not None:
-            right = labels_of_classes(labels, p.shape[-1])
+            right = class_labels(labels, p.shape[-1])
             self.right = (p.argmax(axis=-1) == right).sum(axis=1)
 
     def _values(self, predictive, found, labels, level: float) -> None:

@@ -1,6 +1,7 @@
 """Predictions by a posterior average, and their scores."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -100,7 +101,7 @@ class ClassPrediction(Prediction):
         upper: Its upper end.
         expected_entropy: E H(p), in nats, `(n,)`.
         labels: Right classes, `(n,)`, counted from 0, or None.
-        class_values: What the classes are called: 0, 1, ..., or -1 and 1.
+        class_values: What the classes are called: 0, 1, ..., or -1 and 1, or their names.
         draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
     """
 
@@ -321,8 +322,9 @@ def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def labels_of_classes(labels: np.ndarray | None, num_classes: int) -> np.ndarray | None:
-    return None if labels is None else metrics.class_labels(labels, num_classes)
+def class_values(task: str, count: int, names: Sequence[str]) -> np.ndarray:
+    """What the classes are called: -1 and 1, their names, or their numbers."""
+    return np.array([-1, 1] if task == "signs" else names or range(count))
 
 
 def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

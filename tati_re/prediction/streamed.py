@@ -7,7 +7,8 @@ from scipy.special import ndtr, ndtri
 
 from tati_re.core.errors import InputError
 from tati_re.engine.prediction_averages import PREFIX
-from tati_re.prediction.results import ClassPrediction, LabelPrediction, RegressionPrediction, labels_of_classes
+from tati_re.prediction.metrics import class_labels
+from tati_re.prediction.results import ClassPrediction, LabelPrediction, RegressionPrediction, class_values
 from tati_re.prediction.scores import normal_crps
 from tati_re.runs import checkpoint
 from tati_re.runs.run import RunFiles
@@ -36,9 +37,9 @@ def streamed_prediction(
         shared |= {"probabilities": mean, "std": std, "expected_entropy": kept["expected_entropy"]}
         if density is not None:
             return LabelPrediction(**shared, labels=targets.astype(np.int64), log_density=density)
-        labels = labels_of_classes(targets, mean.shape[1])
-        signs = run.manifest["dataset"]["task"] == "signs"
-        classes = np.array([-1, 1]) if signs else np.arange(mean.shape[1])
+        labels = class_labels(targets, mean.shape[1])
+        data = run.manifest["dataset"]
+        classes = class_values(data["task"], mean.shape[1], data.get("class_names", ()))
         return ClassPrediction(**shared, labels=labels, class_values=classes)
     y, reach = np.asarray(targets, np.float64).reshape(mean.shape), -ndtri((1 - interval) / 2)
     noise = np.broadcast_to(np.sqrt(kept["noise_variance"]), mean.shape) if "noise_variance" in kept else None

@@ -89,6 +89,7 @@ _BELONG = {
     "covariance_after_steps": lambda options: options.covariance_blending > 0,
     "ensemble_scheme": lambda options: options.covariance_blending > 0,
     "step_size_tuning": lambda options: options.target_acceptance is not None or options.step_size == "auto",
+    "fit_steps": lambda options: options.walker_start == "fit",
     "target_bias": lambda options: options.step_size == "auto",
 }
 """Options that only mean something beside another one."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from tati_re._version import __version__
 from tati_re.core.backend import tf, threads
+from tati_re.core.errors import shown
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
@@ -45,7 +46,10 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
             yield f"noise_std {options.noise_std:g} is above the standard deviation of the targets, {spread:.3g}."
     yield from potential.notices()
     dataset = request.system.dataset
-    if request.system.has_data and options.num_classes is None:
+    if names := dataset.class_names:
+        listed = shown(", ".join(names), 77, str)
+        yield f"The labels are names: {listed} are the classes 0 to {len(names) - 1}, in this order."
+    elif request.system.has_data and options.num_classes is None:
         yield from doubts(dataset.targets, dataset.test_targets, dataset.num_classes)
     if options.tensorboard is not None and importlib.util.find_spec("tensorboard") is None:
         yield "tensorboard: its files are written; to look at them, pip install 'tati_re[tensorboard]'."

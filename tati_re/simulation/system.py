@@ -36,7 +36,7 @@ _FEW_STEPS = 4_000
 cores: 8-50-1, 2,000 steps of one walker 1.2 and 1.5, of four 2.9 and 2.2; 784-100-10, batch 100, 500 steps of four
 3.7 and 4.1, 2,000 of them 14 and 9."""
 FIXED = {*options_of(("data", "model", "walkers")), "dimension", "coordinates", "threads"} - {
-    *("batch_size", "batch_sampling", "walker_batches", "walker_evaluation")
+    *("batch_size", "batch_sampling", "walker_batches", "walker_evaluation", "fit_steps")
 }
 """Options that shape the system: set once, when a Simulation is made."""
 
@@ -270,7 +270,7 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     one column do, and a sentence on it; else None."""
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
     labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
-    if labels.ndim != 1 or len(shape) != 1 or is_signs(read) or (labels != np.floor(labels)).any():
+    if read.class_names or labels.ndim != 1 or len(shape) != 1 or is_signs(read) or (labels != np.floor(labels)).any():
         return None, ""
     low, high, count = labels.min(), labels.max(), shape[0] or 0
     if count == 1 and read.num_classes is not None:
