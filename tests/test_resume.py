@@ -97,7 +97,12 @@ STATE_LIKE_OTHERS = (
     "HMC1, all examples",
     "HMC, all examples",
     "MALA, all examples",
+    "CCAdL",
+    "LM",
+    "pSGLD, adaptive",
+    "SGHMC, estimated until the stop",
 )
+"""States whose way through a checkpoint test_sampler_protocol.py tests sampler by sampler."""
 
 
 @pytest.mark.parametrize(
