@@ -6,7 +6,7 @@ solves a Lyapunov equation (SGHMC, h = hγ = 0.1, V = 1 and 4 without an estimat
 step. Noise whose variance depends on the position leaves <θ²> = T on a harmonic well whatever the thermostat does (the
 virial theorem), and shows in <θ⁴>/(3 <θ²>²), which is 1 for the target.
 
-Power: float64, all within 5.5 standard errors, taken from the spread over independent walkers. These resolve 0.6 % of a
+Power: float64, all within 5.5 standard errors, taken from the spread over independent walkers. These resolve 1.2 % of a
 variance in the linear laws, 0.3 % of T_conf, 1 % of <ξ>, 2 % of Var ξ, and 1 % of the fourth moment; the wrong variants
 and the methods that are biased here are off by 5 % to 20 %.
 """
@@ -133,6 +133,7 @@ LINEAR = {
 SAID_BY_OTHERS = (
     "LM",
     "BAOAB",
+    "BAOAB, T",
     "SGHMC, T",
     "SGHMC, no estimate, V = 1",
     "SGHMC, no estimate, V = 4",
@@ -145,8 +146,8 @@ SAID_BY_OTHERS = (
 )
 def test_variance_under_noise(case):
     sampler, step_size, variance, temperature, expected = LINEAR[case]
-    steps = 6_000 if step_size < 0.15 else 3_000
-    assert agrees(measure(sampler, variance, step_size, steps, temperature=temperature)[0], expected, 0.009)
+    steps = 4_000 if step_size < 0.15 else 2_000
+    assert agrees(measure(sampler, variance, step_size, steps, temperature=temperature)[0], expected, 0.012)
 
 
 def test_the_estimate_is_the_mean_over_the_burn_in_and_frozen_afterwards():
@@ -207,7 +208,7 @@ def test_badodab_holds_the_temperature_without_knowing_the_noise(step_size, fric
 )
 def test_the_published_euler_schemes_are_cold_by_half_the_friction_per_step(sampler):
     """V = 0.25, hγ = 0.1: T_conf = T (1 - <s>/2) = 0.947 for SGNHT; the kinetic temperature does not show it."""
-    values = measure(sampler, 0.25, 0.1, 4_000)
+    values = measure(sampler, 0.25, 0.1, 2_000)
     friction = 0.1 * (values[2].mean() + (0.0125 if sampler.name == "CCAdL" else 0.0))
     mean, error = mean_and_error(values[0])
     print(f"{sampler.name}: T_conf {mean:.5f} +- {error:.5f}, 1 - s/2 = {1 - friction / 2:.5f}")
@@ -234,15 +235,15 @@ def halves(values) -> list[tuple[float, float]]:
     [pytest.param(CCAdL(0.5), id="CCAdL", marks=pytest.mark.slow), pytest.param(Splitting("mCCAdL", 0.5), id="mCCAdL")],
 )
 def test_noise_of_another_size_in_each_parameter_is_damped(sampler):
-    """V from 0 to 10 heats as much as γ = 0.5 at most: small and large V each within 1 % of their law, T for the
+    """V from 0 to 10 heats as much as γ = 0.5 at most: small and large V each within 1.5 % of their law, T for the
     splitting, that of the published scheme with its thermostat at rest (0.960 and 0.973)."""
-    values = measure(sampler, lambda q: UNEQUAL + 0 * q, 0.1, 4_000, 800)
+    values = measure(sampler, lambda q: UNEQUAL + 0 * q, 0.1, 3_000, 500)
     law = np.ones(PARAMETERS)
     if sampler.name == "CCAdL":
         law = np.array([euler_variance(0.1, 0.1 * values[2].mean() + 0.005 * v, 0.1 + 0.01 * v) for v in UNEQUAL])
     for (mean, error), expected in zip(halves(values), (law[:5].mean(), law[5:].mean()), strict=True):
         print(f"expected {expected:.4f}")
-        assert abs(mean - expected) < 0.01 and TOLERANCE * error < 0.01
+        assert abs(mean - expected) < TOLERANCE * error < 0.015
 
 
 def test_one_thermostat_cannot_hold_noise_of_another_size_in_each_parameter():
@@ -288,7 +289,7 @@ def test_noise_that_depends_on_the_position_is_damped_where_it_arises(sampler):
 )
 def test_without_the_local_variance_the_shape_is_wrong(sampler):
     """One friction for all places, and the published average over all steps, leave tails 8 % too heavy or more."""
-    ratio, error = fourth(measure(sampler, steep, 0.03, 3_000))
+    ratio, error = fourth(measure(sampler, steep, 0.03, 2_000))
     print(f"{sampler.name}: shape {ratio:.4f} +- {error:.4f}")
     assert ratio > 1.05 + 2 * error
 

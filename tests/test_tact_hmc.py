@@ -117,10 +117,10 @@ def test_wrong_forces_on_xi_are_rejected(monkeypatch):
     sampler = TactHMC(tempering_steps=20.0)
     with monkeypatch.context() as patch:
         patch.setattr(TactHMC, "mean_potential", lambda self, state: 0.0 * state.potential)
-        assert np.abs(frozen_occupancy(sampler, num_steps=1_000)).max() > 2 * TOLERANCE
+        assert np.abs(frozen_occupancy(sampler, num_steps=600)).max() > 2 * TOLERANCE
     with monkeypatch.context() as patch:
         patch.setattr(TactHMC, "mean_potential", lambda self, state: state.potential)
-        assert np.abs(frozen_occupancy(sampler, num_steps=1_000)).max() > 2 * TOLERANCE
+        assert np.abs(frozen_occupancy(sampler, num_steps=600)).max() > 2 * TOLERANCE
 
 
 def test_kicks_that_are_not_scaled_are_rejected(monkeypatch):
@@ -283,7 +283,7 @@ class _NoisyInBoth(NoisyEvaluate):
         return energy._replace(potential=energy.potential + 8.0 * noise)
 
 
-def noisy_run(num_steps):
+def noisy_run(num_steps, num_burnin_steps=2_000):
     sampler = TactHMC(tempering_steps=40.0)
     potential, rung = NoisyInBoth(well, 10, 9.0, seed=7), rung_of(np.full(500, 0.1), 2.0)
     bins = binned(
@@ -294,12 +294,12 @@ def noisy_run(num_steps):
         return [*bins(old, state, info), state.thermostat, state.tempering_thermostat, state.tempering_momentum**2 / 2]
 
     start = gaussian_start(500, 10, 2.0)
-    return averages(sampler, potential, rung, start, num_steps, observe, seed=4, num_burnin_steps=2_000)
+    return averages(sampler, potential, rung, start, num_steps, observe, seed=4, num_burnin_steps=num_burnin_steps)
 
 
 def test_thermostats_absorb_the_noise_of_gradient_and_potential():
     """s = 1 + 0.1 9/4 = 1.225 and z = σ²/(2 T² K² h) = 0.05; T at every ξ, and of ρ."""
-    *bins, s, z, own = noisy_run(4_000)
+    *bins, s, z, own = noisy_run(3_000)
     occupied, conf = np.reshape(bins, (2, len(EDGES) - 1, -1))
     for i in range(len(EDGES) - 1):
         value, error = ratio_and_error(conf[i], occupied[i])
@@ -314,7 +314,7 @@ def test_thermostats_absorb_the_noise_of_gradient_and_potential():
 
 def test_without_thermostats_the_noise_heats(monkeypatch):
     monkeypatch.setattr(TactHMC, "_thermostats", lambda self, state, time: state)
-    *bins, _, _, _ = noisy_run(500)
+    *bins, _, _, _ = noisy_run(400, 200)
     occupied, conf = np.reshape(bins, (2, len(EDGES) - 1, -1))
     value, error = ratio_and_error(conf[0], occupied[0])
     assert value > 1.1 and value - 1 > TOLERANCE * error
