@@ -38,3 +38,16 @@ def test_sums_and_parts():
         np.testing.assert_array_equal(compiled(function, *arrays), function(*arrays))
     assert functions.cumulative_sum(x)[1].tolist() == [4.0, 9.0, 15.0, 22.0]
     assert functions.take(x, index).shape == (2, 2, 4) and functions.take_last(x, index).shape == (3, 2, 2)
+
+
+def test_what_is_repeated_is_traced_once():
+    """However often; unrolled, the power iterations of a measured mass were three quarters of its program."""
+    traced = []
+
+    def doubled(x):
+        traced.append(x)
+        return (x + x,)
+
+    twice = tf.function(lambda x: functions.repeat(8, doubled, (x,)), autograph=False)
+    assert (twice(tf.constant(1.0))[0].numpy(), len(traced)) == (256.0, 1)
+    assert functions.repeat(8, doubled, (1.0,)) == (256.0,)
