@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tati_re import InputError
-from tati_re.cli import dataset, explore, inputspace, landscape
+from tati_re.cli import analyse, dataset, explore, inputspace, landscape
 from tati_re.coming_from_tati import Simulation as tati
 from tati_re.options.make import make_options
 from tati_re.options.tati_names import EXPLORER_FILES, sentences
@@ -50,13 +50,16 @@ def test_a_grid_around_a_row():
     assert len(held) == 5 and set(held["w0"]) == set(held["b0"]) == {0.0}
 
 
-def test_a_plane_a_trajectory_and_its_coordinates():
+def test_a_plane_a_trajectory_and_its_coordinates(capsys):
     plane = f"{NETWORK} --directions_file plane.csv"
     table = run(landscape, f"naive_subgrid {plane} --interval_weights -1 1 --samples_weights 2 --interval_offsets 0 1")
     assert list(table) == ["step", "loss", "accuracy", "c0", "c1"] and set(table["c1"]) == {0.0, 1.0, 2.0}
     unit = PLANE / np.linalg.norm(PLANE, axis=1, keepdims=True)
     np.testing.assert_allclose(table["loss"], losses(table[["c0", "c1"]] @ unit), rtol=2e-6)
-    table = run(landscape, f"trajectory {NETWORK} --parse_parameters_file c.csv")
+    table = run(
+        landscape, f"trajectory {NETWORK} --parse_parameters_file c.csv --samples_weights=3 --interval_biases 0 1"
+    )
+    assert "Not used by trajectory: --interval_biases, --samples_weights." in capsys.readouterr().out
     np.testing.assert_allclose(table[["w0", "w1", "b0"]], ROWS)
     np.testing.assert_allclose(table["loss"], losses(ROWS), rtol=2e-6)
     table = run(landscape, f"trajectory_subgrid {plane} --parse_parameters_file c.csv --parse_steps 1 3")
@@ -82,6 +85,7 @@ def test_rows_of_a_file(capsys):
 
 def test_an_exploration(capsys):
     flags = "--max_exploration_steps 2 --max_legs 5 --max_steps 10 --number_of_parallel_trajectories 1 --seed 4"
+    flags += " --number_walkers 1 --every_nth 1 --progress 0 --inter_ops_threads 1"
     flags += " --diffusion_map_method vanilla --number_pruning 0 --use_reweighting 0 --inverse_temperature 10"
     flags += " --sampler GeometricLangevinAlgorithm_2ndOrder --step_width 1e-2 --friction_constant 10 -v"
     files = " ".join(f"--{name} {name}.csv" for name in EXPLORER_FILES)
@@ -95,11 +99,6 @@ def test_an_exploration(capsys):
 
 
 BAD = {
-    "a mode's own": (
-        landscape,
-        f"trajectory {NETWORK} --parse_parameters_file c.csv --samples_weights 3",
-        "not a known",
-    ),
     "no file": (
         landscape,
         f"naive_subgrid {NETWORK} --interval_weights 0 1 --samples_weights 3",
@@ -119,6 +118,13 @@ BAD = {
     ),
     "no batch": (dataset, "--batch_data_files d.csv --batch_size 0", "--batch_size is out of range. Received: 0."),
     "files of runs": (explore, f"{NETWORK} --run_file r.csv", "--run_file is not of the exploration here."),
+    "an explorer's burn-in": (
+        explore,
+        f"{NETWORK} --burn_in_steps 5",
+        "--burn_in_steps is not of the exploration here.",
+    ),
+    "walkers that explore": (explore, f"{NETWORK} --number_walkers 2", "Received: 2. Expected: nothing: a leg is one"),
+    "flags of another module": (analyse, "diffusion_map --diffusion_map_file x.csv --landmarks 3", "done otherwise"),
     "legs": (explore, f"{NETWORK} --max_legs x", "--max_legs: other numbers. Received: x."),
     "no parameters": (inputspace, "--interval_input 0 1 --samples_input 3", "--parse_parameters_file is missing."),
 }
@@ -127,7 +133,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_one_sentence(capsys, case):
     command, text, sentence = BAD[case]
-    more = "" if command in (explore, dataset) else " --csv_file out.csv"
+    more = "" if command in (explore, dataset, analyse) else " --csv_file out.csv"
     assert command.main((text + more).split()) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1 and sentence in said

@@ -142,7 +142,8 @@ def test_images_without_a_channel_are_predicted_from_the_disk(tmp_path):
                 "are 300 classes, one for each output of the model; 40",
             ),
         ),
-        (lambda: net(1, "sigmoid"), np.sign(Y).astype(int), "mean_squared_error", "signs", None),
+        (lambda: net(1, "sigmoid"), np.sign(Y).astype(int), "mean_squared_error", "signs", "A sigmoid never is -1"),
+        (lambda: net(1, "tanh"), np.sign(Y).astype(int), "mean_squared_error", "signs", None),
     ],
 )
 def test_labels_mean_what_the_outputs_of_a_model_can_say(model, labels, loss, task, sentence):

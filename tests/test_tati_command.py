@@ -1,5 +1,6 @@
 """`tati` and what all commands share: a short help, what differs from the defaults, and one completion."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -64,6 +65,30 @@ def test_the_first_line_comes_before_tensorflow(monkeypatch, capsys):
     assert capsys.readouterr().out == ""
     arguments.loading()
     assert capsys.readouterr().out == "Loading TensorFlow ...\n"
+
+
+@pytest.mark.parametrize("name", ["report", "analyse", "compare"])
+def test_commands_that_read_runs_say_so_first(monkeypatch, capsys, name):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    words = ("no-a", "no-b") if name == "compare" else ("no-a",)
+    status, out, err = said(tati.main, capsys, name, *words)
+    assert (status, out) == (2, f"Reading {(' and ' if name == 'compare' else ', ').join(words)} ...\n") and err
+    assert said(tati.main, capsys, name, *words, "--quiet")[:2] == (2, "")
+
+
+@pytest.mark.parametrize("given", [None, "0"])
+def test_importing_the_package_leaves_the_words_of_tensorflow_to_who_set_them(given):
+    code = "import os, sys, tati_re; print(os.environ['TF_CPP_MIN_LOG_LEVEL'], 'tensorflow' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment |= {} if given is None else {"TF_CPP_MIN_LOG_LEVEL": given}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert out.stdout.split() == [given or "3", "False"] and not out.stderr
+
+
+def test_negative_numbers_and_ranges_are_values_of_the_flag_before_them():
+    words = ["--range", "-1:1:41,-.5:2:3", "--step", "-1e-3", "--quiet", "-v", "run"]
+    joined = ["--range=-1:1:41,-.5:2:3", "--step=-1e-3", "--quiet", "-v", "run"]
+    assert arguments._negatives_joined(words) == joined
 
 
 def test_words_of_other_libraries_are_told_what_they_are_here(capsys):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
+from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
 from tati_re.cli.of_tati import analyse_as_tati, analyses
 from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.options.flags import flag
@@ -160,6 +160,7 @@ def _body(argv: list[str]) -> None:
     for name in typed.get("what", []):
         _one_of("what", name, list(WHAT))
     _one_of("to", typed.get("to", "csv"), TO)
+    loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
     from tati_re.runs import files
     from tati_re.runs.lock import writing
     from tati_re.simulation.run import load

@@ -138,9 +138,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is a number, or a range of several such as -1:1:41."""
+    """Whether a text is a number, or a range or ranges of several such as -1:1:41,-2:2:41."""
     try:
-        return bool([float(part) for part in text.split(":")])
+        return bool([float(part) for part in re.split("[:,]", text)])
     except ValueError:
         return False
 
@@ -173,10 +173,10 @@ def make_parser(prog: str, description: str, groups: Iterable[str], leave_out: C
     return parser
 
 
-def loading(verbose: int = 1) -> None:
-    """Says that TensorFlow is being imported, which takes seconds, where it is not there yet."""
+def loading(verbose: int = 1, what: str = "Loading TensorFlow") -> None:
+    """Says what the command begins with that takes seconds in a process where TensorFlow is not there yet."""
     if verbose > 0 and "tensorflow" not in sys.modules:
-        print("Loading TensorFlow ...", flush=True)
+        print(f"{what} ...", flush=True)
 
 
 def free_folder(name: str, parent: str = "runs") -> Path:

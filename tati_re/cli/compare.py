@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tati_re.cli.arguments import Parser, entry_point
+from tati_re.cli.arguments import Parser, entry_point, loading
 from tati_re.core.errors import InputError, nearest, refuse_if
 
 KINDS = ("absolute", "relative")
@@ -57,6 +57,7 @@ def _tolerance(name: str, words: Sequence[str]) -> Any:
 
 
 def _verify(folders: list[str], quiet: bool) -> int:
+    loading(not quiet, f"Reading {', '.join(folders)}")
     from tati_re.runs.verify import verify
 
     found = [(folder, file) for folder in folders for file in verify(folder)]
@@ -97,6 +98,7 @@ def _body(argv: list[str]) -> int:
             raise InputError("--verify takes run folders alone.", received, "tati-compare --verify RUN [RUN ...]")
         return _verify(paths, typed.get("quiet", False))
     refuse_if(len(paths) != 2, "tati-compare takes two runs.", f"{len(paths)} paths", "tati-compare A B")
+    loading(not typed.get("quiet"), f"Reading {' and '.join(paths)}")
     if typed.get("elpd"):
         if typed.keys() - {"paths", "elpd", "quiet"}:
             raise InputError("--elpd takes two run folders alone.", " ".join(argv), "tati-compare --elpd A B")

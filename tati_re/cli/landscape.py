@@ -39,10 +39,7 @@ OWN: dict[str, tuple[Any, str]] = {
     ),
     "normalization": ("WORD", "of random directions: filter (default), tensor, none"),
     "to": (("FILE",), "between: one or two further files of parameters; vtk: also landscape.vtk, for ParaView"),
-    "range": (
-        "LOW:HIGH:POINTS",
-        "of all axes, or one for each, joined by a comma; default -1:1:41; write --range=-1:1:41",
-    ),
+    "range": ("LOW:HIGH:POINTS", "of all axes, or one for each, joined by a comma; default -1:1:41"),
     "scales": ("N,N,...", "powers of 10 that the range is multiplied with, one grid after the other, as 1,0,-1,-2"),
     "grid": (("PATTERN=LOW:HIGH:POINTS",), "a grid over named parameters around the center, instead of directions"),
     "along": (None, "no plane: loss and accuracy at the stored positions, on all data"),

@@ -11,7 +11,7 @@ from tati_re.core.errors import InputError, nearest, refuse_if
 from tati_re.core.memory import check_free
 from tati_re.options.make import options_from_flags
 from tati_re.options.representable import what_instead
-from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, NOT_OF_EXPLORER
+from tati_re.options.tati_names import ALIASES, EXPLORER, EXPLORER_FILES, LEG_OF_TATI, NOT_OF_EXPLORER
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,13 @@ MODES = {
 }
 """Modes of TATi's loss function sampler, and the flags of each."""
 
+_ELSEWHERE = (
+    *("inverse_temperature", "integrated_autocorrelation_time", "diffusion_map_method", "diffusion_map_file"),
+    *("diffusion_matrix_file", "use_reweighting", "landmarks", "landmark_file", "free_energy_file"),
+)
+"""Flags of modules in `INSTEAD`, which no other module reads, in TATi neither."""
 _FILES = (
+    *_ELSEWHERE,
     *("run_file", "trajectory_file", "average_run_file", "average_trajectory_file"),
     *("covariance_matrix", "covariance_eigenvalues", "covariance_eigenvectors"),
 )
@@ -276,7 +282,11 @@ def sample_as_tati(argv: list[str]) -> None:
 
     mode = next(text for text in argv if text in MODES)
     required = [name for name in MODES[mode] if name != "interval_offsets"]
-    typed = _of_network("tati-landscape", argv, required, *MODES[mode], "exclude_parameters")
+    every = dict.fromkeys(name for names in MODES.values() for name in names)
+    typed = _of_network("tati-landscape", argv, required, *every, "exclude_parameters")
+    given = {text.split("=")[0].removeprefix("--") for text in argv} & {*every} - {*MODES[mode]}
+    if unused := sorted(given - {"parse_parameters_file"}):
+        print(f"Not used by {mode}: --{', --'.join(unused)}.")
     from tati_re.landscape import Surface
     from tati_re.runs.parameters import read_trajectory
     from tati_re.simulation.saved_model import read_directions
@@ -335,7 +345,7 @@ def sample_inputs_as_tati(argv: list[str]) -> None:
 def explorer(typed: dict[str, Any]) -> dict[str, Any]:
     """What was typed, with the flags of TATi's explorer under the names of `tati-explore`; a trajectory is one leg."""
     for name, instead in NOT_OF_EXPLORER.items():
-        if str(typed.get(name, 0)) != "0":
+        if str(typed.get(name, 0)) not in ("0", "1" if name in LEG_OF_TATI else "0"):
             raise InputError(f"--{name} is not of the exploration here.", typed[name], instead)
     done = {EXPLORER.get(name, name): value for name, value in typed.items() if name not in NOT_OF_EXPLORER}
     if "parse_steps" in done:

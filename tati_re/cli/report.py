@@ -1,6 +1,6 @@
 """`tati-report`: one HTML page about runs."""
 
-from tati_re.cli.arguments import Parser, entry_point, flags_named, number_typed
+from tati_re.cli.arguments import Parser, entry_point, flags_named, loading, number_typed
 from tati_re.core.errors import refuse_if
 from tati_re.options.flags import flag
 
@@ -32,6 +32,7 @@ def _body(argv: list[str]) -> None:
     chosen = {
         name: number_typed(name, typed[name], least=least) for name, (least, _) in NUMBERS.items() if name in typed
     }
+    loading(not typed.get("quiet"), f"Reading {', '.join(typed['runs'])}")
     from tati_re.report import write_report
 
     with flags_named((*NUMBERS, "figures")):

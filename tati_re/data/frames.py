@@ -9,10 +9,7 @@ import numpy as np
 from tati_re.core.errors import InputError
 from tati_re.core.given import as_array
 
-TEXT = (
-    "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text, and "
-    "pandas.factorize numbers of class labels"
-)
+TEXT = "numbers: pandas.get_dummies, or OneHotEncoder of scikit-learn, makes columns of 0 and 1 of text"
 CLASSES = "a number, or in all rows the name of a class"
 DATES = "numbers, such as the days since a first date: (x - x.min()) / pandas.Timedelta(days=1)"
 MISSING = "numbers in all rows: dropna and fillna of pandas, or SimpleImputer of scikit-learn"

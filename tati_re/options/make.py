@@ -31,7 +31,7 @@ ELSEWHERE = {
     **dict.fromkeys(
         ("draws", "num_samples"), "num_steps counts all steps, trajectory_every says which of them are kept."
     ),
-    **dict.fromkeys(("tune", "warmup", "num_warmup"), "It is num_burnin_steps."),
+    **dict.fromkeys(("tune", "warmup", "num_warmup", "burnin", "burn_in"), "It is num_burnin_steps."),
     "thin": "record_every thins the rows, trajectory_every the positions.",
     "validation_split": "It is test_fraction.",
     "random_seed": "It is seed.",

@@ -257,7 +257,11 @@ EXPLORER = {
 }
 """Flags of TATi's explorer, and those of `tati-explore`."""
 
+LEG_OF_TATI = ("every_nth", "number_walkers", "do_accumulates")
+"""Flags of which 1 is what a leg is here."""
 NOT_OF_EXPLORER = {
+    **dict.fromkeys((*LEG_OF_TATI, "burn_in_steps", "progress"), "nothing: a leg is one walker, written whole"),
+    **dict.fromkeys(("save_model", "sql_db"), "--output"),
     **dict.fromkeys(("learning_rate", "optimizer"), "nothing: a descent finds its own steps"),
     **dict.fromkeys(("run_file", "averages_file"), "--trajectory_file, or --output"),
     **dict.fromkeys(("number_pruning", "use_reweighting", "number_of_eigenvalues"), "0, or --directions WORD"),
