@@ -107,8 +107,8 @@ def refused(capsys, main, *argv) -> str:
         (
             ["--resume", "runs/a", "--step-size", "1"],
             "--step-size cannot be changed by --resume. "
-            "Expected: only --num-steps, --max-time, --requeue-signal, --workers, --trust, --verbose or --quiet "
-            "with --resume.",
+            "Expected: only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --trust, "
+            "--verbose or --quiet with --resume.",
         ),
     ],
 )

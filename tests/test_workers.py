@@ -228,7 +228,7 @@ def test_a_team_does_again_what_a_dead_worker_did():
     random.seed(3)
     for _ in range(200):
         deaths, said = sorted(random.sample(range(1, 40), 3)), []
-        team = Team(lambda deaths=deaths: Dying(deaths), range(4), 2, said.append)
+        team = Team(lambda _, deaths=deaths: Dying(deaths), range(4), 2, said.append)
         team.load(dict.fromkeys(range(4), 1))
         expected = 1
         for number in range(12):
@@ -241,7 +241,7 @@ def test_a_team_does_again_what_a_dead_worker_did():
 
 
 def test_three_deaths_at_one_step_end_the_run():
-    team = Team(lambda: Dying([2, 2, 2, 2]), range(2), 1, lambda _: None)
+    team = Team(lambda _: Dying([2, 2, 2, 2]), range(2), 1, lambda _: None)
     with pytest.raises(SamplingError, match="died 3 times at the same step"):
         team.load({0: 1, 1: 1})
         team.ask("advance", (1,), {0: (), 1: ()})
@@ -254,7 +254,7 @@ def test_other_energies_of_the_next_worker_are_found():
             self._answer = {block: Told(told.potential + 1) for block, told in self._answer.items()}
 
     made = iter([Dying([3]), Other([])])
-    team = Team(lambda: next(made), range(1), 1, lambda _: None)
+    team = Team(lambda _: next(made), range(1), 1, lambda _: None)
     team.load({0: 1})
     team.ask("advance", (1,), {0: ()})
     with pytest.raises(SamplingError, match="other energies"):
@@ -350,7 +350,7 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
     for options, words in [
         ({"workers": 3}, "more of them than blocks"),
         ({"workers": 2, "block_size": 4}, "equally large"),
-        ({"block_size": 2}, "blocks are held by workers"),
+        ({"block_size": 2}, "needs workers"),
         ({"workers": 2, "exchange": "tempering", "num_replicas": 3, "max_temperature": 4.0}, "weights of its rungs"),
         ({"workers": 2, "block_size": 4, "num_replicas": 2, "max_temperature": 4.0}, "holds 6 replica"),
         ({"workers": 2, "observables": {"own": partial(first_of, LOCK)}}, "cannot travel"),
@@ -419,8 +419,8 @@ def test_workers_that_differ_are_named():
             return super().receive() if self._asked else next(described)
 
     said = list[str]()
-    Team(lambda: Described([]), range(2), 2, said.append).begin()
+    Team(lambda _: Described([]), range(2), 2, said.append).begin()
     assert len(said) == 1 and "Worker 1 differs from the first in threads:" in said[0]
     described = iter([{"device": "CPU"}, {"device": "GPU"}])
     with pytest.raises(InputError, match="all on GPUs"):
-        Team(lambda: Described([]), range(2), 2, said.append).begin()
+        Team(lambda _: Described([]), range(2), 2, said.append).begin()

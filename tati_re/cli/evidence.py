@@ -20,7 +20,7 @@ LEFT_OUT = (
     *("checkpoint_seconds", "temperature", "inverse_temperature", "step_schedule", "schedule_delay", "schedule_power"),
     *("cycle_steps", "exploration_fraction", "temperature_schedule", "temperature_start", "control_variate"),
     *("control_variate_every", "covariance_blending", "covariance_after_steps", "ensemble_scheme", "batch_size"),
-    *("batch_sampling", "walker_batches", "step_size_tuning", "block_size"),
+    *("batch_sampling", "walker_batches", "step_size_tuning", "block_size", "cluster"),
 )
 """Options of these groups that do not belong to an evidence."""
 KEPT = "kept"
@@ -121,6 +121,7 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     from tati_re.runs.csv_table import frame_text
     from tati_re.runs.storage import write_whole
     from tati_re.simulation.simulation import Simulation
+    from tati_re.simulation.workers import check_gpus
 
     found, lines, tables = {}, [], []
     estimations = {name: prepared(Simulation.from_options(options)) for name, options in models.items()}
@@ -129,8 +130,9 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     for name, now in estimations.items():
         now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
     first = next(iter(models.values()))
+    check_gpus(first)
     if first.workers:
-        side_by_side(_jobs(models, folder), first.workers, first.threads or 1)
+        side_by_side(_jobs(models, folder), first.workers, first.threads or 1, first.worker_gpus)
     for name in models:
         now = estimations.pop(name)
         found[name] = now.estimates()

@@ -9,9 +9,10 @@ from tati_re.options.flags import flag
 from tati_re.options.make import SAMPLE, Options
 from tati_re.options.trust import CODE, WRITTEN
 
+_WORKERS = ("workers", "cluster", "worker_gpus")
 BESIDE_RESUME = (
-    *("resume", "num_steps", "max_time", "requeue_signal", "workers", "verbose", "quiet", "trust"),
-    *(*CODE, *WRITTEN),
+    *("resume", "num_steps", "max_time", "requeue_signal", "verbose", "quiet", "trust"),
+    *(*_WORKERS, *CODE, *WRITTEN),
 )
 
 
@@ -25,7 +26,8 @@ def _resume(typed: dict[str, Any]) -> int:
     for name in typed:
         if name not in BESIDE_RESUME:
             allowed = (
-                "only --num-steps, --max-time, --requeue-signal, --workers, --trust, --verbose or --quiet with --resume"
+                "only --num-steps, --max-time, --requeue-signal, --workers, --cluster, --worker-gpus, --trust, "
+                "--verbose or --quiet with --resume"
             )
             raise InputError(f"{flag(name)} cannot be changed by --resume.", expected=allowed)
     trust = typed.pop("trust", False)
@@ -39,7 +41,7 @@ def _resume(typed: dict[str, Any]) -> int:
         trust=trust,
         max_time=options.max_time,
         verbose=options.verbose,
-        **options.values_of(name for name in (*CODE, *WRITTEN, "requeue_signal", "workers") if name in typed),
+        **options.values_of(name for name in (*CODE, *WRITTEN, "requeue_signal", *_WORKERS) if name in typed),
     )
     return ended(run, options.verbose)
 

@@ -6,27 +6,28 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from tati_re.cluster.processes import Failed, Lost, Process
+from tati_re.cluster.processes import Failed, Lost, Process, gpu_of
 from tati_re.core.errors import InputError, WorkersLost
 
 _DEATHS = 3
 
 
-def side_by_side(jobs: Sequence[Callable[[], Any]], number: int, threads: int) -> list[Any]:
-    """What the jobs give, in order, each called in a process of its own, at most `number` at a time; a job whose
-    process dies is called again."""
+def side_by_side(jobs: Sequence[Callable], number: int, threads: int, gpus: float | None = None) -> list[Any]:
+    """What the jobs give, in order, each called in a process of its own, at most `number` at a time, with so many
+    threads and GPUs each; a job whose process dies is called again."""
     import cloudpickle
 
-    left, running, found = [*enumerate(jobs)][::-1], dict[Any, tuple[int, Process]](), dict[int, Any]()
+    left, running, found = [*enumerate(jobs)][::-1], dict[Any, tuple[int, Process, int]](), dict[int, Any]()
     deaths = Counter[int]()
     try:
         while left or running:
             while left and len(running) < number:
                 place, job = left.pop()
-                worker = Process(cloudpickle.dumps(partial(_called, job)), threads)
-                running[worker.pipe] = place, worker
+                slot = next(free for free in range(number) if all(free != used for _, _, used in running.values()))
+                worker = Process(cloudpickle.dumps(partial(_called, job)), threads, gpu_of(slot, gpus))
+                running[worker.pipe] = place, worker, slot
             for pipe in wait(list(running)):
-                place, worker = running[pipe]
+                place, worker, _ = running[pipe]
                 try:
                     found[place] = worker.receive()
                 except Lost as lost:
@@ -40,7 +41,7 @@ def side_by_side(jobs: Sequence[Callable[[], Any]], number: int, threads: int) -
                     raise WorkersLost(f"Worker {place}: {failed.kind}: {failed}", 0, place) from None
                 running.pop(pipe)[1].close()
     finally:
-        for _, worker in running.values():
+        for _, worker, _ in running.values():
             worker.close()
     return [found[place] for place in range(len(jobs))]
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from multiprocessing import Pipe
 from typing import Any
 
@@ -24,14 +26,47 @@ class Failed(Exception):
         self.kind = kind
 
 
-class Process:
-    """A process with a number of threads that runs a pickled function, which gives a function that answers messages and
-    a description of the process; the description is the first answer."""
+class Worker(ABC):
+    """Who answers messages; they travel as bytes, which whoever hands them on need not read."""
 
-    def __init__(self, pickled: bytes, threads: int) -> None:
+    place = "this machine"
+
+    @abstractmethod
+    def tell(self, message: bytes) -> None:
+        """Asks; a worker that is gone is noticed when its answer is heard."""
+
+    @abstractmethod
+    def hear(self) -> bytes:
+        """The answer; `Lost` where the worker is gone."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it."""
+
+    def send(self, message: Any) -> None:
+        """Asks."""
+        self.tell(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+    def receive(self) -> Any:
+        """The answer; `Lost` where the worker is gone, `Failed` where it could not answer."""
+        kind, found = pickle.loads(self.hear())
+        if kind != "answer":
+            raise Failed(kind, found)
+        return found
+
+
+class Process(Worker):
+    """A process with a number of threads that runs a pickled function, which gives a function that answers messages and
+    a description of the process; the description is the first answer. `gpu` is the number of the one that it sees, of
+    those that CUDA_VISIBLE_DEVICES names where it is set; none: it sees none."""
+
+    def __init__(self, pickled: bytes, threads: int, gpu: int | None = None) -> None:
         self.pipe, theirs = Pipe()
         self._said = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, closed with the worker
-        environment = os.environ | dict.fromkeys(_THREADS, str(threads))
+        environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        seen = visible[gpu % len(visible)] if visible and gpu is not None else gpu
+        environment["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else str(seen)
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         command = [sys.executable, "-m", "tati_re.cluster.worker", str(theirs.fileno())]
         said, ours = self._said, [theirs.fileno()]
@@ -42,38 +77,37 @@ class Process:
         self.pid = self._process.pid
         self.send((threads, pickled))
 
-    def send(self, message: Any) -> None:
-        """Asks; a worker that is gone is noticed when its answer is received."""
+    def tell(self, message: bytes) -> None:
         with contextlib.suppress(OSError):
-            self.pipe.send(message)
+            self.pipe.send_bytes(message)
 
-    def receive(self) -> Any:
-        """The answer; `Lost` where the process is gone, `Failed` where it could not answer."""
+    def hear(self) -> bytes:
         try:
-            kind, found = self.pipe.recv()
+            return self.pipe.recv_bytes()
         except (EOFError, OSError):
             status = self._process.wait()
             self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _LAST_WORDS))
             words = self._said.read().decode(errors="replace").strip().splitlines()
             raise Lost(f"exit status {status}{f': {words[-1]}' if words else ''}") from None
-        if kind != "answer":
-            raise Failed(kind, found)
-        return found
 
     def close(self) -> None:
-        """Ends it."""
         self.pipe.close()
         self._process.kill()
         self._process.wait()
         self._said.close()
 
 
+def gpu_of(number: int, share: float | None) -> int | None:
+    """The GPU of a worker, where each has this share of one."""
+    return None if share is None else int(number * share + 1e-9)
+
+
 class Here:
     """A worker that is this process."""
 
-    pid = os.getpid()
+    pid, place = os.getpid(), "this machine"
 
-    def __init__(self, made: Any) -> None:
+    def __init__(self, made: Any, _number: int) -> None:
         self._answer, self._found = made()
 
     def send(self, message: Any) -> None:

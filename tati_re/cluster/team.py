@@ -25,19 +25,20 @@ class Team:
     one takes its blocks from there, does again what was asked for, and must come to the same energies, bit by bit.
 
     Args:
-        start: Makes a worker.
+        start: Makes the worker of a number.
         blocks: The numbers of the blocks.
         number: Of workers.
         say: Called with a sentence where a worker dies.
     """
 
     def __init__(
-        self, start: Callable[[], Any], blocks: Sequence[int], number: int, say: Callable[[str], None]
+        self, start: Callable[[int], Any], blocks: Sequence[int], number: int, say: Callable[[str], None]
     ) -> None:
         self._start, self._say = start, say
         self._held = [[int(block) for block in part] for part in np.array_split(blocks, number)]
         self.workers: list[Any] = []
         self.described: list[dict[str, Any]] = []
+        self.places: list[str] = []
         self._states: dict[int, Any] = {}
         self._log: list[tuple[Message, dict[int, bytes]]] = []
         self._bytes = 0
@@ -48,9 +49,10 @@ class Team:
     def begin(self) -> None:
         """Starts the workers, all at once."""
         if not self.workers:
-            self.workers += [self._start() for _ in self._held]
+            self.workers += [self._start(number) for number in range(len(self._held))]
             for number in range(len(self._held)):
                 self.described.append(self._greeted(number))
+            self.places = [worker.place for worker in self.workers]
 
     def _greeted(self, number: int) -> dict[str, Any]:
         """What a worker says of itself, once it is there, held against the first one; another one starts where it
@@ -122,7 +124,7 @@ class Team:
             )
         self._say(f"Worker {number} of {len(self._held)} died ({words}); another one takes its place.")
         self.workers[number].close()
-        self.workers[number] = self._start()
+        self.workers[number] = self._start(number)
 
     def _again(self, number: int, message: Message, words: str) -> dict[int, Any]:
         """The answers to a message whose worker is gone."""

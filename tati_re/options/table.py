@@ -494,7 +494,9 @@ class Options(BaseModel):
     )
     overwrite: bool = _run(False, "replace the files of an earlier run in the run folder")
     resume: str | None = _run(
-        None, "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, workers, verbose"
+        None,
+        "run folder to resume; beside it only num_steps (in all), max_time, requeue_signal, verbose and what workers "
+        "are told",
     )
     seed: int = _run(0, "seed of all random numbers", ge=0)
     call: int | None = _run(
@@ -518,6 +520,14 @@ class Options(BaseModel):
         "auto",
         "walkers of a block, with workers; numbers depend on it, and not on how many workers there are; auto: up to 4, "
         "on a ladder one replica of every walker",
+    )
+    cluster: str | None = _workers(
+        None,
+        "Ray cluster on whose machines the workers are; auto: the one that this job runs in, host:port: one that runs "
+        "there; is told anew when the run is resumed; none: this machine, without Ray",
+    )
+    worker_gpus: float | None = _workers(
+        None, "part of a GPU for each worker, at most 1; told anew when the run is resumed; none: CPUs", gt=0, le=1
     )
     checkpoint_seconds: float = _run(10.0, "seconds between checkpoints", gt=0)
     tensorboard: str | None = _run(

@@ -29,7 +29,7 @@ from tati_re.simulation.target import system_of
 _OF_CALL = ("observables", "callbacks")
 AS_IT_WAS = ("record_every", "trajectory_every", "step_size", "num_burnin_steps")
 """Options that go on as the run had them, whatever their default is now."""
-BESIDE = ("max_time", "requeue_signal", "verbose", "workers")
+BESIDE = ("max_time", "requeue_signal", "verbose", "workers", "cluster", "worker_gpus")
 """Options that may be others when a run goes on, beside `num_steps`."""
 
 
@@ -73,7 +73,7 @@ def reopened(
     for name in set(CODE) & set(again):
         if again[name] != stored.get(name):
             raise InputError(f"resume: {name} cannot be changed.", again[name], stored.get(name, "an object"))
-    values = {**manifest.given_options(said), **again, "max_time": None}
+    values = {**manifest.given_options(said), **again, **dict.fromkeys(("max_time", "cluster", "worker_gpus"))}
     if "num_burnin_steps" not in said.get("given", ("num_burnin_steps",)):
         values.pop("num_burnin_steps", None)  # where it is not over, its end is still to be found
     # The model of the folder is used where there is one, not the code that made it.

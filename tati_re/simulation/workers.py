@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,15 +12,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tati_re.cluster.processes import Failed, Here, Process
+from tati_re.cluster.on_ray import Cluster, check_cluster
+from tati_re.cluster.processes import Failed, Here, Process, gpu_of
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.engine.block import Held
 from tati_re.engine.environment import deterministic, versions
 from tati_re.exchange.apart import Apart
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.models.flat import FlatModel
+from tati_re.options.make import Options
 from tati_re.posterior.noise_level import with_noise
 from tati_re.simulation.request import Request
 
@@ -63,9 +66,14 @@ def check_workers(request: Request) -> None:
     if not request.samples:
         return
     if options.workers is None:
-        if "block_size" in options.explicit and options.block_size != "auto":
-            raise InputError("block_size: blocks are held by workers.", options.block_size, "workers, 1 or more")
+        given = options.model_dump(include={"block_size", "cluster", "worker_gpus"}, exclude_defaults=True)
+        for name, value in given.items():
+            raise InputError(f"{name}: needs workers, which hold blocks.", value, "workers, 1 or more")
         return
+    if options.cluster is not None:
+        check_cluster(options.cluster)
+    else:
+        check_gpus(options)
     why = None
     if method.label_names and not method.by_rung:
         why = f"{method.name} learns the weights of its rungs from all walkers"
@@ -84,6 +92,16 @@ def check_workers(request: Request) -> None:
         )
 
 
+def check_gpus(options: Options) -> None:
+    """GPUs for the workers of this machine that are not there."""
+    if options.worker_gpus is not None:
+        there, needed = len(tf.config.list_physical_devices("GPU")), (options.workers or 1) * options.worker_gpus
+        what = f"worker_gpus: {options.workers or 1} worker(s) need {needed:g} GPU(s)."
+        refuse_if(
+            needed > there + 1e-9, what, f"{there} that TensorFlow sees", "fewer workers, or a smaller part of one"
+        )
+
+
 class Workers:
     """The team of a run, begun when it is first asked; `threads` are those of each worker."""
 
@@ -92,21 +110,28 @@ class Workers:
     ) -> None:
         options, size = request.options, block_size(request)
         self.size, self.number, self.threads = size, int(options.workers or 1), options.threads or 1
+        self.cluster: Cluster | None = None
         self.blocks = range(0, request.copies, size)
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
         request = _of_block(request, size, self.apart, execution)
-        self.here = self.number == 1 and self.threads == threads()
-        start: Callable[[], Any] = partial(Here, partial(_made, made_of, request, execution))
+        self.here = self.number == 1 and self.threads == threads() and options.cluster is None
+        start: Callable[[int], Any] = partial(Here, partial(_made, made_of, request, execution))
         if not self.here:
             if request.system.has_data:  # whose variables a copy of the model has as its own
                 request = replace(request, system=replace(request.system, flat=cast(Any, None)))
-            start = partial(Process, _pickled(partial(_made, made_of, request, execution, True)), self.threads)
+            pickled = _pickled(partial(_made, made_of, request, execution, True))
+            if options.cluster is None:
+                start = partial(_process, pickled, self.threads, options.worker_gpus)
+            else:
+                self.cluster = Cluster(options.cluster, self.number, self.threads, options.worker_gpus)
+                start = partial(self.cluster.start, self.cluster.shared(pickled))
         self.team = Team(start, self.blocks, self.number, say)
 
     def __str__(self) -> str:
         who = "This process holds" if self.here else f"{self.number} worker(s) hold"
         blocks = f"{len(self.blocks)} block(s) of {self.size} walker(s)"
-        return f"{who} {blocks}, with {self.threads} thread(s) each"
+        where = f" on {self.cluster.size} machine(s)" if self.cluster else ""
+        return f"{who} {blocks}{where}, with {self.threads} thread(s) each"
 
     def described(self) -> dict[str, Any]:
         """The entry of the manifest."""
@@ -117,6 +142,7 @@ class Workers:
             "block_size": self.size,
             "blocks": len(self.blocks),
             "threads": self.threads,
+            **({"machines": dict(Counter(self.team.places))} if self.cluster else {}),
             **({"differ": differ} if differ else {}),
             "worker": told[0] if told else {},
         }
@@ -136,6 +162,10 @@ def _of_block(request: Request, size: int, apart: Apart | None, execution: str) 
         objects["directions"] = request.directions
     limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
     return Request(settled, objects, request.system, request.kind, apart or request.method, limits)
+
+
+def _process(pickled: bytes, threads: int, gpus: float | None, number: int) -> Process:
+    return Process(pickled, threads, gpu_of(number, gpus))
 
 
 def _pickled(made: Callable) -> bytes:

@@ -1,0 +1,241 @@
+"""Workers on several machines: a Ray cluster has one actor on each, at the ends of whose pipes the workers are."""
+
+import contextlib
+import importlib.util
+import math
+import os
+import signal
+import stat
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tati_re.cluster.processes import Lost, Process, Worker, gpu_of
+from tati_re.core.errors import InputError, WorkersLost
+
+_PATIENCE = 60.0
+"""Seconds that a machine may take to begin its actor."""
+
+
+def check_cluster(address: str) -> None:
+    """Ray where it is not installed, or where it would run what anybody sends."""
+    if importlib.util.find_spec("ray") is None:
+        raise InputError("cluster: Ray is not installed.", address, "pip install 'tati-re[cluster]'")
+    mode, path = os.environ.get("RAY_AUTH_MODE"), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+    if mode != "token":
+        what = "cluster: Ray runs whatever it is sent, and has to ask for a token."
+        raise InputError(what, f"RAY_AUTH_MODE={mode or ''}", "RAY_AUTH_MODE=token here and where Ray is started")
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise InputError(
+            "cluster: Ray has no token.", str(file), "the file that `ray get-auth-token --generate` writes"
+        )
+    if mode := stat.S_IMODE(file.stat().st_mode) & 0o077:
+        what = "cluster: others can read Ray's token, and with it run anything as you."
+        raise InputError(
+            what, f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}", f"chmod 600 {file}, and a new token"
+        )
+
+
+class Machine:
+    """What the actor of a machine does: it begins workers there and hands on messages, of which it reads none."""
+
+    def __init__(self) -> None:
+        self._processes: dict[int, Process] = {}
+
+    def ready(self) -> None:
+        """Answers as soon as the actor has begun."""
+
+    def ask(self, messages: dict[int, bytes | tuple]) -> dict[int, bytes | str]:
+        """The answers of workers, by their numbers; the last words of those that are gone. A tuple, the arguments of
+        `Process`, begins one."""
+        import ray
+
+        for number, message in messages.items():
+            if isinstance(message, tuple):
+                made, *rest = message
+                self._processes[number] = Process(ray.get(made), *rest)
+            else:
+                self._processes[number].tell(message)
+        return {number: self._heard(number) for number in messages}
+
+    def _heard(self, number: int) -> bytes | str:
+        try:
+            return self._processes[number].hear()
+        except Lost as lost:
+            return str(lost)
+
+    def end(self, number: int) -> None:
+        """Ends a worker."""
+        self._processes.pop(number).close()
+
+
+class _Asked:
+    """A message to a machine that is under way; its answers are fetched once."""
+
+    def __init__(self, get: Any, future: Any) -> None:
+        self._get, self._future = get, future
+
+    @cached_property
+    def answers(self) -> dict[int, bytes | str]:
+        return self._get(self._future)
+
+
+class _Station:
+    """The actor of a machine as the driver sees it: messages of the workers there go out together."""
+
+    def __init__(self, ray: Any, node: str, address: str, cores: int, gpus: float) -> None:
+        self.ray, self.node, self.address, self.alive = ray, node, address, True
+        where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+        given = {"num_cpus": cores, "num_gpus": gpus if gpus < 1 else math.ceil(gpus)}
+        self.actor = ray.remote(Machine).options(**given, max_restarts=0, scheduling_strategy=where).remote()
+        self._ready = self.actor.ready.remote()
+        self.waiting: dict[int, bytes | tuple] = {}
+        self.asked: dict[int, _Asked] = {}
+        self.numbers: set[int] = set()
+
+    def submit(self) -> None:
+        if self.waiting and self.alive:
+            asked = _Asked(self.ray.get, self.actor.ask.remote(self.waiting))
+            self.asked |= dict.fromkeys(self.waiting, asked)
+            self.waiting = {}
+
+    def hear(self, number: int) -> bytes:
+        errors = self.ray.exceptions
+        try:
+            if not self.alive:
+                raise Lost(f"its machine {self.address} is gone")
+            if self._ready is not None:
+                self.ray.get(self._ready, timeout=_PATIENCE)
+                self._ready = None
+            answer = self.asked.pop(number).answers[number]
+        except errors.GetTimeoutError:
+            what = f"cluster: machine {self.address} has not begun a worker within {_PATIENCE:g} seconds."
+            raise InputError(what, "other work holds its cores", "fewer workers, or a cluster of one's own") from None
+        except (errors.RayActorError, errors.ObjectLostError) as error:
+            self.end()
+            words = str(error).strip().splitlines()[-1].strip()
+            raise Lost(f"its machine {self.address} is gone: {words}") from None
+        if isinstance(answer, str):
+            raise Lost(answer)
+        return answer
+
+    def end(self) -> None:
+        self.alive = False
+        with contextlib.suppress(Exception):
+            self.ray.kill(self.actor)
+
+
+class Remote(Worker):
+    """A worker on a machine of the cluster."""
+
+    def __init__(self, cluster: "Cluster", station: _Station, number: int, begin: tuple) -> None:
+        self._cluster, self._station, self._number = cluster, station, number
+        self.place = station.address
+        station.numbers.add(number)
+        station.waiting[number] = begin
+
+    def tell(self, message: bytes) -> None:
+        self._station.waiting[self._number] = message
+
+    def hear(self) -> bytes:
+        self._cluster.submit()
+        return self._station.hear(self._number)
+
+    def close(self) -> None:
+        station = self._station
+        station.numbers.discard(self._number)
+        with contextlib.suppress(Exception):
+            if station.alive:
+                station.ray.get(station.actor.end.remote(self._number), timeout=10)
+        if not station.numbers:
+            station.end()
+
+
+class Cluster:
+    """The machines of a Ray cluster that is there already, and places for workers on them.
+
+    Args:
+        address: "auto" (RAY_ADDRESS, or the cluster that this machine belongs to), or "host:port".
+        number: Of workers.
+        threads: Of each.
+        gpus: Of each, one or a part of it; none: they compute on CPUs.
+    """
+
+    def __init__(self, address: str, number: int, threads: int, gpus: float | None) -> None:
+        check_cluster(address)
+        self._ray = _connected(address)
+        self._threads, self._gpus = threads, gpus
+        self._stations: dict[str, _Station] = {}
+        self._losses: Counter[str] = Counter()
+        places = self._places()
+        if sum(places.values()) < number:
+            each = f"{threads} thread(s)" + (f" and {gpus:g} GPU(s)" if gpus else "")
+            found = f"{sum(places.values())} place(s) on {len(places)} machine(s)"
+            raise InputError(f"cluster: there is no place for {number} workers of {each} each.", found, "fewer workers")
+        self._plan: list[str] = []
+        for _ in range(number):
+            self._plan.append(max(places, key=lambda node: (places[node], -self._plan.count(node))))
+            places[self._plan[-1]] -= 1
+        self.size = len(set(self._plan))
+
+    def shared(self, pickled: bytes) -> Any:
+        """What workers are begun with, of which each machine gets one copy."""
+        return self._ray.put(pickled)
+
+    def start(self, made: Any, _number: int) -> Remote:
+        """Another worker: where the first ones were planned, then where there is most room."""
+        if not self._plan:
+            places = self._places()
+            if not places:
+                raise WorkersLost("The cluster has no machine left; the last checkpoint is whole.", 0, 0)
+            self._plan.append(max(places, key=lambda node: (places[node] > 0, -self._losses[node], places[node])))
+        node = self._plan[0]
+        station = self._stations.get(node)
+        if station is None or not station.alive:
+            self._losses[node] += station is not None
+            count = self._plan.count(node)
+            address, gpus = self._machines()[node]["NodeManagerAddress"], count * (self._gpus or 0)
+            station = self._stations[node] = _Station(self._ray, node, address, count * self._threads, gpus)
+        self._plan.pop(0)
+        number = next(free for free in range(len(station.numbers) + 1) if free not in station.numbers)
+        return Remote(self, station, number, (made, self._threads, gpu_of(number, self._gpus)))
+
+    def submit(self) -> None:
+        for station in self._stations.values():
+            station.submit()
+
+    def _machines(self) -> dict[str, Any]:
+        return {node["NodeID"]: node for node in self._ray.nodes() if node["Alive"]}
+
+    def _places(self) -> dict[str, int]:
+        """Workers for which each machine has room."""
+        places = {}
+        for node, told in sorted(self._machines().items()):
+            places[node] = int(told["Resources"].get("CPU", 0) // self._threads)
+            if self._gpus:
+                places[node] = min(places[node], int(told["Resources"].get("GPU", 0) / self._gpus))
+            if (station := self._stations.get(node)) is not None and station.alive:
+                places[node] -= len(station.numbers)
+        return places
+
+
+def _connected(address: str) -> Any:
+    kept = signal.getsignal(signal.SIGTERM)
+    import ray
+    import ray.util.scheduling_strategies
+
+    try:
+        if not ray.is_initialized():
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except Exception as error:
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        expected = "the address of a Ray cluster that runs, with this token; `ray symmetric-run` starts one in a job"
+        raise InputError(f"cluster: no Ray cluster answers at {address!r}.", said, expected) from None
+    finally:
+        with contextlib.suppress(ValueError):  # Ray takes the signal for itself; not the main thread
+            signal.signal(signal.SIGTERM, kept)
+    return ray
