@@ -193,15 +193,17 @@ def test_workers_of_a_lost_machine_go_to_a_spare_one_and_else_beside_others(clus
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory):
     """A cluster of four machines with a core each, on this one."""
-    ray = pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is not installed (the extra `cluster`)")
     file = tmp_path_factory.mktemp("token") / "token"
     file.write_text(TOKEN)
     file.chmod(0o600)
     given = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(file)}
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
+    import ray  # which reads them now
+    from ray.cluster_utils import Cluster
+
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
     yield cluster, nodes

@@ -189,6 +189,8 @@ def alive(driver: int | None = None) -> list[int]:
 class Dying:
     """A worker of this process that adds, and dies at some of its messages."""
 
+    place = "here"
+
     def __init__(self, deaths: list[int]) -> None:
         from tati_re.cluster.processes import Lost
 

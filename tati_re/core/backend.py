@@ -107,6 +107,26 @@ class Compiled:
 # Private names of TensorFlow and Keras: each is behind one function, which a new version of theirs may break.
 
 
+class Direct:
+    """A function of nested tensors whose structure, shapes and types are always those of the first call. TensorFlow
+    itself compares them at each call, which takes longer than a few steps: 1.2 ms for 43 tensors, and 0.2 so."""
+
+    def __init__(self, function: Callable) -> None:
+        self._function, self._traced, self._made = function, None, None
+
+    def __call__(self, *arguments: Any) -> Any:
+        given = [tf.convert_to_tensor(value) for value in tf.nest.flatten(arguments)]
+        if self._traced is None:
+
+            def flat(*values):
+                self._made = self._function(*tf.nest.pack_sequence_as(arguments, values))
+                return tf.nest.flatten(self._made)
+
+            self._traced = tf.function(flat, autograph=False).get_concrete_function(*given)
+        found = self._traced._call_flat(given, self._traced.captured_inputs)
+        return tf.nest.pack_sequence_as(self._made, found)
+
+
 def dynamic_slice(values, begin, size):
     """`size` entries of a tensor from `begin` on, under XLA; `begin` may be a tensor."""
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops

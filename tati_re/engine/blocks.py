@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import Direct, tf
 from tati_re.core.evaluate import Clock
 from tati_re.engine.block import Answer
 from tati_re.engine.carry import Carry, Chunk, carry_of, leaves_of
@@ -269,7 +269,7 @@ class Blocks(Loop):
         fields = {name: np.concatenate([swap[3][name] for swap in swaps]) for name in swaps[0][3]}
         adapting = step <= self.timeline.num_burnin_steps
         factors = [factor[0] for factor in self.timeline.factors(np.array([step]))]
-        centre = fields.pop("centre_loss", None)
+        centre = [fields.pop("centre_loss")] if "centre_loss" in fields else []
         given = map(tf.constant, (loss, penalty, np.int64(step), adapting, *factors))
         self._rungs, source = self._decide(self._rungs, *given, centre)
         source = source.numpy()
@@ -300,8 +300,8 @@ class Blocks(Loop):
                 examples=self._examples_of,
             )
             values: dict[str, Any] = {"position": "position"}
-            if centre is not None:
-                values |= {"centre": "centre", "centre_loss": centre}
+            if centre:
+                values |= {"centre": "centre", "centre_loss": centre[0]}
             inner = SimpleNamespace(_fields=tuple(values), _asdict=lambda: values, **values)
             grown, new = method.decided(rungs, inner, loss, penalty, evaluate, random)
             return new, method.places.source(grown.index, new.index)
@@ -312,7 +312,7 @@ class Blocks(Loop):
             numbers = [values[0] for values in draw_numbers(draws, self.seed, "step", step, 1)]
             return compiled(numbers, rungs, loss, penalty, step, *others)
 
-        return tf.function(drawn, autograph=False) if exact else drawn
+        return Direct(drawn) if exact else drawn
 
     def _examples_of(self, field: str, indices) -> tf.Tensor:
         """Losses of single examples, `(walkers, n)`, at the positions of a field of the state."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tati_re.core.backend import tf
+from tati_re.core.backend import Direct, tf
 from tati_re.core.method import Method
 from tati_re.core.ops import compiled_by_xla
 from tati_re.core.potential import Batch, Potential
@@ -216,8 +216,8 @@ class Loop:
         eager = self.execution == "eager"
         self._drawing = Drawing(self.draws, self.seed, self._capacity, self.execution)
         chunk, draw = self._chunk_of(steps), self._drawing.drawn
-        self._compiled = chunk if eager else tf.function(chunk, autograph=False)
-        self._drawn = draw if eager else tf.function(draw, autograph=False)
+        self._compiled = chunk if eager else Direct(chunk)
+        self._drawn = draw if eager else Direct(draw)
 
     def batches(self, first_move: int, num_moves: int, first_walker: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
         """The examples of each move, as the chunk takes them: those of the step that the moving walkers take."""
