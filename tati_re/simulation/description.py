@@ -12,7 +12,6 @@ from tati_re.core.errors import shown
 from tati_re.data.labels import doubts
 from tati_re.engine.environment import versions
 from tati_re.exchange.choosing import ladder_sentences, unused_replica_options
-from tati_re.models.inspect import output_activation_of
 from tati_re.options.table import OPTIMIZE, options_of
 from tati_re.options.tati_names import sentences as tati_sentences
 from tati_re.posterior.priors.choosing import too_hot, unused_prior_options
@@ -41,9 +40,6 @@ def start_sentences(run: RunLoops, start: str | None) -> Iterator[str]:
     compiled, used = request.system.compiled, potential.loss.name
     if compiled and request.objects.get("loss", options.loss) is None and compiled != used:
         yield f"The model's compiled loss, {compiled}, is not used, but {used}: loss=model.loss takes it."
-    signs = request.system.dataset.task == "signs" and used == "mean_squared_error"
-    if signs and output_activation_of(request.system.model) == "sigmoid":
-        yield "A sigmoid never is -1, as labels are: loss='binary_crossentropy' takes -1 and 1 as two classes."
     if potential.loss.name == "gaussian" and "noise_std" in options.explicit and options.noise_std != "sampled":
         spread = float(np.std(request.system.examples.targets, axis=0).min())
         if 0 < spread < options.noise_std:

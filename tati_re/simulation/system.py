@@ -253,6 +253,7 @@ def assemble(options: Options, objects: Mapping[str, Any]) -> System:
         if classes is not None:
             system = assemble(options.settled(num_classes=classes), objects)
             return replace(system, num_classes=classes, notes=(*system.notes, why))
+        notes += (why,) if why else ()
     check_dimensions(options.tati, int(np.prod(dataset.inputs.shape[1:])), int(np.prod(output_shape_of(model)[1:])))
     flat = FlatModel(model, options.fix_parameters)
     flat = with_noise(flat, noise_std, lambda: noise_scale(options, ready.targets))
@@ -270,6 +271,8 @@ def _classes_by_outputs(read: Dataset, model: Any) -> tuple[int | None, str]:
     one column do, and a sentence on it; else None."""
     parts = [read.targets, *([] if read.test_targets is None else [read.test_targets])]
     labels, shape = np.concatenate(parts), output_shape_of(model)[1:]
+    if is_signs(read) and output_activation_of(model) == "sigmoid":
+        return None, "A sigmoid never is -1, as labels are: loss='binary_crossentropy' takes -1 and 1 as two classes."
     if read.class_names or labels.ndim != 1 or len(shape) != 1 or is_signs(read) or (labels != np.floor(labels)).any():
         return None, ""
     low, high, count = labels.min(), labels.max(), shape[0] or 0
