@@ -198,6 +198,9 @@ def test_leave_one_out_of_two_runs(regression, capsys):
     assert len(part.elpd) == 10 and part.total[0] == pytest.approx(2 * part.elpd.sum())
     with pytest.raises(InputError, match="elpd: the runs have other examples"):
         first.difference(part)
+    with pytest.raises(InputError, match=r"too few draws .* Received: 24 after the burn-in\. Expected: at least 25"):
+        other.loo(burnin=other.trajectory["step"].iloc[-25])
+    assert len(other.loo(burnin=other.trajectory["step"].iloc[-26]).elpd) > 0
     with pytest.raises(InputError, match="elpd: leaving out needs the posterior"):
         wide.sample(sampler="BAOAB", step_size=0.05, num_steps=20, temperature=2.0).loo()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tati_re.analysis.convergence import array_stats, effective_sample_size, rows_by_walker
-from tati_re.core.errors import InputError
+from tati_re.core.errors import InputError, refuse_if
 from tati_re.prediction.network import likelihood_blocks, likelihood_of
 from tati_re.runs import files
 from tati_re.runs.checked import read_table
@@ -20,7 +20,7 @@ from tati_re.runs.storage import write_whole
 
 LARGEST_K = 0.7
 """The Pareto shape above which the estimate of an example is not to be trusted (Vehtari et al., 2024)."""
-_MOST_DRAWS, _COLUMNS = 4_000, ("example", "elpd", "pareto_k")
+_LEAST_DRAWS, _MOST_DRAWS, _COLUMNS = 25, 4_000, ("example", "elpd", "pareto_k")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +98,8 @@ def leave_one_out(
     if stored.weight is not None and np.ptp(stored.weight) > 0:
         raise InputError("elpd: the draws have weights.", expected="draws that count alike")
     chains = rows_by_walker(stored.step, stored.walker)
+    what = "elpd: too few draws to smooth the largest of their weights."
+    refuse_if(chains.size < _LEAST_DRAWS, what, f"{chains.size} after the burn-in", f"at least {_LEAST_DRAWS}")
     chains = chains[:, :: math.ceil(chains.size / _MOST_DRAWS)]
     count = data.num_examples
     taken = np.arange(count)
