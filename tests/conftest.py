@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -42,6 +44,28 @@ def rewritten_graphs():
     options.set_experimental_options({"disable_meta_optimizer": False})
     yield
     options.set_experimental_options({"disable_meta_optimizer": before})
+
+
+_held = [0.0]
+
+
+def resident() -> float:
+    """Gigabytes of this process; none where the system does not say."""
+    with contextlib.suppress(OSError), open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return 0.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory_is_given_back():
+    """Programs that a file of tests left behind hang in cycles, which are looked for so seldom that a process would
+    come to several gigabytes: after a file, once they have taken half a gigabyte."""
+    yield
+    if resident() > _held[0] + 0.5:
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+        _held[0] = resident()
 
 
 @pytest.fixture(scope="session")

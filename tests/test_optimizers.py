@@ -346,7 +346,9 @@ def looped(optimizer, execution: str):
     return chunk.carry.state, flat, chunk.rows.numpy()[: int(chunk.num_rows)], loop
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "long")) for name in OPTIMIZERS]
+)
 def test_eager_graph_and_xla_agree(name):
     state, eager, rows, loop = looped(OPTIMIZERS[name], "eager")
     for execution, tolerance in (("graph", 1e-12), ("xla", 1e-9)):

@@ -57,7 +57,7 @@ def exact(sampler, step_size: float) -> float:
 
 CASES = [
     (HamiltonianMonteCarlo(4, 0.5), 0.8, 0.05),
-    (HamiltonianMonteCarlo(1, 0.0), 0.65, 1.9),
+    pytest.param(HamiltonianMonteCarlo(1, 0.0), 0.65, 1.9, marks=pytest.mark.slow),
     pytest.param(GeneralizedHMC(1.0, 3), 0.9, 0.1, marks=pytest.mark.slow),
     (MALA(), 0.574, 0.01),
 ]

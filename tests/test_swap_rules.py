@@ -166,7 +166,7 @@ def test_penalty_accepts_as_its_closed_form(noise_variance):
     np.testing.assert_allclose(np.log(found / found[::-1]), ratio, atol=2e-4)
 
 
-@pytest.mark.parametrize("variance", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("variance", [0.0, pytest.param(0.3, marks=pytest.mark.slow), 1.0])
 def test_compensated_accepts_as_barker_whatever_the_variance(variance):
     ratio = np.linspace(-8, 8, 33)
     np.testing.assert_allclose(mean_acceptance(BarkerCompensated(1.0), ratio, variance), expit(ratio), atol=1e-5)
