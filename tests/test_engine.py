@@ -87,7 +87,7 @@ def executed():
 
 
 @pytest.mark.parametrize(
-    "sampler", [pytest.param(name, marks=pytest.mark.slow if name == "ABOBA" else ()) for name in EXECUTED]
+    "sampler", [pytest.param(name, marks=pytest.mark.slow if name in ("ABOBA", "SGLD") else ()) for name in EXECUTED]
 )
 @pytest.mark.parametrize(("execution", "tolerance"), [("eager", 1e-12), ("xla", 1e-9)])
 def test_every_execution_gives_the_numbers_of_the_graph(executed, sampler, execution, tolerance):

@@ -47,8 +47,14 @@ def finite(sampling: str, count: int) -> float:
     return 1.0 if sampling == "replacement" else 1 - count / N
 
 
-@SAMPLING
-@pytest.mark.parametrize("execution", ["eager", "graph", "xla"])
+@pytest.mark.parametrize(
+    ("sampling", "execution"),
+    [
+        pytest.param(sampling, execution, marks=[pytest.mark.slow] * ((execution == "graph") == (sampling == "epochs")))
+        for sampling in ("epochs", "replacement")
+        for execution in ("eager", "graph", "xla")
+    ],
+)
 @pytest.mark.parametrize("single", [False, True])
 def test_it_is_that_of_the_single_gradients(sampling, execution, single):
     """Walkers at different places with batches of their own, a short batch too, to 1e-6."""

@@ -28,7 +28,10 @@ from tests.systems import tables
 
 @pytest.mark.parametrize(
     ("sampler", "variance"),
-    [(Splitting("OBABO", 2.0), lambda h: 1 / (1 - h**2 / 4)), (LeimkuhlerMatthews, 1.0)],
+    [
+        (Splitting("OBABO", 2.0), lambda h: 1 / (1 - h**2 / 4)),
+        pytest.param(LeimkuhlerMatthews, 1.0, marks=pytest.mark.slow),
+    ],
     ids=["OBABO", "LM"],
 )
 def test_a_right_sampler_passes(sampler, variance):

@@ -280,7 +280,7 @@ def test_a_lost_square_root_is_rejected(sampler, monkeypatch):
 
 
 @SAMPLERS
-@pytest.mark.parametrize("factor", [2.0, 0.5])
+@pytest.mark.parametrize("factor", [2.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_a_wrong_number_of_examples_is_rejected(sampler, factor):
     """A potential scaled by N/n or n/N: the variance of q is divided by that factor, here by 2 and by 1/2."""
     assert rejected(sampler, potential=well(factor))

@@ -34,6 +34,7 @@ LONG = {
     *(
         f"userguide/{name}.md"
         for name in (
+            "cluster",
             "ensemble",
             "evidence",
             "exploration",
