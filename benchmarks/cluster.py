@@ -1,19 +1,24 @@
-"""What workers gain: `python -m benchmarks.cluster [--seconds 8] [--repeats 3] [--workers 1 2 4]`.
+"""What workers gain: `python -m benchmarks.cluster [--seconds 8] [--repeats 3] [--workers 1 2 4] [--ray]`.
 
 Independent walkers and ladders with swaps; for each the time of a step with one loop, and with 1, 2 and more workers
-over pipes, in turn, medians, and the seconds before the first step. Figures are reported, never asserted.
+over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, the memory of
+a worker, and how fast a snapshot of all blocks comes to the driver. `--ray` adds workers on a Ray cluster of machines
+with one core each, simulated on this one. Figures are reported, never asserted.
 """
 
 import argparse
 import os
+import secrets
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from tati_re import Simulation
+from tati_re.engine.blocks import Blocks
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(2000, 784)).astype("float32")
@@ -42,18 +47,50 @@ def simulation(system: dict, walkers: int) -> Simulation:
     return Simulation(model, data=(IMAGES.reshape(-1, 28, 28, 1), LABELS), **given)
 
 
-def measured(name: str, kind: str, workers: int | None, seconds: float) -> dict[str, float]:
-    """Milliseconds of a step of all walkers after the first checkpoint, and the seconds before the first step."""
+SNAPSHOTS: list[tuple[float, float]] = []
+"""Seconds and megabytes of each."""
+_fetched = Blocks._fetched
+
+
+def timed(self):
+    began = time.monotonic()
+    carry = _fetched(self)
+    size = sum(values.nbytes for values in (np.asarray(each) for each in tf.nest.flatten(carry)))
+    SNAPSHOTS.append((time.monotonic() - began, size / 1e6))
+    return carry
+
+
+Blocks._fetched = timed
+
+
+def of_workers() -> tuple[float, float]:
+    """Seconds of a processor that the workers of this machine have taken, and the megabytes of one."""
+    taken, memory = 0.0, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"tati_re.cluster.worker" in (folder / "cmdline").read_bytes():
+                fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+                taken += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                memory.append(int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6)
+        except OSError:
+            pass
+    return taken, max(memory, default=0.0)
+
+
+def measured(name: str, kind: str, workers: int | None, seconds: float, cluster: str | None) -> dict[str, float]:
+    """Milliseconds of a step of all walkers after the first checkpoint, by the clock and of processors of the driver
+    and the workers, and the seconds before the first step."""
     system, walkers = SYSTEMS[name]
     options = dict(KINDS[kind])
     if kind == "swaps":
         options["num_replicas"], walkers = walkers, 1
         options["batch_size"] = None
     options = {key: value for key, value in options.items() if value is not None}
-    times: list[tuple[float, int]] = []
+    times: list[tuple[float, ...]] = []
+    SNAPSHOTS.clear()
 
     def seen(folder: Path, step: int) -> None:
-        times.append((time.monotonic(), step))
+        times.append((time.monotonic(), step, time.process_time(), *of_workers()))
 
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
@@ -66,10 +103,28 @@ def measured(name: str, kind: str, workers: int | None, seconds: float) -> dict[
             output=Path(folder) / "run",
             callbacks=[seen],
             **options,
-            **({} if workers is None else {"workers": workers}),
+            **({} if workers is None else {"workers": workers, "cluster": cluster}),
         )
-    (first, a), (last, b) = times[0], times[-1]
-    return {"ms": 1e3 * (last - first) / max(b - a, 1), "start": first - began - seconds / 4}
+    first, last = times[0], times[-1]
+    steps = max(last[1] - first[1], 1)
+    ms, driver, theirs = (1e3 * (last[i] - first[i]) / steps for i in (0, 2, 3))
+    took, size = (sum(values) for values in zip(*SNAPSHOTS, strict=True)) if SNAPSHOTS else (1.0, 0.0)
+    start = first[0] - began - seconds / 4
+    return {"ms": ms, "driver": driver, "workers": theirs, "start": start, "MB": last[4], "MB/s": size / took}
+
+
+def simulated(machines: int):
+    """A Ray cluster of machines with a core each, and its token."""
+    file = Path(tempfile.mkdtemp()) / "token"
+    file.touch(0o600)
+    file.write_text(secrets.token_hex(16))
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(file)}
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for _ in range(machines - 1):
+        cluster.add_node(num_cpus=1)
+    return cluster
 
 
 def main() -> None:
@@ -77,22 +132,35 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--only", nargs="*", default=list(SYSTEMS), choices=[*SYSTEMS, "784-10", "784-100-10", "conv"])
     given = parser.parse_args()
+    cluster = simulated(max(given.workers)) if given.ray else None
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    for name in SYSTEMS:
+    for name in (name for name in SYSTEMS if {name, name.split()[0]} & {*given.only}):
         for kind in KINDS:
-            found: dict[int | None, list[dict[str, float]]] = {}
+            found: dict[tuple[int | None, str | None], list[dict[str, float]]] = {}
+            rows = [(None, None), *((number, None) for number in given.workers)]
+            if cluster is not None:
+                rows += [(number, cluster.address) for number in given.workers]
             for _ in range(given.repeats):
-                for workers in (None, *given.workers):
+                for workers, address in rows:
                     blocks = SYSTEMS[name][1] // (1 if kind == "swaps" else 4)
                     if workers is None or workers <= blocks:
-                        found.setdefault(workers, []).append(measured(name, kind, workers, given.seconds))
-            today = statistics.median(each["ms"] for each in found[None])
-            for workers, each in found.items():
-                ms, start = (statistics.median(one[key] for one in each) for key in ("ms", "start"))
+                        each = measured(name, kind, workers, given.seconds, address)
+                        found.setdefault((workers, address), []).append(each)
+            today = statistics.median(each["ms"] for each in found[None, None])
+            for (workers, address), each in found.items():
+                ms, driver, theirs, start, memory, speed = (
+                    statistics.median(one[key] for one in each)
+                    for key in ("ms", "driver", "workers", "start", "MB", "MB/s")
+                )
                 spread = f"{min(one['ms'] for one in each):.2f} to {max(one['ms'] for one in each):.2f}"
-                who = "one loop" if workers is None else f"{workers} worker(s)"
+                who = "one loop" if workers is None else f"{workers} worker(s)" + " on Ray" * (address is not None)
                 words = f"{ms:.2f} ms a step ({spread}), {today / ms:.2f} x, start {start:.0f} s"
+                words += f"; processors {driver:.2f} ms driver, {theirs:.2f} workers"
+                if workers is not None:
+                    words += f"; {memory:.0f} MB a worker, snapshots {speed:.0f} MB/s"
                 print(f"{name}, {kind}, {who}: {words}", flush=True)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import signal
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -14,6 +16,8 @@ from tati_re import InputError, Simulation
 from tati_re.cluster import on_ray
 from tati_re.cluster.processes import Lost, gpu_of
 from tests.test_workers import CASES, MORE, X, Y, differences, files_of, run, simulation
+
+pytestmark = pytest.mark.usefixtures("rewritten_graphs")
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -64,6 +68,20 @@ def test_gpus_are_dealt_in_turn():
     assert [gpu_of(number, 0.5) for number in range(5)] == [0, 0, 1, 1, 2]
     assert [gpu_of(number, 1 / 3) for number in range(7)] == [0, 0, 0, 1, 1, 1, 2]
     assert gpu_of(3, None) is None
+
+
+def test_where_no_cluster_is_it_is_said_at_once(token, monkeypatch):
+    ray = SimpleNamespace(is_initialized=lambda: False, init=lambda **given: 1 / 0)
+    ray.util = SimpleNamespace(scheduling_strategies=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.util", ray.util)
+    monkeypatch.setitem(sys.modules, "ray.util.scheduling_strategies", ray.util.scheduling_strategies)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    before = signal.getsignal(signal.SIGTERM)
+    for address in ("127.0.0.1:9", "nowhere", "auto"):
+        with pytest.raises(InputError, match=f"no Ray cluster answers at '{address}'"):
+            on_ray.Cluster(address, 2, 1, None)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 class _Away(Exception):

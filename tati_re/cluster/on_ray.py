@@ -5,6 +5,7 @@ import importlib.util
 import math
 import os
 import signal
+import socket
 import stat
 from collections import Counter
 from functools import cached_property
@@ -230,6 +231,10 @@ def _connected(address: str) -> Any:
 
     try:
         if not ray.is_initialized():
+            there = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+            if there != "auto":  # Ray itself would try for minutes
+                host, _, port = there.rpartition(":")
+                socket.create_connection((host, int(port)), timeout=10).close()
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as error:
         said = " ".join(str(error).split())[:200] or type(error).__name__

@@ -75,18 +75,8 @@ _TARGET_ACCEPTANCE = 0.8
 _FEW_STEPS = 10_000
 """Up to so many steps XLA takes longer to compile than it saves: a regression with three weights, 72 copies, takes 3.9
 seconds of a processor for 1,000 steps in a graph and 6.8 under XLA, and 0.8 and 0.4 for 1,000 more."""
-_NO_MATTER = {
-    "method",
-    "output",
-    "requeue_signal",
-    "overwrite",
-    "verbose",
-    "threads",
-    "execution",
-    "workers",
-    "worker_gpus",
-    *_UNUSED,
-}
+_NO_MATTER = {"method", "output", "requeue_signal", "overwrite", "verbose", "threads", "execution"}
+_NO_MATTER |= {"workers", "worker_gpus", *_UNUSED}
 """Options that change nothing in the parts that are kept."""
 
 

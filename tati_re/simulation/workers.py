@@ -97,9 +97,7 @@ def check_gpus(options: Options) -> None:
     if options.worker_gpus is not None:
         there, needed = len(tf.config.list_physical_devices("GPU")), (options.workers or 1) * options.worker_gpus
         what = f"worker_gpus: {options.workers or 1} worker(s) need {needed:g} GPU(s)."
-        refuse_if(
-            needed > there + 1e-9, what, f"{there} that TensorFlow sees", "fewer workers, or a smaller part of one"
-        )
+        refuse_if(needed > there + 1e-9, what, f"{there} that TensorFlow sees", "fewer workers, or a smaller part")
 
 
 class Workers:
