@@ -36,6 +36,13 @@ def graphs_as_they_stand(request):
         sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
+@pytest.fixture(scope="session", autouse=True)
+def libraries_are_no_garbage():
+    """TensorFlow's half a million objects stay to the end: no collection visits them again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def rewritten_graphs():
     """Graphs as users run them, for bytes that are compared with those of another process."""
