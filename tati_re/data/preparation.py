@@ -186,7 +186,8 @@ def automatic(dataset: Dataset, given: bool, kept: str) -> tuple[str, str | None
         return "none", None
     if why or given:
         why = "the model is given, which may expect them so or scale them itself" if given else why
-        cure = "" if given else ": scale them before" if dataset.layout else ": standardize inputs, or all, does it"
+        cure = "scale them before" if dataset.layout else "standardize inputs, or all, does it"
+        cure = f"; for one that does neither, {cure}" if given else f": {cure}"
         return "none", f"{told} {why}; they are far from order 1{cure}."
     parts = [name for name, of_order in zip(("inputs", "targets"), near, strict=True) if not of_order]
     if kept and "targets" in parts:
