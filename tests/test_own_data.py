@@ -269,7 +269,9 @@ def test_names_of_classes_are_those_of_predictions_also_from_the_disk(tmp_path, 
     with pytest.raises(InputError, match=r"labels: no class is called so\. Did you mean 'up'\? Received: ups\. Expec"):
         again.predict(X[:1], ["ups"])
     numbered = Simulation(net(2), (X, (Y > 0).astype(int)), **SHORT).sample()
-    with pytest.raises(InputError, match=r"Received: up\. Expected: numbers, as in the data of the run"):
+    with pytest.raises(InputError, match="The runs predict different things"):
+        tati_re.predict([run, numbered], X)
+    with pytest.raises(InputError, match=r"Received: down\. Expected: numbers, as in the data of the run"):
         numbered.predict(X, frame["kind"])
     short = SHORT | {"stream_predictions": 2, "trajectory_every": 0}
     other = Simulation(net(2), tmp_path / "own.csv", seed=1, **short).sample()

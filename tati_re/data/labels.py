@@ -27,11 +27,12 @@ def names_of(labels: np.ndarray, num_classes: int | None) -> tuple[str, ...]:
 
 def numbers_of_names(labels: object, names: tuple[str, ...], what: str) -> np.ndarray:
     """The numbers, from 0, of the classes that are called `names`, for labels that are texts, `(n,)`."""
+    number = {name: k for k, name in enumerate(names)}
     texts = [str(label) for label in np.asarray(labels).reshape(-1)]
-    for text in texts:
+    if unknown := sorted({*texts} - {*names}):
         expected = ", ".join(names[:10]) if names else "numbers, as in the data of the run"
-        refuse_if(text not in names, f"{what}: no class is called so.{nearest(text, names)}", text, expected)
-    return np.array([names.index(text) for text in texts], np.int32)
+        raise InputError(f"{what}: no class is called so.{nearest(unknown[0], names)}", unknown[0], expected)
+    return np.array([number[text] for text in texts], np.int32)
 
 
 def kind_of(
