@@ -1,5 +1,7 @@
 """Descents, kinds of bottoms, barriers, and explorations that find all of them and go on after a kill."""
 
+import os
+import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +18,7 @@ from tati_re.exploration import jobs as jobs_module
 from tati_re.exploration.trajectories import FunctionTrajectories, candidates, num_positions
 from tati_re.plotting.exploration import plot_disconnectivity, plot_exploration
 from tati_re.posterior.function import FunctionPotential
+from tests.test_workers import alive
 
 CENTRES = np.array([[0.0, 0.0], [3.0, 3.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, -3.0]])
 
@@ -303,7 +306,7 @@ def test_a_function_potential():
     found = explore(FunctionPotential(function, 2), np.array([0.8, 0.5]), num_steps=20, max_rounds=1, temperature=0.2)
     np.testing.assert_allclose(np.abs(found.positions[0]), np.sqrt(0.99), atol=1e-5)
     with pytest.raises(InputError, match="other processes cannot see"):
-        explore(FunctionPotential(function, 2), np.zeros(2), num_processes=2)
+        explore(jobs_module.system_of(FunctionPotential(function, 2)), np.zeros(2), num_processes=2)
 
 
 @pytest.fixture(scope="module")
@@ -367,3 +370,25 @@ def test_processes_find_what_one_finds(tmp_path):
     two = explore(source, start, **limits, num_processes=2, output=tmp_path / "two")
     np.testing.assert_allclose(two.minima["potential"], one.minima["potential"], rtol=1e-6)
     assert jobs_module.path_of_job(tmp_path / "two", 3).exists()
+
+
+@pytest.mark.slow
+def test_a_function_is_explored_by_processes_of_which_one_is_killed():
+    """With the same legs; one process dies while it works."""
+
+    def function(w):
+        return tf.square(1 - w[:, 0] * w[:, 1]) + 0.01 * tf.reduce_sum(w * w, -1)
+
+    given = {"num_steps": 400, "max_rounds": 3, "num_legs": 4, "step_size": 0.1, "friction": 2.0}
+    potential, start = FunctionPotential(function, 2), np.array([0.8, 0.5])
+    one = explore(potential, start, **given)
+    killed: list[int] = []
+
+    def said(text):
+        if text.startswith("round 1") and (pids := alive()):
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    two = explore(potential, start, **given, num_processes=2, say=said)
+    np.testing.assert_allclose(two.minima["potential"], one.minima["potential"], rtol=1e-6)
+    assert killed and not alive()

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tati_re.cli.arguments import Parser, entry_point, loading, make_parser, output_folder
 from tati_re.cli.run import add_trust, refuse_trust, with_config
-from tati_re.cluster.jobs import side_by_side
+from tati_re.cluster.jobs import SideBySide
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.interruption import saying, stopping
 from tati_re.options.flags import flag
@@ -132,7 +133,9 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     first = next(iter(models.values()))
     check_gpus(first)
     if first.workers:
-        side_by_side(_jobs(models, folder), first.workers, first.threads or 1, first.worker_gpus)
+        team = SideBySide(lambda: lambda job: job(), first.workers, first.threads or 1, first.worker_gpus)
+        with closing(team):
+            team.run(_jobs(models, folder), lambda *_: None)
     for name in models:
         now = estimations.pop(name)
         found[name] = now.estimates()

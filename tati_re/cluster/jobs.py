@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -12,40 +11,64 @@ from tati_re.core.errors import InputError, WorkersLost
 _DEATHS = 3
 
 
-def side_by_side(jobs: Sequence[Callable], number: int, threads: int, gpus: float | None = None) -> list[Any]:
-    """What the jobs give, in order, each called in a process of its own, at most `number` at a time, with so many
-    threads and GPUs each; a job whose process dies is called again."""
-    import cloudpickle
+class SideBySide:
+    """Processes that each make a function of a job, once, and are then given jobs until none is left. One that dies is
+    made again, and with it the job that it had.
 
-    left, running, found = [*enumerate(jobs)][::-1], dict[Any, tuple[int, Process, int]](), dict[int, Any]()
-    deaths = Counter[int]()
-    try:
-        while left or running:
-            while left and len(running) < number:
+    Args:
+        made: Makes the function in a process, and is pickled; the jobs are as well.
+        number: Processes at most.
+        threads: Of each.
+        gpus: Of each, a part of one; none: they compute on CPUs.
+    """
+
+    def __init__(self, made: Callable[[], Callable], number: int, threads: int, gpus: float | None = None) -> None:
+        import cloudpickle
+
+        self._pickled, self._number = cloudpickle.dumps(lambda: (made(), None)), number
+        self._threads, self._gpus = threads, gpus
+        self._processes: list[Process] = []
+
+    def _started(self, slot: int) -> Process:
+        return Process(self._pickled, self._threads, gpu_of(slot, self._gpus))
+
+    def run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
+        """Does the jobs; `found` is called with the place and the result of each as it is ready."""
+        left, doing, deaths = [*enumerate(jobs)][::-1], dict[int, int | None](), Counter[int | None]()
+        for slot in range(len(self._processes), min(self._number, len(left))):
+            self._processes.append(self._started(slot))
+            doing[slot] = None
+        free, done = [slot for slot in range(len(self._processes)) if slot not in doing], 0
+        while done < len(jobs):
+            while free and left:
                 place, job = left.pop()
-                slot = next(free for free in range(number) if all(free != used for _, _, used in running.values()))
-                worker = Process(cloudpickle.dumps(partial(_called, job)), threads, gpu_of(slot, gpus))
-                running[worker.pipe] = place, worker, slot
-            for pipe in wait(list(running)):
-                place, worker, _ = running[pipe]
+                doing[free[-1]] = place
+                self._processes[free.pop()].send((job,))
+            pipes = {self._processes[slot].pipe: slot for slot in doing}
+            for pipe in wait(list(pipes)):
+                slot = pipes[pipe]
+                place = doing.pop(slot)
                 try:
-                    found[place] = worker.receive()
+                    result = self._processes[slot].receive()
                 except Lost as lost:
                     deaths[place] += 1
                     if deaths[place] == _DEATHS:
-                        raise WorkersLost(f"Worker {place} died {_DEATHS} times ({lost}).", 0, place) from None
-                    left.append((place, jobs[place]))
+                        raise WorkersLost(f"A worker died {_DEATHS} times at one job ({lost}).", 0, slot) from None
+                    if place is not None:
+                        left.append((place, jobs[place]))
+                    self._processes[slot].close()
+                    self._processes[slot], doing[slot] = self._started(slot), None
+                    continue
                 except Failed as failed:
                     if failed.kind == "InputError":
                         raise InputError(str(failed)) from None
-                    raise WorkersLost(f"Worker {place}: {failed.kind}: {failed}", 0, place) from None
-                running.pop(pipe)[1].close()
-    finally:
-        for _, worker, _ in running.values():
-            worker.close()
-    return [found[place] for place in range(len(jobs))]
+                    raise WorkersLost(f"A worker could not do a job: {failed.kind}: {failed}", 0, slot) from None
+                free.append(slot)
+                if place is not None:
+                    done += 1
+                    found(place, result)
 
-
-def _called(job: Callable[[], Any]) -> tuple[None, Any]:
-    """For a worker, whose first answer is what it has made."""
-    return None, job()
+    def close(self) -> None:
+        """Ends the processes."""
+        while self._processes:
+            self._processes.pop().close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from tati_re.exploration.paths import Path, connect
 from tati_re.exploration.trajectories import ModelTrajectories
 from tati_re.exploration.tree import disconnectivity
 from tati_re.landscape.tables import digest
+from tati_re.posterior.function import FunctionPotential
 from tati_re.runs.csv_table import frame_text
 from tati_re.runs.lock import one_writer
 from tati_re.runs.specification import open_folder
@@ -152,7 +154,10 @@ def explore(
             ),
         }  # fmt: skip
         open_folder(folder, SPECIFICATION, said, "exploration")
-    pool = Pool(system, folder, seed, num_processes, source if isinstance(source, dict) else None)
+    travels = isinstance(source, (dict, FunctionPotential))
+    pool = Pool(
+        system, folder, seed, num_processes, partial(system_of, source, step_size, friction) if travels else None
+    )
     minima = _StationaryPoints(surface, system.temperature)
     most = 1 + num_legs * (max_rounds - 1)
 

@@ -1,26 +1,23 @@
 """Jobs of an exploration, each a leg with its descents, run in parallel and saved in separate files."""
 
 import io
-import json
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context, parent_process
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from tati_re.cluster.jobs import SideBySide
+from tati_re.core.backend import threads
 from tati_re.core.errors import refuse_if
-from tati_re.core.exit_status import INTERRUPTED
 from tati_re.core.protocol import fields_of
 from tati_re.core.unpacking import load_arrays
 from tati_re.exploration.descent import StationaryPoint, lowest_below
 from tati_re.exploration.trajectories import FunctionTrajectories, ModelTrajectories, candidates
 from tati_re.landscape.surface import Surface
+from tati_re.posterior.function import FunctionPotential
 from tati_re.runs.storage import write_whole
 
 KINDS = ("minimum", "valley", "saddle", "unfinished")
@@ -74,8 +71,6 @@ class ExploredSystem:
 def system_of(source: Any, step_size: float | None = None, friction: float | None = None) -> ExploredSystem:
     """The system of a Simulation, a FunctionPotential, or a dict of options, `{"run": folder, ...}` for those of a run;
     an ExploredSystem is returned as it is. For legs of a function None is step size 0.05, friction 1."""
-    from tati_re.posterior.function import FunctionPotential
-
     if isinstance(source, ExploredSystem):
         return source
     if isinstance(source, dict):
@@ -121,21 +116,23 @@ def read(path: Path) -> JobResult:
 
 
 class Pool:
-    """Runs the jobs without a saved result, here or in `num_processes` > 1 processes that rebuild the system from its
-    description, `source`. Where `folder` is None nothing is written; `seed` is that of all legs."""
+    """Runs the jobs without a saved result, here or in `num_processes` > 1 processes that each have it `made`
+    anew. Where `folder` is None nothing is written; `seed` is that of all legs."""
 
     def __init__(
-        self, system: ExploredSystem, folder: Path | None, seed: int, num_processes: int = 0, source: dict | None = None
+        self,
+        system: ExploredSystem,
+        folder: Path | None,
+        seed: int,
+        num_processes: int = 0,
+        made: Callable[[], ExploredSystem] | None = None,
     ) -> None:
         self.system, self.folder, self.seed = system, folder, seed
-        self._executor: ProcessPoolExecutor | None = None
+        self._team: SideBySide | None = None
         if num_processes > 1:
             what = "num_processes: other processes cannot see objects of this one."
-            expected = "a run folder or options in words, and an output folder; or num_processes 0"
-            refuse_if(not isinstance(source, dict) or folder is None, what, num_processes, expected)
-            self._executor = ProcessPoolExecutor(
-                num_processes, get_context("spawn"), initializer=_make, initargs=(json.dumps(source), str(folder), seed)
-            )
+            refuse_if(made is None, what, num_processes, "a run folder, options in words or a function potential")
+            self._team = SideBySide(lambda: partial(made().run, seed=seed), num_processes, threads())
         if folder is not None:
             (folder / "jobs").mkdir(parents=True, exist_ok=True)
 
@@ -149,44 +146,26 @@ class Pool:
         further job is begun in this process; one always is. `report` is called after each job of this process, with
         what it found and the seconds that it took."""
         left = [job for job in jobs if self.folder is None or not path_of_job(self.folder, job.number).exists()]
-        if self._executor is not None:
-            list(self._executor.map(_do, left))
-            left = []
-        fresh: dict[int, Any] = {}
-        for job in left:
+        fresh: dict[int, JobResult] = {}
+
+        def found(place: int, result: JobResult) -> None:
+            fresh[left[place].number] = result
+            if self.folder is not None:
+                write(path_of_job(self.folder, left[place].number), result)
+
+        if self._team is not None:
+            self._team.run(left, found)
+        for place, job in enumerate(left if self._team is None else []):
             if fresh and time.monotonic() > until:
                 break
             began = time.monotonic()
-            fresh[job.number] = self.system.run(job, self.seed)
-            if self.folder is not None:
-                write(path_of_job(self.folder, job.number), fresh[job.number])
+            found(place, self.system.run(job, self.seed))
             if report is not None:
                 report(job, fresh[job.number], time.monotonic() - began)
         skipped = {job.number for job in left} - set(fresh)
         numbers = [job.number for job in jobs if job.number not in skipped]
-        return [fresh[n] if n in fresh else read(path_of_job(self.folder, n)) for n in numbers]
+        return [fresh[n] if n in fresh else read(path_of_job(cast(Path, self.folder), n)) for n in numbers]
 
     def close(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-
-
-_here: dict[str, Any] = {}
-
-
-def _make(source: str, folder: str, seed: int) -> None:
-    """Builds the system, once in each process, which leaves stops to the first one and does not outlive it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _here.update(system=system_of(json.loads(source)), folder=Path(folder), seed=seed)
-
-
-def _end_with_parent() -> None:
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(INTERRUPTED)
-
-
-def _do(job: Job) -> int:
-    write(path_of_job(_here["folder"], job.number), _here["system"].run(job, _here["seed"]))
-    return job.number
+        if self._team is not None:
+            self._team.close()
