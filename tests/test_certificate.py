@@ -5,6 +5,7 @@ import pytest
 
 import tati_re
 from tati_re import InputError
+from tati_re.core.backend import tf
 from tati_re.report.certificate import certificate
 from tati_re.report.summary import summarize
 from tests.made_runs import made_run
@@ -46,6 +47,20 @@ def test_a_run_in_equilibrium_is_inside(tmp_path):
     said = " ".join(summarize(run).split())
     assert "certificate inside discretization bias inside 0.01" in said and "asked 1.01 (default)" in said
     assert list(run.certificate["quantity"]) == list(found.index)
+
+
+def test_a_burn_in_that_settles_at_its_last_window_is_over(tmp_path):
+    """Old runs, which do not say what was open there, and what had not settled, are outside; a longer run changes
+    nothing of it."""
+    settled = []
+    for name, more in (("old", {}), ("settled", {"burnin_open": ""}), ("open", {"burnin_open": "the mass"})):
+        for steps in (6_000, 60_000):
+            options = {"num_steps": steps, "num_burnin_steps": 1_920, "record_every": 10}
+            extra = {"options": options, "given": [], **more}
+            row = rows_of(made(tmp_path / f"{name}{steps}", columns(), positions(), extra=extra)).loc["burn-in"]
+            settled.append(row["verdict"])
+    assert settled == ["outside", "inside", "inside", "inside", "outside", "outside"]
+    assert row["note"] == "steps, all that it may take; not settled: the mass"
 
 
 def test_what_until_asks_for_is_the_measure(tmp_path):
@@ -163,3 +178,20 @@ def test_a_run_of_a_network_notes_its_predictions(tmp_path):
     # Rows beyond what was noted: it is told from the rows.
     longer = tati_re.Simulation.resume(str(tmp_path / "a"), num_steps=700, data=REGRESSION)
     assert longer.manifest["convergence"]["step"] == 700
+
+
+def test_what_a_burn_in_leaves_open_is_certified(tmp_path, capsys):
+    """A run whose burn-in takes all that it may, far from where it belongs: what it says is in the certificate, after
+    a resume too."""
+
+    def far(x):
+        return 0.5 * tf.reduce_sum((x - 1e4) ** 2, axis=-1)
+
+    sim = tati_re.Simulation(potential=far, dimension=3, num_walkers=2, walker_start="jitter", execution="graph")
+    run = sim.sample(sampler="BAOAB", num_steps=120, output=str(tmp_path / "a"))
+    said = " ".join(capsys.readouterr().out.split()).partition("Burn-in of 60 steps: ")[2]
+    note = rows_of(run).loc["burn-in", "note"]
+    assert rows_of(run).loc["burn-in", "verdict"] == "outside" and "the kinetic temperature" in note
+    assert "not settled: " in note and note.partition("; ")[2] in said
+    longer = tati_re.Simulation.resume(str(tmp_path / "a"), num_steps=1_000, potential=far, verbose=0)
+    assert rows_of(longer).loc["burn-in"].equals(rows_of(run).loc["burn-in"])

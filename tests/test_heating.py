@@ -30,6 +30,8 @@ from tati_re.report.certificate import heating_lines, why_hot
 from tati_re.report.summary import summarize
 from tati_re.samplers import SGHMC, SGLD, SGNHT, CCAdL, LeimkuhlerMatthews, PreconditionedSGLD, Splitting
 from tati_re.samplers.wrappers.control_variate import ControlVariate
+from tati_re.samplers.wrappers.coordinates import Diagonal
+from tati_re.samplers.wrappers.fisher import Stretched
 from tati_re.samplers.wrappers.mass import Massive
 from tests.test_summary import fake_run
 
@@ -196,15 +198,17 @@ def regression(num_parameters: int, num_examples: int, **options) -> tuple[Simul
 
 @pytest.mark.parametrize("num_parameters", [5, 40])
 def test_the_spectrum_of_the_noise(num_parameters):
-    """Against the eigenvectors of the Hessian and the gradients of all examples; with a mass too."""
+    """Against the eigenvectors of the Hessian and the gradients of all examples; with masses too, which mix parameters
+    or do not."""
     sim, inputs, targets = regression(num_parameters, 200)
-    for scale in (1.0, np.linspace(0.5, 1.5, num_parameters)):
-        found = noise_spectrum(
-            sim.system.potential(sim.options, {}), np.zeros(num_parameters), (), np.arange(200), scale
-        )
-        slopes = -200 * targets[:, None] * inputs * scale
-        curvature, vectors = np.linalg.eigh(np.diag(scale * np.ones(num_parameters)) @ (
-            inputs.T @ inputs + 0.01 * np.eye(num_parameters)) @ np.diag(scale * np.ones(num_parameters)))  # fmt: skip
+    potential, scale = sim.system.potential(sim.options, {}), np.linspace(0.5, 1.5, num_parameters)
+    directions = np.linalg.qr(np.random.default_rng(3).standard_normal((num_parameters, 2)))[0].T
+    for each in (Diagonal(np.ones(1)), Diagonal(scale), Stretched(scale, directions, np.array([3.0, 0.5]))):
+        there = each.forward(np.eye(num_parameters)).T
+        place = np.zeros(num_parameters), (), np.arange(200)
+        found = noise_spectrum(potential, *place, each.forward, each.transposed)
+        slopes = -200 * targets[:, None] * inputs @ there
+        curvature, vectors = np.linalg.eigh(there.T @ (inputs.T @ inputs + 0.01 * np.eye(num_parameters)) @ there)
         variances = np.var(slopes @ vectors, axis=0, ddof=1)
         np.testing.assert_allclose(found.curvature[-1], curvature[-1], rtol=0.02)
         if num_parameters == 5:
@@ -319,17 +323,18 @@ RUNS = [
     ("SGLD", "epochs", 0.2, 8, 2_000),
     ("SGLD", "replacement", 0.2, 16, 4_000),
     ("OBABO", "symmetric", 0.25, 8, 2_000),
+    ("BAOAB", "epochs", 0.5, 8, 2_000, "fisher:4"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("sampler", "order", "step_size", "batch_size", "num_steps"),
-    [RUNS[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in RUNS[1:])],
+    ("sampler", "order", "step_size", "batch_size", "num_steps", "mass"),
+    [(*RUNS[0], "unit"), *(pytest.param(*[*case, "unit"][:6], marks=pytest.mark.slow) for case in RUNS[1:])],
 )
-def test_runs_heat_as_they_expected(sampler, order, step_size, batch_size, num_steps):
+def test_runs_heat_as_they_expected(sampler, order, step_size, batch_size, num_steps, mass):
     """Linear regression by the whole product: heating and configurational temperature within a factor of 1.5."""
-    batches = {"batch_sampling": order, "batch_size": batch_size}
-    for value, error, expected in compared(4, 64, sampler=sampler, step_size=step_size, num_steps=num_steps, **batches):
+    more = {"batch_sampling": order, "batch_size": batch_size} | ({} if sampler == "SGLD" else {"mass": mass})
+    for value, error, expected in compared(4, 64, sampler=sampler, step_size=step_size, num_steps=num_steps, **more):
         print(f"{sampler} {order}: {value:.4f} +- {error:.4f}, expected {expected:.4f}")
         assert expected > 0.02 and 4 * error < expected / 2
         assert expected / 1.5 < value < 1.5 * expected

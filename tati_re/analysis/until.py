@@ -15,6 +15,8 @@ FORM = "conditions joined by commas, each rhat<A with A above 1, ess>N, or mcse(
 _CONDITION = re.compile(r"\s*(?:(rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)")
 _EXPLAINED = 3.0
 """A few walkers spoil R-hat where without them it is below the limit, or so many times closer to 1."""
+_AGREED = 1.1
+"""R-hat above which walkers are not taken to draw from one law."""
 _MOST_NAMED = 10
 """Walkers, in one sentence."""
 DEFAULTS = {"rhat": LARGEST_R_HAT, "ess": 400.0}
@@ -159,13 +161,27 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
             said = f"R-hat is {value:.3f} of {numbers['rhat_of']}"
             if walkers := numbers.get("spoiled_by"):
                 said += f", {numbers['rhat_without']:.3f} without {walker_names(walkers)}"
-            parts.append(f"{said}, and when it is below {one.limit:g} cannot be told")
+            more = steps_left(one, numbers, steps)
+            told = f"{one.limit:g} takes about {more:,.0f} more steps if the walkers agree"
+            parts.append(f"{said}, and {told if more < math.inf else f'when it is below {one.limit:g} cannot be told'}")
         else:
-            factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2
             what = f"ess is {value:,.0f} of {numbers['ess_of']}" if one.quantity == "ess" else f"{one}: {value:.3g}"
-            more = f"about {float(f'{steps * (factor - 1):.2g}'):,.0f} more steps at this rate" if value else "no rate"
+            more = f"about {steps_left(one, numbers, steps):,.0f} more steps at this rate" if value else "no rate"
             parts.append(f"{what}, which takes {more}" if one.name else f"{what}, and {one.limit:g} take {more}")
     return "; ".join(parts)
+
+
+def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
+    """How many more steps a condition takes, `steps` after the burn-in, in two digits; inf where that cannot be told.
+    Of walkers that draw from one law R-hat - 1 falls as the inverse of the steps."""
+    value = one.value(numbers)
+    if one.met(numbers) or not value > 0:
+        return 0.0 if one.met(numbers) else math.inf
+    if one.quantity == "rhat":
+        factor = (value - 1) / (one.limit - 1) if value < _AGREED and not numbers.get("spoiled_by") else math.inf
+    else:
+        factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2
+    return float(f"{steps * (factor - 1):.2g}")
 
 
 def walker_names(walkers: Sequence[int]) -> str:

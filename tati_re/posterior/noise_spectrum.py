@@ -1,5 +1,6 @@
 """How the noise of mini-batches is spread over the frequencies of the potential, at one place."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,10 @@ from tati_re.posterior.passes import ModelPasses
 LANCZOS_STEPS, REST_VECTORS = 8, 2
 COST = 2 * (LANCZOS_STEPS + REST_VECTORS) + REST_VECTORS + 2
 """Gradients on all examples that are looked at, at most; a product with the Hessian costs two."""
+
+
+Map = Callable[[np.ndarray], np.ndarray]
+"""Of vectors `(n, parameters)`, linear."""
 
 
 class NoiseSpectrum(NamedTuple):
@@ -29,11 +34,16 @@ class NoiseSpectrum(NamedTuple):
 
 
 def noise_spectrum(
-    potential: ModelPasses, position: np.ndarray, auxiliary: tuple, indices: np.ndarray, scale: np.ndarray | float = 1.0
+    potential: ModelPasses,
+    position: np.ndarray,
+    auxiliary: tuple,
+    indices: np.ndarray,
+    there: Map | None = None,
+    back: Map | None = None,
 ) -> NoiseSpectrum:
     """The spectrum of gradient noise at one position, `(parameters,)`, from some examples: Lanczos steps from a noise
     vector, whose Hessian products also give the gradients of single examples along it. Other noise counts with one mean
-    curvature. Layers act as in prediction. θ = scale x, and vectors are those of x."""
+    curvature. Layers act as in prediction. Vectors are those of x, θ = B x: `there` is B, `back` B'; None: B = 1."""
     theta, count, random = tf.constant(position[None]), len(indices), np.random.default_rng(0)
     ones = tf.ones((1,), tf.float64)
     extra = tuple(tf.constant(value) for value in auxiliary)
@@ -51,14 +61,14 @@ def noise_spectrum(
             slope += potential.regularizer(theta)[1]
 
     def product(vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        along = tf.constant((scale * vector)[None], theta.dtype)
+        along = tf.constant(_mapped(there, vector)[None], theta.dtype)
         curved, each = tape.gradient(slope, [theta, weight], along, "zero")
-        return scale * curved.numpy()[0].astype(np.float64), each.numpy()
+        return _mapped(back, curved.numpy()[0]), each.numpy()
 
     def noise() -> np.ndarray:
         weights = random.standard_normal(count)
         found = gradient(tf.constant(weights - weights.mean()))
-        return scale * found.numpy()[0].astype(np.float64)
+        return _mapped(back, found.numpy()[0])
 
     seen: list[np.ndarray] = []
 
@@ -83,3 +93,8 @@ def noise_spectrum(
         curved += float(vector @ product(vector)[0])
     rest = squares / REST_VECTORS / (count - 1)
     return NoiseSpectrum(curvature, variance, curved / squares if squares else 0.0, rest, left, count)
+
+
+def _mapped(by: Map | None, vector: np.ndarray) -> np.ndarray:
+    vector = vector.astype(np.float64)
+    return vector if by is None else by(vector[None])[0]

@@ -16,6 +16,7 @@ from tati_re.runs.manifest import sees_batches
 from tati_re.runs.run import RunFiles
 from tati_re.runs.selection import as_run, at_target, burnin_of, is_optimization
 from tati_re.samplers.choosing import latest_end
+from tati_re.samplers.wrappers.tuner import NOT_SETTLED
 
 _FACTOR = 1.5
 """How far the prediction and a measured temperature may differ."""
@@ -215,8 +216,11 @@ def _divergences(said: dict[str, Any], rows: pd.DataFrame, burnin: int) -> Row:
 
 def _burnin(said: dict[str, Any], options: dict[str, Any], burnin: int, given: set[str]) -> Row:
     found = burnin > 0 and "num_burnin_steps" not in given
-    late = found and burnin >= latest_end(int(said.get("until", {}).get("most", options.get("num_steps", 0))))
+    most = int(said.get("until", {}).get("most", options.get("num_steps", 0)))
+    unsettled = said.get("burnin_open")
+    late = found and (burnin >= latest_end(most) if unsettled is None else bool(unsettled))
     how = ("all that it may take" if late else "ended by itself") if found else "as given"
+    how += f"; {NOT_SETTLED}{unsettled}" if late and unsettled else ""
     return _row("burn-in", float(burnin), math.nan, not late, f"steps, {how}" if burnin else "none", not found)
 
 

@@ -1,5 +1,7 @@
 """Where a run ends by itself (`until`), and how far it has converged at its end."""
 
+import math
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import numpy as np
 
 from tati_re.analysis.averages import average
 from tati_re.analysis.convergence import chains_of
-from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, what_is_missing
+from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, look_after, steps_left, what_is_missing
 from tati_re.core.errors import InputError
 from tati_re.posterior.device_data import device_inputs
 from tati_re.posterior.outputs import Outputs
@@ -65,9 +67,10 @@ class Ending:
             mcse[name] = float(average(chains_of(rows, name, -1), weights, sizes=False)["error"])
         return found | {"mcse": mcse}
 
-    def finish(self, step: int, done: bool) -> str | None:
+    def finish(self, step: int, done: bool, kept: bool) -> str | None:
         """Notes how far the run has converged at its last step; what is missing in one sentence, where it has an end
-        that is not reached. Where fewer positions are stored than draws are asked for, nothing is looked at."""
+        that is not reached. Where fewer positions are stored than draws are asked for, nothing is looked at.
+        `kept`: the folder outlives the process."""
         if self.conditions and done and not self.reached:
             self.is_reached(step)
         stored, run = manifest.read(self._folder), RunFiles(self._folder)
@@ -90,6 +93,11 @@ class Ending:
             lowest = int(np.argmin(swaps)) if len(swaps) else 0
             if len(swaps) and swaps.min() < _FEW_SWAPS:
                 said += f"; rungs {lowest} and {lowest + 1} swap at a rate of {swaps.min():.2g}"
+        more = max(steps_left(one, found, steps) for one in self.conditions)
+        if done and more < math.inf:
+            folder, wanted = os.fspath(self._folder), step + int(more)
+            command = f"tati-sample --resume {folder} --num-steps {wanted}, or " if kept else ""
+            said += f". To go on: {command}Simulation.resume({repr(folder) if kept else 'run.folder'}, {wanted})"
         return f"{said}."
 
     @cached_property

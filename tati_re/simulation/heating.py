@@ -15,7 +15,7 @@ from tati_re.core.protocol import fields_of, step_size_of
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.posterior.noise_spectrum import COST, NoiseSpectrum, noise_spectrum
 from tati_re.samplers.splitting import Splitting
-from tati_re.samplers.wrappers.coordinates import Diagonal
+from tati_re.samplers.wrappers.coordinates import Coordinates, Diagonal
 from tati_re.samplers.wrappers.mass import Massive
 from tati_re.samplers.wrappers.metered import Metered
 from tati_re.samplers.wrappers.simulated_tempering import SimulatedTempering
@@ -30,7 +30,7 @@ _SMALLEST = 1_000.0
 
 
 def settings_of(method: Method, state, first: int) -> dict[str, Any]:
-    """The `step_size` and `friction` of a walker, and the `scale` of its coordinates where masses are measured."""
+    """The `step_size` and `friction` of a walker, and its `coordinates` where masses are measured."""
     values = state._asdict()
     values.setdefault("step_size", step_size_of(state, state.rung))
     told = [name for name in ("step_size", "friction") if name in values]
@@ -38,9 +38,8 @@ def settings_of(method: Method, state, first: int) -> dict[str, Any]:
     while isinstance(method, Wrapper) and not isinstance(method, Massive):
         method = method.inner
     if isinstance(method, Massive) and method.rule is not None:
-        coordinates = method.rule.coordinates(tuple(fields_of(state, method.rule.fields).values()))
-        if isinstance(coordinates, Diagonal):
-            found["scale"] = np.asarray(coordinates.scale)[first]
+        memory = tuple(np.asarray(values) for values in fields_of(state, method.rule.fields).values())
+        found["coordinates"] = method.rule.coordinates(memory).part(first, 1)
     return found
 
 
@@ -96,7 +95,7 @@ def _prediction(
     request: Request, position: np.ndarray, auxiliary: tuple, tuned: dict[str, Any]
 ) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], int]:
     """What tells the heating at a step size and friction, from one measurement, and the number of examples in that."""
-    method, scale = _linear_part(request, tuned.get("scale"))
+    method, coordinates = _linear_part(request, tuned.get("coordinates"))
 
     def of(settings: dict[str, Any]) -> Method:
         if isinstance(method, Splitting) and "friction" in settings:
@@ -104,9 +103,9 @@ def _prediction(
         return method
 
     linear_step(of(tuned), tuned.get("step_size", request.options.first_step_size), request.options.kT, np.ones(1))
-    indices = _examples(request)
+    indices, maps = _examples(request), (coordinates.forward, coordinates.transposed)
     try:
-        spectrum = noise_spectrum(request.potential, position, auxiliary, indices, scale)
+        spectrum = noise_spectrum(request.potential, position, auxiliary, indices, *maps)
     except (tf.errors.OpError, LookupError, NotImplementedError) as error:
         raise InputError(f"the model has no second derivatives here ({type(error).__name__}).") from error
     return lambda settings: _predicted(request, of(settings), spectrum, settings.get("step_size")), len(indices)
@@ -124,10 +123,10 @@ def heating_sentence(found: dict[str, Any], order: str) -> str:
     )
 
 
-def _linear_part(request: Request, measured: np.ndarray | None) -> tuple[Method, np.ndarray | float]:
-    """The sampler at the target, and what a unit of its coordinates is in each parameter."""
+def _linear_part(request: Request, measured: Coordinates | None) -> tuple[Method, Coordinates]:
+    """The sampler at the target, and the coordinates in which it moves."""
     method, options = request.method, request.options
-    scale: np.ndarray | float = 1.0
+    coordinates: Coordinates = Diagonal(np.ones(1))
     refuse_if(request.potential.training, "batch_norm: batch statistics tie the examples of a mini-batch together.")
     if options.step_schedule != "constant" or "step_schedule" in request.objects:
         raise InputError("step_schedule: it grows and falls with the step size, which changes.")
@@ -137,9 +136,9 @@ def _linear_part(request: Request, measured: np.ndarray | None) -> tuple[Method,
     while isinstance(method, ReplicaExchange | SimulatedTempering | Tuner):
         method = method.inner
     if isinstance(method, Massive) and not (method.measured and measured is None):
-        scale = 1 / np.sqrt(method.mass) if measured is None else measured
+        coordinates = Diagonal(1 / np.sqrt(method.mass)) if measured is None else measured
         method = method.inner
-    return (method.inner if isinstance(method, Metered) else method), scale
+    return (method.inner if isinstance(method, Metered) else method), coordinates
 
 
 def _examples(request: Request) -> np.ndarray:

@@ -33,6 +33,7 @@ from tati_re.runs.lock import writing
 from tati_re.runs.single_files import single_files, trajectory_format
 from tati_re.runs.storage import replacing, storing, write_whole
 from tati_re.samplers.schedules import TEMPERATURE_SCHEDULES
+from tati_re.samplers.wrappers.tuner import NOT_SETTLED
 from tati_re.simulation.calls import Calls
 from tati_re.simulation.checks import check_request
 from tati_re.simulation.description import manifest_of, start_sentences
@@ -150,6 +151,8 @@ class Launch:
         stored = manifest.read(self.folder)
         if stored["options"].get("num_burnin_steps") != last:
             stored["options"] = stored["options"] | {"num_burnin_steps": last}
+        if self.request.method.finds_end and last == self.request.options.num_burnin_steps:
+            stored["burnin_open"] = tuned.partition(NOT_SETTLED)[2]
         if self._tunes_noise:
             found = self._heating(carry)
             stored["heating"] = stored.get("heating", {}) | {"start": found}
@@ -245,7 +248,7 @@ class Launch:
             manifest.write(self.folder, manifest.read(self.folder) | {"workers": self.loops.workers.described()})
         stopped = outcome is not Outcome.FINISHED or driver.signal
         if self.request.samples and not driver.signal:
-            said = self.guarded(lambda: self.ending.finish(driver.step, not stopped))
+            said = self.guarded(lambda: self.ending.finish(driver.step, not stopped, temporary is None))
             if said is not None:
                 self.progress.message(said)
         if outcome is Outcome.FINISHED and self.request.samples:

@@ -19,6 +19,7 @@ from tati_re.core.ops import (
     largest,
     maximum,
     replaced_if,
+    rows,
     sqrt,
     sum_of_products,
     sum_over,
@@ -202,7 +203,8 @@ class Stretched:
         raise InputError(what, expected="fisher, or a sampler that does not ask for them, such as BAOAB or HMC")
 
     def part(self, first, count: int) -> Stretched:
-        return self
+        scale = rows(self.scale, first, count) if len(self.scale.shape) == 2 else self.scale
+        return Stretched(scale, self.directions, self.roots)
 
 
 class LowRankMass(Stretched):

@@ -27,6 +27,7 @@ _OWN = ("potential", "acceptance", "inverse_temperature", "likelihood_weight", "
 _FIELDS = ("tuner_own", "tuner_sums", "tuner_window", "tuner_masses", "tuner_found")
 _FOUND = ("end", "step", "mass", "length", "rhat", "heat")
 LENGTHS = ("friction", "trajectory_length")
+NOT_SETTLED = "not settled: "
 _LONGEST = 1000.0
 """Steps of the longest memory."""
 _PART, _PART_OF_PATH, _MOST_RHAT, _ACCEPTANCE, _HOT = 0.4, 0.25, 1.1, 0.1, 2.0
@@ -175,7 +176,7 @@ class Tuner(Wrapper):
         if not found[5] < _HOT:
             open_.append("the kinetic temperature")
         if self.finds_end and open_:
-            said.append(f"not settled: {', '.join(open_)}")
+            said.append(NOT_SETTLED + ", ".join(open_))
         return ", ".join(said)
 
 
