@@ -136,8 +136,8 @@ def average(
     first = sources[0][0].predictive
     for network, _ in sources[1:]:
         other = network.predictive
-        names = network.class_names, sources[0][0].class_names
-        if (other.kind, other.num_columns, names[0]) != (first.kind, first.num_columns, names[1]):
+        called = network.class_names, sources[0][0].class_names
+        if (other.kind, other.num_columns, called[0]) != (first.kind, first.num_columns, called[1]):
             received = f"{first.kind} of {first.num_columns} and {other.kind} of {other.num_columns} columns"
             raise InputError("The runs predict different things.", received)
     inputs = sources[0][0].packed(inputs)
