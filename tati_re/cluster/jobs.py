@@ -44,18 +44,18 @@ class SideBySide:
                 place, job = left.pop()
                 doing[free[-1]] = place
                 self._processes[free.pop()].send((job,))
-            pipes = {self._processes[slot].pipe: slot for slot in doing}
+            pipes: dict[Any, int] = {self._processes[slot].pipe: slot for slot in doing}
             for pipe in wait(list(pipes)):
                 slot = pipes[pipe]
-                place = doing.pop(slot)
+                its = doing.pop(slot)
                 try:
                     result = self._processes[slot].receive()
                 except Lost as lost:
-                    deaths[place] += 1
-                    if deaths[place] == _DEATHS:
+                    deaths[its] += 1
+                    if deaths[its] == _DEATHS:
                         raise WorkersLost(f"A worker died {_DEATHS} times at one job ({lost}).", 0, slot) from None
-                    if place is not None:
-                        left.append((place, jobs[place]))
+                    if its is not None:
+                        left.append((its, jobs[its]))
                     self._processes[slot].close()
                     self._processes[slot], doing[slot] = self._started(slot), None
                     continue
@@ -64,9 +64,9 @@ class SideBySide:
                         raise InputError(str(failed)) from None
                     raise WorkersLost(f"A worker could not do a job: {failed.kind}: {failed}", 0, slot) from None
                 free.append(slot)
-                if place is not None:
+                if its is not None:
                     done += 1
-                    found(place, result)
+                    found(its, result)
 
     def close(self) -> None:
         """Ends the processes."""

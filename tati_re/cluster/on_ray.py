@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import logging
 import math
 import os
 import signal
@@ -34,7 +35,7 @@ def check_cluster(address: str) -> None:
         raise InputError(
             "cluster: Ray has no token.", str(file), "the file that `ray get-auth-token --generate` writes"
         )
-    if mode := stat.S_IMODE(file.stat().st_mode) & 0o077:
+    if file.stat().st_mode & 0o077:
         what = "cluster: others can read Ray's token, and with it run anything as you."
         raise InputError(
             what, f"{file}, mode {stat.S_IMODE(file.stat().st_mode):o}", f"chmod 600 {file}, and a new token"
@@ -235,7 +236,7 @@ def _connected(address: str) -> Any:
             if there != "auto":  # Ray itself would try for minutes
                 host, _, port = there.rpartition(":")
                 socket.create_connection((host, int(port)), timeout=10).close()
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         said = " ".join(str(error).split())[:200] or type(error).__name__
         expected = "the address of a Ray cluster that runs, with this token; `ray symmetric-run` starts one in a job"

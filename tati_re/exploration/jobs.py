@@ -11,7 +11,7 @@ import numpy as np
 
 from tati_re.cluster.jobs import SideBySide
 from tati_re.core.backend import threads
-from tati_re.core.errors import refuse_if
+from tati_re.core.errors import InputError
 from tati_re.core.protocol import fields_of
 from tati_re.core.unpacking import load_arrays
 from tati_re.exploration.descent import StationaryPoint, lowest_below
@@ -131,7 +131,8 @@ class Pool:
         self._team: SideBySide | None = None
         if num_processes > 1:
             what = "num_processes: other processes cannot see objects of this one."
-            refuse_if(made is None, what, num_processes, "a run folder, options in words or a function potential")
+            if made is None:
+                raise InputError(what, num_processes, "a run folder, options in words or a function potential")
             self._team = SideBySide(lambda: partial(made().run, seed=seed), num_processes, threads())
         if folder is not None:
             (folder / "jobs").mkdir(parents=True, exist_ok=True)

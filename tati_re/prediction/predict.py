@@ -185,10 +185,10 @@ def average(
     if first.kind == LABELS:
         shared |= {name: _joined(parts, name) for name in (*_AVERAGED, "log_density")}
         return LabelPrediction(**shared, labels=labels, draw_accuracy=_over_examples(parts, "right", len(inputs)))
-    names = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
-    names += ("noise_std", "log_density", "crps", "pit")
+    fields = ("mean", "parameter_std", "mean_lower", "mean_upper", "lower", "upper")
+    fields += ("noise_std", "log_density", "crps", "pit")
     targets = None if labels is None else np.asarray(labels, np.float64).reshape(len(inputs), -1)
-    return RegressionPrediction(**shared, **{name: _joined(parts, name) for name in names}, targets=targets)
+    return RegressionPrediction(**shared, **{name: _joined(parts, name) for name in fields}, targets=targets)
 
 
 class _Part:
