@@ -141,6 +141,37 @@ def test_predictions_draw_themselves(tmp_path):
             one.plot(along=3)
 
 
+def test_many_classes_and_outputs_fit_their_panels():
+    """The legend of ten classes once pushed their panel to a sixth of the figure; a second output was not drawn."""
+    generator = np.random.default_rng(4)
+    x = np.sort(generator.uniform(-1, 1, (60, 1)), axis=0)
+    for count in (10, 30):
+        p = generator.dirichlet(np.ones(count), 60)
+        parts = dict(probabilities=p, std=p, lower=p, upper=p, expected_entropy=np.zeros(60), inputs=x)
+        names, labels = np.arange(count), generator.integers(0, count, 60)
+        one = ClassPrediction(**ROOMY, **parts, labels=labels, class_values=names, draw_accuracy=None)
+        figure = one.plot()
+        figure.draw_without_rendering()
+        panel = figure.axes[0]
+        shown = {(line.get_color(), line.get_linestyle()) for line in panel.get_lines()}
+        assert len(shown) == min(count, 12), "no two look the same"
+        assert panel.get_window_extent().width > 0.2 * figure.bbox.width
+        assert panel.get_legend().get_window_extent().x0 >= 0
+        assert (f"12 likeliest of {count}" in panel.get_ylabel()) == (count > 12)
+        # The picture and the table say the same number.
+        legends = [axes.get_legend().get_texts()[0].get_text() for axes in figure.axes if axes.get_legend()]
+        assert f"posterior average, calibration error {one.calibration().error:.3f}" in legends
+    mean = np.hstack([x, -x])
+    wide = np.full_like(mean, 0.1)
+    parts = dict(mean=mean, parameter_std=wide, noise_std=wide, mean_lower=mean - 0.1, mean_upper=mean + 0.1)
+    parts |= dict(lower=mean - 0.2, upper=mean + 0.2, targets=mean, log_density=None, crps=None, pit=None, inputs=x)
+    figure = RegressionPrediction(**ROOMY, **parts).plot()
+    figure.draw_without_rendering()
+    panel = figure.axes[0]
+    np.testing.assert_allclose([line.get_ydata() for line in panel.get_lines()], mean.T)
+    assert panel._left_title.get_window_extent().y0 >= panel.get_legend().get_window_extent().y1 - 5, "a title above it"
+
+
 def test_predictions_print_a_table():
     for one, word in ((values(), "coverage"), (classes(), "calibration error")):
         text = str(one)

@@ -91,7 +91,8 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
     if thinned.shape[1] < _FEWEST:
         said = f"too short for ranks:\n{thinned.shape[1]} independent draws of each walker, not {_FEWEST}"
         return empty(axes, said)
-    labeled(axes, f"rank among all; {thinned.shape[1]:,} independent draws each", "distribution less uniform")
+    which = "each" if len(thinned) == len(chains) else f"of {len(thinned)} of {len(chains)} walkers"
+    labeled(axes, f"rank among all; {thinned.shape[1]:,} independent draws {which}", "distribution less uniform")
     from scipy.stats import rankdata
 
     ranks = (rankdata(thinned).reshape(thinned.shape) - 0.5) / thinned.size

@@ -21,7 +21,7 @@ def plot_calibration(
     average: np.ndarray,
     labels: np.ndarray,
     path: str | os.PathLike[str] | None = None,
-    num_bins: int = 10,
+    num_bins: int = 15,
     names: tuple[str, str] = ("optimum", "posterior average"),
 ) -> Figure:
     """Draws the reliability diagram of two sets of predictions with the examples per bin, and their entropies.
@@ -35,7 +35,7 @@ def plot_calibration(
         average: Probabilities of the posterior average, same shape.
         labels: Right classes, shape (n,).
         path: PNG file to write. Default: none.
-        num_bins: Bins of the calibration error and of the examples. Default: 10.
+        num_bins: Bins of the calibration error and of the examples. Default: 15.
         names: What the two sets are called.
 
     Raises:
@@ -51,7 +51,7 @@ def plot_classes(
     predictions: Mapping[str, ClassPrediction],
     outside: Mapping[str, ClassPrediction] | None = None,
     path: str | os.PathLike[str] | None = None,
-    num_bins: int = 10,
+    num_bins: int = 15,
 ) -> Figure:
     """Draws the calibration of several predictions of the same labeled inputs. Left: their reliability, with the
     examples per bin. Right: the predictive entropy of each, of right and wrong predictions; with predictions of other
@@ -61,7 +61,7 @@ def plot_classes(
         predictions: By name, with labels.
         outside: Of inputs unlike those of the training, by the same names. Default: none.
         path: PNG file to write. Default: none.
-        num_bins: Bins of the confidence. Default: 10.
+        num_bins: Bins of the confidence. Default: 15.
 
     Raises:
         InputError: No labels, or a path that cannot be written.
@@ -109,7 +109,7 @@ def draw_stairs(
 
 def draw_reliability(
     figure: Figure, place: Any, sets: Sequence[np.ndarray], labels: Sequence[np.ndarray], names: Sequence[str],
-    num_bins: int = 10,
+    num_bins: int = 15,
 ) -> tuple[Axes, Axes]:  # fmt: skip
     """Draws the calibration curves of predicted classes in their bands, and below how many examples a bin holds, into a
     place of a grid; returns both panels."""

@@ -63,12 +63,15 @@ def empty(axes: Axes, said: str) -> None:
     axes.text(0.5, 0.5, said, ha="center", va="center", fontsize=8, color=DARK, transform=axes.transAxes)
 
 
-def legend_above(axes: Axes) -> None:
-    """Puts the legend in one row above the panel's right end, where it covers no data."""
-    handles, _ = axes.get_legend_handles_labels()
+def legend_above(axes: Axes, room: int = 1000) -> int:
+    """Puts the legend above the panel's right end, where it covers no data: in one row, or in rows of `room` letters;
+    returns how many rows."""
+    _, labels = axes.get_legend_handles_labels()
     style: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.99), "borderaxespad": 0.1}
     style |= {"frameon": False, "fontsize": 8, "handlelength": 1.4, "columnspacing": 1.2}
-    axes.legend(ncols=max(1, len(handles)), **style)
+    columns = max(1, min(len(labels), room // (max(map(len, labels), default=0) + 5)))
+    axes.legend(ncols=columns, **style)
+    return -(-len(labels) // columns)
 
 
 def save(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:

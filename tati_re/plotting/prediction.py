@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,9 @@ from tati_re.plotting.bands import uniform_band
 from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_stairs
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, RegressionPrediction
+
+
+_MOST_CLASSES = 2 * len(COLORS)
 
 
 def plot_prediction(one: Prediction, along: int | None = None, path: str | os.PathLike[str] | None = None) -> Figure:
@@ -34,14 +38,15 @@ def plot_prediction(one: Prediction, along: int | None = None, path: str | os.Pa
     shown = one.pairs() if isinstance(one, LabelPrediction) else one
     assert isinstance(shown, ClassPrediction)
     columns = _columns(one.inputs, 0, along)
-    over = isinstance(one, ClassPrediction) and (along is not None or columns.shape[1] == 1)
+    one_input = columns.shape[1] == 1
+    over = isinstance(one, ClassPrediction) and (along is not None or one_input)
     count = 1 + over + (shown.labels is not None)
     figure = new_figure(4.4 * count, 3.8)
     grid = figure.add_gridspec(1, count)
     drawn = []
     if over:
         drawn.append(figure.add_subplot(grid[0]))
-        _draw_probabilities(drawn[0], shown, columns[:, along or 0], f"input {along or 0}", columns.shape[1] == 1)
+        _draw_probabilities(drawn[0], shown, columns[:, along or 0], "input" if one_input else f"input {along}", one_input)
     last = figure.add_subplot(grid[-1])
     if shown.labels is None:
         draw_stairs(last, one.entropy, np.linspace(0, max(one.entropy.max(), 1e-9), 21), "all", COLORS[0], True, False)
@@ -65,12 +70,14 @@ def _columns(inputs: np.ndarray | None, count: int, along: int | None) -> np.nda
 def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: str, alone: bool) -> None:
     order = np.argsort(x)
     classes = range(one.probabilities.shape[1])
-    for number, k in enumerate(classes if len(classes) > 2 else classes[1:]):
+    likely = np.sort(one.probabilities.max(axis=0).argsort()[::-1][:_MOST_CLASSES])
+    for number, k in enumerate(likely if len(classes) > 2 else classes[1:]):
         color, p = COLORS[number % len(COLORS)], one.probabilities[order, k]
+        dashes = "-" if number < len(COLORS) else "--"
         ends = None if one.lower is None or one.upper is None else (one.lower[order, k], one.upper[order, k])
         label = f"class {one.class_values[k]}"
         if alone:
-            axes.plot(x[order], p, color=color, linewidth=1.3, label=label)
+            axes.plot(x[order], p, dashes, color=color, linewidth=1.3, label=label)
             if ends is not None:
                 axes.fill_between(x[order], *ends, color=color, alpha=0.25, linewidth=0)
         else:
@@ -79,8 +86,9 @@ def _draw_probabilities(axes: Axes, one: ClassPrediction, x: np.ndarray, name: s
     if one.labels is not None and len(classes) == 2:
         axes.plot(x, one.labels, "|", color=GRAY, markersize=7, label="observed")
     axes.set_ylim(-0.03, 1.03)
-    labeled(axes, name, "probability")
-    legend_above(axes)
+    told = f", the {len(likely)} likeliest of {len(classes)} classes" if len(likely) < len(classes) else ""
+    labeled(axes, name, "probability" + told)
+    legend_above(axes, 48)
 
 
 def plot_values(
@@ -127,18 +135,22 @@ def plot_values(
 def _draw_line(axes: Axes, one: RegressionPrediction, x: np.ndarray, name: str) -> None:
     order = np.argsort(x)
     x = x[order]
-    if one.noise_std is not None:
-        label = f"{one.level:.0%} of observations"
-        axes.fill_between(x, one.lower[order, 0], one.upper[order, 0], color=COLORS[4], alpha=0.3, lw=0, label=label)
-    label, ends = f"{one.level:.0%} of the draws", (one.mean_lower[order, 0], one.mean_upper[order, 0])
-    axes.fill_between(x, *ends, color=COLORS[0], alpha=0.4, lw=0, label=label)
-    axes.plot(x, one.mean[order, 0], color=COLORS[0], linewidth=1.4, label="mean")
-    if one.targets is not None:
-        size = 9 if len(x) <= 2000 else 3
-        axes.scatter(x, one.targets[order, 0], s=size, color=DARK, linewidths=0, alpha=0.7, label="observed")
+    several = one.mean.shape[1] > 1
+    for k in range(one.mean.shape[1]):
+        color = COLORS[k % len(COLORS)]
+        if one.noise_std is not None:
+            label, light = f"{one.level:.0%} of observations", color if several else COLORS[4]
+            ends = one.lower[order, k], one.upper[order, k]
+            axes.fill_between(x, *ends, color=light, alpha=0.15 if several else 0.3, lw=0, label="" if k else label)
+        label, ends = f"{one.level:.0%} of the draws", (one.mean_lower[order, k], one.mean_upper[order, k])
+        axes.fill_between(x, *ends, color=color, alpha=0.4, lw=0, label="" if k else label)
+        axes.plot(x, one.mean[order, k], color=color, linewidth=1.4, label=f"output {k}" if several else "mean")
+        if one.targets is not None:
+            dots: dict[str, Any] = {"s": 9 if len(x) <= 2000 else 3, "linewidths": 0, "alpha": 0.7}
+            seen = "" if k else "observed"
+            axes.scatter(x, one.targets[order, k], color=color if several else DARK, label=seen, **dots)
     axes.set(xlabel="input", ylabel="target")
-    axes.set_title(name, loc="left", color=DARK, fontsize=10, pad=18)
-    legend_above(axes)
+    axes.set_title(name, loc="left", color=DARK, fontsize=10, pad=4 + 14 * legend_above(axes, 76))
 
 
 def _draw_pairs(axes: Axes, one: RegressionPrediction, name: str, over: tuple[np.ndarray, str] | None) -> None:

@@ -232,5 +232,5 @@ def draw_autocorrelation(axes: Axes, shown: Mapping[str, np.ndarray], steps_betw
             axes.fill_between(steps[1:], -error, error, color=GRAY, alpha=0.2, linewidth=0)
     axes.axhline(0.0, color=GRAY, linewidth=0.8)
     axes.set_xlim(0, None)
-    axes.legend(frameon=False, fontsize=8, title="integrated time", title_fontsize=8)
+    axes.legend(frameon=False, fontsize=8, title="integrated time", title_fontsize=8, loc="upper right")
     labeled(axes, "lag (steps)", "autocorrelation")
