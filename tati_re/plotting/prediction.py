@@ -14,7 +14,6 @@ from tati_re.plotting.calibration import draw_entropy, draw_reliability, draw_st
 from tati_re.plotting.figure import COLORS, DARK, GRAY, labeled, legend_above, new_figure, plain, save
 from tati_re.prediction.results import ClassPrediction, LabelPrediction, Prediction, RegressionPrediction
 
-
 _MOST_CLASSES = 2 * len(COLORS)
 
 
@@ -46,7 +45,9 @@ def plot_prediction(one: Prediction, along: int | None = None, path: str | os.Pa
     drawn = []
     if over:
         drawn.append(figure.add_subplot(grid[0]))
-        _draw_probabilities(drawn[0], shown, columns[:, along or 0], "input" if one_input else f"input {along}", one_input)
+        _draw_probabilities(
+            drawn[0], shown, columns[:, along or 0], "input" if one_input else f"input {along}", one_input
+        )
     last = figure.add_subplot(grid[-1])
     if shown.labels is None:
         draw_stairs(last, one.entropy, np.linspace(0, max(one.entropy.max(), 1e-9), 21), "all", COLORS[0], True, False)
