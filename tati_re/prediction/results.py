@@ -324,7 +324,7 @@ def score_table(predictions: dict[str, Prediction]) -> pd.DataFrame:
 
 def class_values(task: str, count: int, names: Sequence[str]) -> np.ndarray:
     """What the classes are called: -1 and 1, their names, or their numbers."""
-    return np.array([-1, 1] if task == "signs" else names or range(count))
+    return np.array([-1, 1] if task == "signs" else names if len(names) == count else range(count))
 
 
 def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
