@@ -161,9 +161,9 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
             said = f"R-hat is {value:.3f} of {numbers['rhat_of']}"
             if walkers := numbers.get("spoiled_by"):
                 said += f", {numbers['rhat_without']:.3f} without {walker_names(walkers)}"
-            more = steps_left(one, numbers, steps)
-            told = f"{one.limit:g} takes about {more:,.0f} more steps if the walkers agree"
-            parts.append(f"{said}, and {told if more < math.inf else f'when it is below {one.limit:g} cannot be told'}")
+            left = steps_left(one, numbers, steps)
+            told = f"{one.limit:g} takes about {left:,.0f} more steps if the walkers agree"
+            parts.append(f"{said}, and {told if left < math.inf else f'when it is below {one.limit:g} cannot be told'}")
         else:
             what = f"ess is {value:,.0f} of {numbers['ess_of']}" if one.quantity == "ess" else f"{one}: {value:.3g}"
             more = f"about {steps_left(one, numbers, steps):,.0f} more steps at this rate" if value else "no rate"
