@@ -159,7 +159,7 @@ def test_the_steps_that_r_hat_takes():
     assert abs(np.mean(reached) / 0.02 - 1) < 1 / 4 < 1 - np.mean(wrong) / 0.02, (np.mean(reached), np.mean(wrong))
     assert steps_left(condition, {"rhat": 1.3}, 1_000) == steps_left(condition, {"rhat": np.nan}, 1_000) == np.inf
     said = what_is_missing([condition], {"rhat": 1.04, "rhat_of": "U"}, 1_000)
-    assert said == "R-hat is 1.040 of U, and 1.02 takes about 1,000 more steps if the walkers agree"
+    assert said == "R-hat is 1.040 of U, and 1.02 takes about 1,000 more steps if the walkers agree, else longer"
 
 
 def stopped_mean(random, rule):
@@ -248,6 +248,21 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     assert end["step"] == int(advice[1].split()[-1]) and end["ess"] > 1_600
     assert main([*command, "--until", "rhat>2"]) == 2
     assert "--until: there is no condition at character 1." in capsys.readouterr().err
+
+
+def test_weights_that_alone_are_slow_are_told_from_what_a_network_computes(monkeypatch, capsys):
+    """Projections of weights that drift beside U and predictions that do not; where U drifts too, nothing is said."""
+    for drifts in (False, True):
+        good = np.random.default_rng(2).standard_normal((4, 500))
+        slow = good + np.linspace(0, 3, 500)
+        drawn = [Quantity("U", slow if drifts else good), Quantity("prediction 0", good)]
+        drawn += [Quantity("projection 0", slow, None, False)]
+        monkeypatch.setattr("tati_re.simulation.ending.quantities", lambda *_, drawn=drawn, **__: drawn)
+        sim = tati_re.Simulation(potential=gaussian, dimension=2, num_walkers=4, execution="graph")
+        sim.sample(sampler="BAOAB", step_size=0.5, num_steps=300, until="rhat<1.05, ess>400")
+        said = " ".join(capsys.readouterr().out.split())
+        assert "until is not reached: R-hat is " in said
+        assert ("of U and predictions alone R-hat is 1.0" in said) != drifts
 
 
 def test_stored_positions_follow_the_length_of_the_run():

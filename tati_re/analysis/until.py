@@ -162,7 +162,7 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
             if walkers := numbers.get("spoiled_by"):
                 said += f", {numbers['rhat_without']:.3f} without {walker_names(walkers)}"
             left = steps_left(one, numbers, steps)
-            told = f"{one.limit:g} takes about {left:,.0f} more steps if the walkers agree"
+            told = f"{one.limit:g} takes about {left:,.0f} more steps if the walkers agree, else longer"
             parts.append(f"{said}, and {told if left < math.inf else f'when it is below {one.limit:g} cannot be told'}")
         else:
             what = f"ess is {value:,.0f} of {numbers['ess_of']}" if one.quantity == "ess" else f"{one}: {value:.3g}"

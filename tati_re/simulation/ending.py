@@ -54,11 +54,12 @@ class Ending:
         manifest.write(self._folder, stored | {"until": {**entry, "reached": self.reached, "looks": looks}})
         return self.reached
 
-    def numbers(self) -> dict[str, Any]:
-        """R-hat, effective sample size and errors of what is stored."""
+    def numbers(self, weights_too: bool = True) -> dict[str, Any]:
+        """R-hat, effective sample size and errors of what is stored, of the weights of a network or without."""
         run, mcse = RunFiles(self._folder), dict[str, float]()
         try:
-            found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
+            drawn = quantities(run, self._predict, most=int(4 * self._size))
+            found = diagnosis([one for one in drawn if one.compared or weights_too], self._hat)
             rows = select_rows(run)
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}
@@ -88,6 +89,12 @@ class Ending:
         if self.reached:
             return f"until {self._request.options.until} is reached at step {step:,}."
         said = f"until is not reached: {what_is_missing(self.conditions, found, steps)}"
+        told = self.numbers(weights_too=False)
+        if all(one.met(told) for one in self.conditions):
+            said += (
+                f"; of U and predictions alone R-hat is {told['rhat']:.3f} and ess {told['ess']:,.0f}, inside: "
+                "the weights alone are slow"
+            )
         if run.has(files.LADDER):
             swaps = run.ladder["acceptance"].to_numpy()[:-1]
             lowest = int(np.argmin(swaps)) if len(swaps) else 0
