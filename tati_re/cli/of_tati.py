@@ -42,15 +42,12 @@ MODES = {
 }
 """Modes of TATi's loss function sampler, and the flags of each."""
 
-_ELSEWHERE = (
-    *("inverse_temperature", "integrated_autocorrelation_time", "diffusion_map_method", "diffusion_map_file"),
-    *("diffusion_matrix_file", "use_reweighting", "landmarks", "landmark_file", "free_energy_file"),
-)
-"""Flags of modules in `INSTEAD`, which no other module reads, in TATi neither."""
 _FILES = (
-    *_ELSEWHERE,
     *("run_file", "trajectory_file", "average_run_file", "average_trajectory_file"),
     *("covariance_matrix", "covariance_eigenvalues", "covariance_eigenvectors"),
+    # Read by modules of `INSTEAD` alone, in TATi too.
+    *("inverse_temperature", "integrated_autocorrelation_time", "diffusion_map_method", "diffusion_map_file"),
+    *("diffusion_matrix_file", "use_reweighting", "landmarks", "landmark_file", "free_energy_file"),
 )
 _NUMBERS = {"drop_burnin": 0, "every_nth": 1, "steps": 20, "number_of_eigenvalues": 4}
 _ENERGIES = ("kinetic_energy", "loss", "total_energy")
