@@ -51,3 +51,5 @@ def test_what_is_repeated_is_traced_once():
     twice = tf.function(lambda x: functions.repeat(8, doubled, (x,)), autograph=False)
     assert (twice(tf.constant(1.0))[0].numpy(), len(traced)) == (256.0, 1)
     assert functions.repeat(8, doubled, (1.0,)) == (256.0,)
+    # A state may be among the values.
+    assert functions.repeat(2, lambda state, x: ((state[0] + x,), x), ((0.0,), np.ones(1))) == ((2.0,), 1.0)

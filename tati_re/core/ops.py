@@ -297,7 +297,7 @@ def sum_of_products(x, y):
 
 def repeat(count, body, values: tuple) -> tuple:
     """Applies `body(*values) -> values` `count` times; `count` may be a tensor."""
-    if _is_numpy(count, *values):
+    if _is_numpy(count, *(value for value in values if not isinstance(value, tuple))):
         for _ in range(int(count)):
             values = body(*values)
         return values
