@@ -10,7 +10,8 @@ from scipy.stats import rankdata
 from tati_re.core.errors import InputError
 from tati_re.core.views import FIGURES
 from tati_re.landscape.scan import Landscape
-from tati_re.plotting.bands import Calibrated, independent, rank_band, uniform_band
+from tati_re.plotting.bands import Calibrated, draw_ranks, independent, rank_band, uniform_band
+from tati_re.plotting.figure import new_figure
 from tati_re.plotting.landscape_files import write_vtk
 from tati_re.prediction.results import ClassPrediction, RegressionPrediction
 from tests.made_runs import made_run
@@ -69,6 +70,39 @@ def test_calibration_by_isotonic_regression():
     exact = Calibrated(np.array([0.2, 0.4, 0.6, 0.8])).curve(np.array([0.0, 1.0, 0.0, 1.0]))
     np.testing.assert_allclose(exact[[0, 50, -1]], [0.0, 0.5, 1.0], atol=0.02)
     assert len(Calibrated(np.full(3, 0.9)).band()[0]) == 100
+
+
+def test_ranks_of_draws_that_are_equal(monkeypatch):
+    """An accuracy takes few values: 40 pairs of one law leave the band 2 times, at most 9 (5.5 standard errors); with
+    shared ranks nearly always. Another law is still seen."""
+    monkeypatch.setattr(import_module("tati_re.plotting.bands"), "independent", lambda values: values)
+    generator = np.random.default_rng(8)
+
+    def outside(values, shared=False):
+        axes = new_figure(4, 3).subplots()
+        draw_ranks(axes, values)
+        places, low, high = rank_band(*values.shape)
+        found = [line.get_ydata() + places for line in axes.get_lines()[:-1]]
+        if shared:
+            ranks = (rankdata(values).reshape(values.shape) - 0.5) / values.size
+            found = (ranks[:, :, None] <= places).mean(axis=1)
+        return any(((each < low - 1e-9) | (each > high + 1e-9)).any() for each in found)
+
+    same = [generator.binomial(3, 0.8, (2, 100)).astype(float) for _ in range(40)]
+    assert sum(map(outside, same)) <= 9
+    assert sum(outside(each, shared=True) for each in same) > 30
+    other = np.stack([generator.binomial(3, 0.8, 100), generator.binomial(3, 0.4, 100)]).astype(float)
+    assert outside(other)
+
+
+def test_a_start_far_away_leaves_the_panel(tmp_path):
+    """What is sampled fills a third of its panel or more, whatever the burn-in was."""
+    found = chains()["potential"]
+    found[:, :3] += 1e5
+    axes = made_run(tmp_path / "far", {"potential": found}, burnin=500).plot("potential").axes[0]
+    low, high = axes.get_ylim()
+    late = found[:, 60:]
+    assert low < late.min() and late.max() < high and np.ptp(late) > 0.3 * (high - low)
 
 
 def chains(walkers=4, rows=300, shift=0.0):

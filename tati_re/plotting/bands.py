@@ -93,9 +93,9 @@ def draw_ranks(axes: Axes, chains: np.ndarray) -> None:
         return empty(axes, said)
     which = "each" if len(thinned) == len(chains) else f"of {len(thinned)} of {len(chains)} walkers"
     labeled(axes, f"rank among all; {thinned.shape[1]:,} independent draws {which}", "distribution less uniform")
-    from scipy.stats import rankdata
-
-    ranks = (rankdata(thinned).reshape(thinned.shape) - 0.5) / thinned.size
+    # Equal draws, as those of an accuracy, take their ranks by lot: ranks that they share would leave the band.
+    order = np.lexsort((np.random.default_rng(0).random(thinned.size), thinned.ravel()))
+    ranks = (np.argsort(order).reshape(thinned.shape) + 0.5) / thinned.size
     places, low, high = rank_band(*thinned.shape)
     axes.fill_between(places, low - places, high - places, color=GRAY, alpha=0.25, linewidth=0)
     for number, each in enumerate(ranks):

@@ -30,7 +30,7 @@ def plot_run(
 ) -> Figure:
     """Draws a row of panels for each observable of a run: trace, ranks, autocorrelation.
 
-    Trace: each walker over the steps, gray the burn-in. Ranks: the distribution function of each walker's ranks among
+    Trace: each walker over the steps, gray the burn-in, which may leave the panel. Ranks: the distribution function of each walker's ranks among
     all draws, less the uniform one; walkers that sample the same distribution stay in the gray band together, 95 times
     in 100 (a single walker's halves are compared). Draws are thinned by their autocorrelation time for that. Of a fit,
     and of fewer than 4 rows of a walker after the burn-in, the traces alone.
@@ -143,6 +143,11 @@ def draw_traces(axes: Axes, run_info: pd.DataFrame, column: str, num_burnin_step
         smooth_steps, smooth = _moving_mean(steps, chain, window)
         alpha = 1.0 if own_colors else 0.5
         axes.plot(smooth_steps[shown], smooth[shown], color=color, linewidth=1.2, alpha=alpha, label=label)
+    late = chains[:, steps > num_burnin_steps]
+    if late.size and np.isfinite(late).all() and np.ptp(late) > 0:
+        # A start far away would press all that is sampled into one line.
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, late.min() - np.ptp(late)), min(high, late.max() + np.ptp(late)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.set_ylabel("potential U" if column == "potential" else column.replace("_", " "))
