@@ -282,7 +282,7 @@ class Blocks(Loop):
     @cached_property
     def _decide(self) -> Callable:
         """Rungs, L and V of all walkers to the rungs after a round, and the walker that was at each one's rung: one
-        compiled call where the rule sees exact energies; estimates ask the blocks on the way."""
+        compiled call, within which estimates ask the blocks."""
         method, noise = self.method, RecordingNoise(self.potential.dtype)
         if method.swaps is not None:
             method.swaps.random_numbers(noise)
@@ -307,19 +307,37 @@ class Blocks(Loop):
             return new, method.places.source(grown.index, new.index)
 
         compiled = tf.function(decided, autograph=False, jit_compile=True) if exact else decided
+        self._raised: list[Exception] = []
 
         def drawn(rungs, loss, penalty, step, *others):
             numbers = [values[0] for values in draw_numbers(draws, self.seed, "step", step, 1)]
             return compiled(numbers, rungs, loss, penalty, step, *others)
 
-        return Direct(drawn) if exact else drawn
+        called = Direct(drawn)
+
+        def told(*given):
+            try:
+                return called(*given)
+            except tf.errors.OpError:
+                if self._raised:
+                    raise self._raised.pop() from None
+                raise
+
+        return told
 
     def _examples_of(self, field: str, indices) -> tf.Tensor:
         """Losses of single examples, `(walkers, n)`, at the positions of a field of the state."""
-        chosen = np.asarray(indices)
-        own = {first: (chosen[first : first + self.size],) for first in self._firsts}
-        found = self._team.ask("examples", (field,), own)
-        return tf.constant(np.concatenate([found[first] for first in self._firsts]))
+
+        def asked(chosen):
+            try:
+                own = {first: (chosen[first : first + self.size],) for first in self._firsts}
+                found = self._team.ask("examples", (field,), own)
+                return np.concatenate([found[first] for first in self._firsts])
+            except Exception as error:  # which TensorFlow would hand on as words
+                self._raised.append(error)
+                raise
+
+        return tf.ensure_shape(tf.numpy_function(asked, [indices], tf.float64), indices.shape)
 
 
 def _merged(parts: list[list[np.ndarray]], kept: int) -> RunningMoments:
