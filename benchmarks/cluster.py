@@ -1,8 +1,8 @@
 """What workers gain: `python -m benchmarks.cluster [--seconds 8] [--repeats 3] [--workers 1 2 4] [--ray]`.
 
 Independent walkers and ladders with swaps; for each the time of a step with one loop, and with 1, 2 and more workers
-over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, the memory of
-a worker, and how fast a snapshot of all blocks comes to the driver. `--ray` adds workers on a Ray cluster of machines
+over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, and the
+memory of a worker. `--ray` adds workers on a Ray cluster of machines
 with one core each, simulated on this one. Figures are reported, never asserted.
 """
 
@@ -15,10 +15,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from tati_re import Simulation
-from tati_re.engine.blocks import Blocks
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(2000, 784)).astype("float32")
@@ -47,22 +45,6 @@ def simulation(system: dict, walkers: int) -> Simulation:
     return Simulation(model, data=(IMAGES.reshape(-1, 28, 28, 1), LABELS), **given)
 
 
-SNAPSHOTS: list[tuple[float, float]] = []
-"""Seconds and megabytes of each."""
-_fetched = Blocks._fetched
-
-
-def timed(self):
-    began = time.monotonic()
-    carry = _fetched(self)
-    size = sum(values.nbytes for values in (np.asarray(each) for each in tf.nest.flatten(carry)))
-    SNAPSHOTS.append((time.monotonic() - began, size / 1e6))
-    return carry
-
-
-Blocks._fetched = timed
-
-
 def of_workers() -> tuple[float, float]:
     """Seconds of a processor that the workers of this machine have taken, and the megabytes of one."""
     taken, memory = 0.0, []
@@ -87,7 +69,6 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
         options["batch_size"] = None
     options = {key: value for key, value in options.items() if value is not None}
     times: list[tuple[float, ...]] = []
-    SNAPSHOTS.clear()
 
     def seen(folder: Path, step: int) -> None:
         times.append((time.monotonic(), step, time.process_time(), *of_workers()))
@@ -108,9 +89,8 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
     first, last = times[0], times[-1]
     steps = max(last[1] - first[1], 1)
     ms, driver, theirs = (1e3 * (last[i] - first[i]) / steps for i in (0, 2, 3))
-    took, size = (sum(values) for values in zip(*SNAPSHOTS, strict=True)) if SNAPSHOTS else (1.0, 0.0)
     start = first[0] - began - seconds / 4
-    return {"ms": ms, "driver": driver, "workers": theirs, "start": start, "MB": last[4], "MB/s": size / took}
+    return {"ms": ms, "driver": driver, "workers": theirs, "start": start, "MB": last[4]}
 
 
 def simulated(machines: int):
@@ -151,16 +131,15 @@ def main() -> None:
                         found.setdefault((workers, address), []).append(each)
             today = statistics.median(each["ms"] for each in found[None, None])
             for (workers, address), each in found.items():
-                ms, driver, theirs, start, memory, speed = (
-                    statistics.median(one[key] for one in each)
-                    for key in ("ms", "driver", "workers", "start", "MB", "MB/s")
+                ms, driver, theirs, start, memory = (
+                    statistics.median(one[key] for one in each) for key in ("ms", "driver", "workers", "start", "MB")
                 )
                 spread = f"{min(one['ms'] for one in each):.2f} to {max(one['ms'] for one in each):.2f}"
                 who = "one loop" if workers is None else f"{workers} worker(s)" + " on Ray" * (address is not None)
                 words = f"{ms:.2f} ms a step ({spread}), {today / ms:.2f} x, start {start:.0f} s"
                 words += f"; processors {driver:.2f} ms driver, {theirs:.2f} workers"
                 if workers is not None:
-                    words += f"; {memory:.0f} MB a worker, snapshots {speed:.0f} MB/s"
+                    words += f"; {memory:.0f} MB a worker"
                 print(f"{name}, {kind}, {who}: {words}", flush=True)
 
 
