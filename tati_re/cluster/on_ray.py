@@ -9,7 +9,8 @@ import signal
 import socket
 import stat
 from collections import Counter
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +76,6 @@ class Machine:
         self._processes.pop(number).close()
 
 
-class _Asked:
-    """A message to a machine that is under way; its answers are fetched once."""
-
-    def __init__(self, get: Any, future: Any) -> None:
-        self._get, self._future = get, future
-
-    @cached_property
-    def answers(self) -> dict[int, bytes | str]:
-        return self._get(self._future)
-
-
 class _Station:
     """The actor of a machine as the driver sees it: messages of the workers there go out together."""
 
@@ -96,12 +86,12 @@ class _Station:
         self.actor = ray.remote(Machine).options(**given, max_restarts=0, scheduling_strategy=where).remote()
         self._ready = self.actor.ready.remote()
         self.waiting: dict[int, bytes | tuple] = {}
-        self.asked: dict[int, _Asked] = {}
+        self.asked: dict[int, Callable[[], dict]] = {}
         self.numbers: set[int] = set()
 
     def submit(self) -> None:
         if self.waiting and self.alive:
-            asked = _Asked(self.ray.get, self.actor.ask.remote(self.waiting))
+            asked = cache(partial(self.ray.get, self.actor.ask.remote(self.waiting)))  # fetched once
             self.asked |= dict.fromkeys(self.waiting, asked)
             self.waiting = {}
 
@@ -113,7 +103,7 @@ class _Station:
             if self._ready is not None:
                 self.ray.get(self._ready, timeout=_PATIENCE)
                 self._ready = None
-            answer = self.asked.pop(number).answers[number]
+            answer = self.asked.pop(number)()[number]
         except errors.GetTimeoutError:
             what = f"cluster: machine {self.address} has not begun a worker within {_PATIENCE:g} seconds."
             raise InputError(what, "other work holds its cores", "fewer workers, or a cluster of one's own") from None
