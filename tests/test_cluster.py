@@ -99,6 +99,7 @@ class Ray:
     def __init__(self, *cores: int, gpus: int = 0) -> None:
         self.cores, self.gpus, self.calls = dict(zip("abcdefgh", cores, strict=False)), gpus, []
         self.begun: list[tuple] = []
+        self.busy: set[str] = set()
 
     def nodes(self):
         told = {"Alive": True, "Resources": {}}
@@ -132,6 +133,8 @@ class Ray:
 
     def get(self, future, timeout=None):
         node, answers = future
+        if timeout is not None and node in self.busy:
+            raise TimeoutError
         if node not in self.cores:
             raise _Away("the machine\nwent away")
         return answers
@@ -203,6 +206,18 @@ def test_workers_of_a_lost_machine_go_to_a_spare_one_and_else_beside_others(clus
         again[0].hear()
     with pytest.raises(Exception, match="no machine left"):
         here.start(b"made", 0)
+
+
+def test_a_machine_whose_cores_others_hold_is_left(cluster):
+    ray = Ray(1, 1, 1)
+    here = cluster(ray, 2)
+    workers = [here.start(b"made", number) for number in range(2)]
+    ray.busy = {workers[0].place[-1]}
+    with pytest.raises(Lost, match="other work holds its cores"):
+        workers[0].hear()
+    assert b"made" in workers[1].hear()
+    instead = here.start(b"made", 0)
+    assert instead.place not in {worker.place for worker in workers} and b"made" in instead.hear()
 
 
 # ------------------------------------------------------------------------------------------------------ with Ray itself

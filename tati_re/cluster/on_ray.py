@@ -105,8 +105,9 @@ class _Station:
                 self._ready = None
             answer = self.asked.pop(number)()[number]
         except errors.GetTimeoutError:
-            what = f"cluster: machine {self.address} has not begun a worker within {_PATIENCE:g} seconds."
-            raise InputError(what, "other work holds its cores", "fewer workers, or a cluster of one's own") from None
+            self.end()
+            words = f"{self.address} has begun none in {_PATIENCE:g} seconds: other work holds its cores"
+            raise Lost(words) from None
         except (errors.RayActorError, errors.ObjectLostError) as error:
             self.end()
             words = str(error).strip().splitlines()[-1].strip()
@@ -180,15 +181,17 @@ class Cluster:
 
     def start(self, made: Any, _number: int) -> Remote:
         """Another worker: where the first ones were planned, then where there is most room."""
+        for lost in [node for node, station in self._stations.items() if not station.alive]:
+            self._losses[lost] += 1
+            del self._stations[lost]
         if not self._plan:
             places = self._places()
             if not places:
                 raise WorkersLost("The cluster has no machine left; the last checkpoint is whole.", 0, 0)
-            self._plan.append(max(places, key=lambda node: (places[node] > 0, -self._losses[node], places[node])))
+            self._plan.append(max(places, key=lambda node: places[node] - self._losses[node]))
         node = self._plan[0]
         station = self._stations.get(node)
-        if station is None or not station.alive:
-            self._losses[node] += station is not None
+        if station is None:
             count = self._plan.count(node)
             address, gpus = self._machines()[node]["NodeManagerAddress"], count * (self._gpus or 0)
             station = self._stations[node] = _Station(self._ray, node, address, count * self._threads, gpus)
@@ -210,8 +213,8 @@ class Cluster:
             places[node] = int(told["Resources"].get("CPU", 0) // self._threads)
             if self._gpus:
                 places[node] = min(places[node], int(told["Resources"].get("GPU", 0) / self._gpus))
-            if (station := self._stations.get(node)) is not None and station.alive:
-                places[node] -= len(station.numbers)
+            if node in self._stations:
+                places[node] -= len(self._stations[node].numbers)
         return places
 
 
