@@ -1,15 +1,18 @@
-"""Training of a network with a hidden layer on MNIST by Barzilai and Borwein's steps, as before TATi's Figure 9.
+"""A network with a hidden layer on MNIST: trained by Barzilai and Borwein's steps, sampled, and the surface of its
+loss over two eigenvectors of the covariance, TATi's Figure 9.
 
 784-100-10 with sigmoid nodes, 79,510 parameters, U = mean cross-entropy of the first 55,000 training images, 3,000
-steps on the full gradient, the first one at rate 0.05. The paper's figure shows a surface of the loss, which is not
-drawn here; what is compared are the accuracies of its text. Prints loss and accuracy of the end, on the training images
+steps on the full gradient, the first one at rate 0.05; then BAOAB as in the paper's section 3.2 (step 0.125, friction
+10, inverse temperature 10, mini-batches of 550) from there, and ln(L - L0) on the plane of eigenvectors 1 and 100 of
+the covariance of its positions, at the scales 10 and 0.1. Prints loss and accuracy of the end, on the training images
 and the 10,000 test images; writes curves.csv (loss and accuracy of stored positions, on both parts), training.csv (the
-end) and figure.png (loss, accuracy and rate against the step) to the output folder.
+end), figure.png (loss, accuracy and rate against the step), eigenvalues.csv, surface/ (the planes as tables) and
+figure9.png to the output folder.
 
     python examples/tati_hidden_layer.py --data FOLDER [--num-steps 3000] [--output DIR]
 
-FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. Takes about a quarter of an hour on 2
-cores. A run that was interrupted is resumed, and one with fewer steps than --num-steps goes on.
+FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. Takes about half an hour on 2 cores.
+A run that was interrupted is resumed, and one with fewer steps than --num-steps goes on.
 
 Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic
 differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.3.
@@ -28,9 +31,10 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).parent))
 
 from published import number, published
-from tati_figures_5_to_8 import read
+from tati_figures_5_to_8 import SAMPLER, lowest_on_plane, read
 
 import tati_re
+from tati_re.plotting import plot_landscape
 
 NUM_EXAMPLES = 55_000
 NUM_STEPS = 3_000
@@ -41,6 +45,10 @@ PUBLISHED = {part: number(published("tati_hidden_layer")[part]) for part in ("tr
 POSITIONS = 100
 """Stored positions, at which both parts are evaluated."""
 BLOCK = 10
+NUMBERS = (1, 100)
+"""Eigenvectors of the covariance, from the largest."""
+SCALES = (1, -1)
+"""Powers of ten."""
 COLUMNS = ["loss", "accuracy", "test_loss", "test_accuracy"]
 
 
@@ -70,6 +78,36 @@ def curves(sim: tati_re.Simulation, run) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def sample(sim: tati_re.Simulation, num_steps: int, folder: Path):
+    """One walker from the end of the training, 400 stored positions; a run that is complete is not repeated."""
+    if (folder / "manifest.toml").exists():
+        run = tati_re.load(folder)
+        if len(run.run_info) and run.run_info["step"].max() >= num_steps:
+            return run
+    return sim.sample(
+        **SAMPLER, num_steps=num_steps, num_burnin_steps=0, record_every=max(1, num_steps // 500),
+        trajectory_every=max(1, num_steps // 400), trajectory_format="h5", output=str(folder), overwrite=True,
+    )  # fmt: skip
+
+
+def surface_of(sim: tati_re.Simulation, run, points: int, output: Path):
+    """The planes through the lowest point near the end of the training, with the sampled positions."""
+    from tati_re.analysis import covariance_eigenpairs
+    from tati_re.landscape import Surface, covariance_directions, path_of, scan
+
+    found = covariance_eigenpairs(run, max(NUMBERS))
+    table = pd.DataFrame({"number": range(1, max(NUMBERS) + 1), "eigenvalue": found.values})
+    table.to_csv(output / "eigenvalues.csv", index=False)
+    directions, values = covariance_directions(run, NUMBERS)
+    print(f"variances along eigenvectors {NUMBERS[0]} and {NUMBERS[1]}: {values[0]:.4g}, {values[1]:.4g}")
+    surface = Surface(sim)
+    centre = lowest_on_plane(surface, np.asarray(sim.parameters, np.float64), directions)
+    return scan(
+        surface, centre, directions, f"-1:1:{points}", SCALES, trajectory=path_of(run, 100),
+        output=output / "surface", overwrite=True,
+    )  # fmt: skip
+
+
 def draw(output: Path, run, table: pd.DataFrame) -> None:
     """Loss, accuracy and rate against the step."""
     from tati_re.plotting import COLORS, GRAY, legend_above, new_figure, plain, save
@@ -97,12 +135,14 @@ def draw(output: Path, run, table: pd.DataFrame) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the example; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="784-100-10 trained on MNIST by Barzilai and Borwein's steps.")
+    parser = argparse.ArgumentParser(description="784-100-10 on MNIST: training, sampling, surface of the loss.")
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="folder that holds mnist.npz")
     parser.add_argument("--num-steps", type=int, default=NUM_STEPS, metavar="N", help=f"default {NUM_STEPS:,}")
     parser.add_argument("--learning-rate", type=float, default=RATE, metavar="A", help=f"first rate; default {RATE}")
     parser.add_argument("--num-examples", type=int, default=NUM_EXAMPLES, metavar="N", help="default 55,000")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the weights at the start; default 0")
+    parser.add_argument("--sampling-steps", type=int, default=20_000, metavar="N", help="of BAOAB; default 20,000")
+    parser.add_argument("--points", type=int, default=21, metavar="N", help="of an axis of the surface; default 21")
     parser.add_argument("--output", type=Path, default=Path("results/tati_hidden_layer"), metavar="DIR")
     arguments = parser.parse_args(argv)
     output = arguments.output
@@ -117,6 +157,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.mkdir(parents=True, exist_ok=True)
         run = train(sim, dataset, arguments.num_steps, arguments.learning_rate, output / "training")
         table = curves(sim, run)
+        end_of_training = int(run.trajectory["step"].max())
+        start = sim.parameters = run.parameters(end_of_training)
+        sampled = sample(sim, arguments.sampling_steps, output / f"sampling-from-{end_of_training}")
+        sim.parameters = start
+        landscape = surface_of(sim, sampled, arguments.points, output)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -133,6 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     first = f"from step {fitted['step'].iloc[0]:,} on record" if len(fitted) else "at no recorded step"
     print(f"all training images are right {first}; best test accuracy {table['test_accuracy'].max():.4f}")
     draw(output, run, table)
+    plot_landscape(landscape, output / "figure9.png", "surface", scales=SCALES)
     print(f"written to {output}")
     return 0
 

@@ -1,4 +1,4 @@
-"""The example of a hidden layer: it fits a few images, goes on where it stopped, and says what it misses."""
+"""The example of a hidden layer: it fits a few images, goes on where it stopped, is sampled, and its loss drawn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tati_re.landscape
 from tests.scripts import example, write_images
 
 
@@ -38,7 +39,8 @@ def test_bad_input_is_one_line_and_status_2(script, tmp_path, capsys, flags, sen
 @pytest.mark.slow
 def test_a_network_is_fitted_and_goes_on(script, folder, tmp_path, capsys):
     output = tmp_path / "out"
-    flags = ["--data", str(folder), "--num-examples", "100", "--output", str(output), "--num-steps"]
+    flags = ["--data", str(folder), "--num-examples", "100", "--output", str(output)]
+    flags += ["--sampling-steps", "800", "--points", "5", "--num-steps"]
     assert script.main([*flags, "20"]) == 0
     assert "all training images are right" in capsys.readouterr().out
     before = pd.read_csv(output / "curves.csv")
@@ -56,4 +58,9 @@ def test_a_network_is_fitted_and_goes_on(script, folder, tmp_path, capsys):
     assert f"all training images are right from step {first} on record" in said
     end = pd.read_csv(output / "training.csv")
     assert list(end["published_accuracy"]) == [1.0, 0.975] and list(end["step"]) == [40, 40]
-    assert (output / "figure.png").stat().st_size > 10_000
+    assert (output / "figure.png").stat().st_size > 10_000 and (output / "figure9.png").stat().st_size > 10_000
+    values = pd.read_csv(output / "eigenvalues.csv")["eigenvalue"]
+    assert len(values) == 100 and (np.diff(values) < 0).all() and values.iloc[-1] > 0
+    plane = tati_re.landscape.load(output / "surface").table
+    assert len(plane) == 2 * 25 and set(plane["scale"]) == {1, -1}
+    assert (output / "sampling-from-20").exists() and (output / "sampling-from-40").exists()
