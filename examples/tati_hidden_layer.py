@@ -2,12 +2,11 @@
 loss over two eigenvectors of the covariance, TATi's Figure 9.
 
 784-100-10 with sigmoid nodes, 79,510 parameters, U = mean cross-entropy of the first 55,000 training images, 3,000
-steps on the full gradient, the first one at rate 0.05; then BAOAB as in the paper's section 3.2 (step 0.125, friction
-10, inverse temperature 10, mini-batches of 550) from there, and ln(L - L0) on the plane of eigenvectors 1 and 100 of
-the covariance of its positions, at the scales 10 and 0.1. Prints loss and accuracy of the end, on the training images
-and the 10,000 test images; writes curves.csv (loss and accuracy of stored positions, on both parts), training.csv (the
-end), figure.png (loss, accuracy and rate against the step), eigenvalues.csv, surface/ (the planes as tables) and
-figure9.png to the output folder.
+steps on the full gradient, the first one at rate 0.05; then BAOAB from there, with the settings of
+tati_figures_5_to_8.py, and ln(L - L0) on the plane of eigenvectors 1 and 100 of the covariance of its positions, at the
+scales 10 and 0.1. Prints loss and accuracy of the end, on the training images and the 10,000 test images; writes
+curves.csv (loss and accuracy of stored positions, on both parts), training.csv (the end), figure.png (loss, accuracy
+and rate against the step), eigenvalues.csv, surface/ (the planes as tables) and figure9.png to the output folder.
 
     python examples/tati_hidden_layer.py --data FOLDER [--num-steps 3000] [--output DIR]
 
@@ -85,7 +84,8 @@ def sample(sim: tati_re.Simulation, num_steps: int, folder: Path):
         if len(run.run_info) and run.run_info["step"].max() >= num_steps:
             return run
     return sim.sample(
-        **SAMPLER, num_steps=num_steps, num_burnin_steps=0, record_every=max(1, num_steps // 500),
+        **SAMPLER | {"batch_size": min(SAMPLER["batch_size"], sim.dataset.num_examples)}, num_steps=num_steps,
+        num_burnin_steps=0, record_every=max(1, num_steps // 500),
         trajectory_every=max(1, num_steps // 400), trajectory_format="h5", output=str(folder), overwrite=True,
     )  # fmt: skip
 
