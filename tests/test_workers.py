@@ -15,6 +15,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -23,11 +24,11 @@ import pytest
 from tati_re import InputError, SamplingError, Simulation, temperature_study
 from tati_re.cluster.processes import Process
 from tati_re.cluster.team import Team
-from tati_re.core.backend import threads
+from tati_re.core.backend import tf, threads
 from tati_re.evidence import log_evidence
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import make_request
-from tati_re.simulation.workers import _of_block
+from tati_re.simulation.workers import Workers, _of_block
 
 pytestmark = pytest.mark.usefixtures("rewritten_graphs")
 
@@ -369,7 +370,6 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
 
 
 def test_a_process_answers_fails_and_dies():
-    import cloudpickle
 
     def made():
         return (lambda word: {"pid": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]}[word]), {"ready": True}
@@ -411,6 +411,30 @@ def test_the_blocks_of_a_worker_share_one_compiled_function():
     [worker] = loops.workers.team.workers
     held = worker._answer.__self__
     assert len(held._carries) == 4 and held.loop.traces == 1
+
+
+def test_one_worker_computes_where_several_would(monkeypatch):
+    """On CPUs, so in a process of its own where this one has a GPU."""
+    sim = simulation(4)
+    options, objects = sim._for_call({**FEW, "workers": 1, "block_size": 1})
+    request = make_request("sample", options, objects, sim.system)
+    for devices, here in (([], True), (["GPU:0"], False)):
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind, devices=devices: devices)
+        assert Workers(request, "graph", print, RunLoops).here is here
+
+
+def test_a_worker_sees_its_gpu_and_no_other(monkeypatch):
+    seen = []
+
+    def begun(command, env, **_):
+        seen.append(env["CUDA_VISIBLE_DEVICES"])
+        return SimpleNamespace(pid=0, kill=lambda: None, wait=lambda: None)
+
+    monkeypatch.setattr(subprocess, "Popen", begun)
+    for visible, gpu in (("", None), ("", 1), ("5,7", None), ("5,7", 1), ("5,7", 2), ("GPU-a", 0)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        Process(b"", 1, gpu).close()
+    assert seen == ["-1", "1", "-1", "7", "5", "GPU-a"]
 
 
 def test_workers_that_differ_are_named():

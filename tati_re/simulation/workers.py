@@ -112,7 +112,8 @@ class Workers:
         self.blocks = range(0, request.copies, size)
         self.apart = Apart(request.method) if isinstance(request.method, ReplicaExchange) else None
         request = _of_block(request, size, self.apart, execution)
-        self.here = self.number == 1 and self.threads == threads() and options.cluster is None
+        alike = self.threads == threads() and not tf.config.list_physical_devices("GPU")
+        self.here = self.number == 1 and alike and options.cluster is None
         start: Callable[[int], Any] = partial(Here, partial(_made, made_of, request, execution))
         if not self.here:
             if request.system.has_data:  # whose variables a copy of the model has as its own
