@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import cloudpickle
 import keras
 import numpy as np
 import pytest
@@ -370,7 +371,6 @@ def test_what_workers_cannot_do_is_said_before_the_start(tmp_path):
 
 
 def test_a_process_answers_fails_and_dies():
-
     def made():
         return (lambda word: {"pid": os.getpid(), "threads": os.environ["OMP_NUM_THREADS"]}[word]), {"ready": True}
 
