@@ -85,6 +85,7 @@ def test_workers_make_the_same_estimates(models):
         (["--config", "line.toml", "--record-every", "5"], "not a known option"),
         (["--config", "line.toml", "--output", "points.csv"], "--output is not empty"),
         (["--config", "line.toml", "--workers", "2"], "more of them than estimates"),
+        (["--config", "line.toml", "--worker-gpus", "0.5"], "--worker-gpus: needs workers"),
     ],
 )
 def test_bad_input_is_one_line(models, capsys, arguments, words):

@@ -433,7 +433,7 @@ def test_a_worker_sees_its_gpu_and_no_other(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", begun)
     for visible, gpu in (("", None), ("", 1), ("5,7", None), ("5,7", 1), ("5,7", 2), ("GPU-a", 0)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        Process(b"", 1, gpu).close()
+        Process(b"", 1, *(() if gpu is None else (1.0, gpu))).close()
     assert seen == ["-1", "1", "-1", "7", "5", "GPU-a"]
 
 

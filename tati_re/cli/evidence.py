@@ -124,14 +124,14 @@ def _report(models: dict[str, Options], folder: Path, resumed: bool) -> str:
     from tati_re.simulation.simulation import Simulation
     from tati_re.simulation.workers import check_gpus
 
+    first = next(iter(models.values()))
+    check_gpus(first)
     found, lines, tables = {}, [], []
     estimations = {name: prepared(Simulation.from_options(options)) for name, options in models.items()}
     if not resumed:
         _begin(models, folder)
     for name, now in estimations.items():
         now.keep(folder / KEPT / (_head(name) + "parts"), overwrite=not resumed)
-    first = next(iter(models.values()))
-    check_gpus(first)
     if first.workers:
         team = SideBySide(lambda: lambda job: job(), first.workers, first.threads or 1, first.worker_gpus)
         with closing(team):

@@ -62,19 +62,8 @@ def parser_of_command() -> Parser:
         title = f"{group}, in place of the run's; --dtype is float64 unless it is said"
         parser.add_options(title, [name for name in options_of([group]) if name not in OWN])
     parser.add_options("more", MORE)
-    parser.add_names_of_tati(
-        (
-            "data",
-            "prior",
-            "model",
-            "sampler",
-            "train",
-            *EXPLORER,
-            "restore_model",
-            "inter_ops_threads",
-            "intra_ops_threads",
-        )
-    )
+    groups = ("data", "prior", "model", "sampler", "train")
+    parser.add_names_of_tati((*groups, *EXPLORER, "restore_model", "inter_ops_threads", "intra_ops_threads"))
     hidden = {*EXPLORER, *NOT_OF_EXPLORER, *EXPLORER_FILES, "max_legs", "diffusion_map_method"}
     parser.add_argument("-v", dest="v", action="count", help=argparse.SUPPRESS)
     for name in sorted(hidden - {action.dest for action in parser._actions}):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
-from tati_re.cluster.processes import Failed, Lost, Process, gpu_of
+from tati_re.cluster.processes import Failed, Lost, Process
 from tati_re.core.errors import InputError, WorkersLost
 
 _DEATHS = 3
@@ -30,7 +30,7 @@ class SideBySide:
         self._processes: list[Process] = []
 
     def _started(self, slot: int) -> Process:
-        return Process(self._pickled, self._threads, gpu_of(slot, self._gpus))
+        return Process(self._pickled, self._threads, self._gpus, slot)
 
     def run(self, jobs: Sequence[Any], found: Callable[[int, Any], None]) -> None:
         """Does the jobs; `found` is called with the place and the result of each as it is ready."""

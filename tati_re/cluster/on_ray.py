@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tati_re.cluster.processes import Lost, Process, Worker, gpu_of
+from tati_re.cluster.processes import Lost, Process, Worker
 from tati_re.core.errors import InputError, WorkersLost
 
 _PATIENCE = 60.0
@@ -80,7 +80,7 @@ class _Station:
     """The actor of a machine as the driver sees it: messages of the workers there go out together."""
 
     def __init__(self, ray: Any, node: str, address: str, cores: int, gpus: float) -> None:
-        self.ray, self.node, self.address, self.alive = ray, node, address, True
+        self.ray, self.address, self.alive = ray, address, True
         where = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         given = {"num_cpus": cores, "num_gpus": gpus if gpus < 1 else math.ceil(gpus)}
         self.actor = ray.remote(Machine).options(**given, max_restarts=0, scheduling_strategy=where).remote()
@@ -197,7 +197,7 @@ class Cluster:
             station = self._stations[node] = _Station(self._ray, node, address, count * self._threads, gpus)
         self._plan.pop(0)
         number = next(free for free in range(len(station.numbers) + 1) if free not in station.numbers)
-        return Remote(self, station, number, (made, self._threads, gpu_of(number, self._gpus)))
+        return Remote(self, station, number, (made, self._threads, self._gpus, number))
 
     def submit(self) -> None:
         for station in self._stations.values():

@@ -57,14 +57,15 @@ class Worker(ABC):
 
 class Process(Worker):
     """A process with a number of threads that runs a pickled function, which gives a function that answers messages and
-    a description of the process; the description is the first answer. `gpu` is the number of the one that it sees, of
-    those that CUDA_VISIBLE_DEVICES names where it is set; none: it sees none."""
+    a description of the process; the description is the first answer. It sees the GPU of which the worker with
+    this number has its share, of those that CUDA_VISIBLE_DEVICES names where it is set; without a share none."""
 
-    def __init__(self, pickled: bytes, threads: int, gpu: int | None = None) -> None:
+    def __init__(self, pickled: bytes, threads: int, share: float | None = None, number: int = 0) -> None:
         self.pipe, theirs = Pipe()
         self._said = tempfile.TemporaryFile(prefix="tati_re-")  # noqa: SIM115, closed with the worker
         environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
         visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        gpu = gpu_of(number, share)
         seen = visible[gpu % len(visible)] if visible and gpu is not None else gpu
         environment["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else str(seen)
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tati_re.cluster.on_ray import Cluster, check_cluster
-from tati_re.cluster.processes import Failed, Here, Process, gpu_of
+from tati_re.cluster.processes import Failed, Here, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
 from tati_re.core.errors import InputError, refuse_if
@@ -95,8 +95,11 @@ def check_workers(request: Request) -> None:
 def check_gpus(options: Options) -> None:
     """GPUs for the workers of this machine that are not there."""
     if options.worker_gpus is not None:
-        there, needed = len(tf.config.list_physical_devices("GPU")), (options.workers or 1) * options.worker_gpus
-        what = f"worker_gpus: {options.workers or 1} worker(s) need {needed:g} GPU(s)."
+        workers = options.workers
+        if workers is None:
+            raise InputError("worker_gpus: needs workers.", options.worker_gpus, "workers, 1 or more")
+        there, needed = len(tf.config.list_physical_devices("GPU")), workers * options.worker_gpus
+        what = f"worker_gpus: {workers} worker(s) need {needed:g} GPU(s)."
         refuse_if(needed > there + 1e-9, what, f"{there} that TensorFlow sees", "fewer workers, or a smaller part")
 
 
@@ -120,7 +123,7 @@ class Workers:
                 request = replace(request, system=replace(request.system, flat=cast(Any, None)))
             pickled = _pickled(partial(_made, made_of, request, execution, True))
             if options.cluster is None:
-                start = partial(_process, pickled, self.threads, options.worker_gpus)
+                start = partial(Process, pickled, self.threads, options.worker_gpus)
             else:
                 self.cluster = Cluster(options.cluster, self.number, self.threads, options.worker_gpus)
                 start = partial(self.cluster.start, self.cluster.shared(pickled))
@@ -161,10 +164,6 @@ def _of_block(request: Request, size: int, apart: Apart | None, execution: str) 
         objects["directions"] = request.directions
     limits = replace(request.limits, most_steps=min(request.limits.most_steps, _STRETCH))
     return Request(settled, objects, request.system, request.kind, apart or request.method, limits)
-
-
-def _process(pickled: bytes, threads: int, gpus: float | None, number: int) -> Process:
-    return Process(pickled, threads, gpu_of(number, gpus))
 
 
 def _pickled(made: Callable) -> bytes:
