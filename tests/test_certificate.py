@@ -120,7 +120,8 @@ def test_a_walker_apart_is_named(tmp_path):
     target = {"dataset": {"potential": True, "num_examples": 1}}
     assert verdicts(made(tmp_path / "c", columns(), moved, extra=target))["R-hat"] == "outside"
     drifting = positions() + np.linspace(0, 3, 600)[:, None]
-    assert verdicts(made(tmp_path / "d", columns(), drifting))["R-hat"] == "outside"
+    found = verdicts(made(tmp_path / "d", columns(), drifting))
+    assert (found["R-hat"], found["R-hat of weights"]) == ("inside", "outside")
 
 
 def test_hot_rows_are_outside(tmp_path):

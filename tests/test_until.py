@@ -66,6 +66,7 @@ def test_what_is_no_condition_is_refused_with_its_place(text, words):
     [
         ({"until": "mcse(potental)<1"}, "no column potental.*potential"),
         ({"until": "rhat<1.1", "trajectory_every": 0}, "about stored positions"),
+        ({"until": "rhat(weights)<1.1"}, "weights of a network"),
         ({"until": "rhat"}, "character 1"),
     ],
 )
@@ -98,10 +99,12 @@ def test_the_worst_of_all_quantities_counts_and_constants_do_not():
     assert found["spoiled_by"] == [77, 150] and found["rhat_without"] < 1.01
     scattered = many + np.random.default_rng(2).standard_normal((200, 1))
     assert diagnosis([Quantity("s", scattered)], 1.01)["spoiled_by"] == []
-    # Of networks the walkers may be apart in their weights, but each has to stand still.
-    assert diagnosis([Quantity("d", apart, None, False)], 1.01)["rhat"] < 1.01
+    # Of networks the walkers may be apart in their weights, but each has to stand still: by a number of its own.
+    weights = diagnosis([Quantity("a", good), Quantity("d", apart, None, False)], 1.01)
+    assert weights["rhat"] == r_hat(good) and weights["rhat(weights)"] < 1.01
     falling = good - np.linspace(0, 3, 500)
-    assert diagnosis([Quantity("e", falling, None, False)], 1.01)["rhat"] > 1.1
+    weights = diagnosis([Quantity("a", good), Quantity("e", falling, None, False)], 1.01)
+    assert (weights["rhat_of"], weights["rhat(weights)_of"]) == ("a", "e") and weights["rhat(weights)"] > 1.1
     assert np.isnan(diagnosis([Quantity("a", good), Quantity("f", good[:, :5])], 1.01)["rhat"])
     assert diagnosis([Quantity("g", np.where(good > 9, 0, np.nan))], 1.01)["rhat"] == np.inf
 
@@ -250,19 +253,47 @@ def test_an_end_that_is_not_reached_says_what_is_missing(tmp_path, capsys):
     assert "--until: there is no condition at character 1." in capsys.readouterr().err
 
 
-def test_weights_that_alone_are_slow_are_told_from_what_a_network_computes(monkeypatch, capsys):
-    """Projections of weights that drift beside U and predictions that do not; where U drifts too, nothing is said."""
-    for drifts in (False, True):
-        good = np.random.default_rng(2).standard_normal((4, 500))
-        slow = good + np.linspace(0, 3, 500)
-        drawn = [Quantity("U", slow if drifts else good), Quantity("prediction 0", good)]
-        drawn += [Quantity("projection 0", slow, None, False)]
-        monkeypatch.setattr("tati_re.simulation.ending.quantities", lambda *_, drawn=drawn, **__: drawn)
-        sim = tati_re.Simulation(potential=gaussian, dimension=2, num_walkers=4, execution="graph")
-        sim.sample(sampler="BAOAB", step_size=0.5, num_steps=300, until="rhat<1.05, ess>400")
-        said = " ".join(capsys.readouterr().out.split())
-        assert "until is not reached: R-hat is " in said
-        assert ("of U and predictions alone R-hat is 1.0" in said) != drifts
+@pytest.mark.parametrize("asked", ["rhat(weights)<1.1", "rhat<1.5"])
+def test_a_walker_of_a_network_that_drifts_is_asked_for_by_name(monkeypatch, capsys, asked):
+    """Projections of weights that drift beside U and predictions that do not: they have a condition of their own."""
+    good = np.random.default_rng(2).standard_normal((4, 500))
+    drawn = [Quantity("U", good), Quantity("projection 0", good + np.linspace(0, 3, 500), None, False)]
+    monkeypatch.setattr("tati_re.simulation.ending.quantities", lambda *_, **__: drawn)
+    x = np.linspace(-1, 1, 20)[:, None].astype("float32")
+    sim = tati_re.Simulation(data=(x, x), hidden=[1], num_walkers=4, execution="graph")
+    run = sim.sample(sampler="BAOAB", step_size=0.01, num_steps=300, until=asked)
+    said = " ".join(capsys.readouterr().out.split())
+    told = "of projection 0, where each walker is compared with itself, and when it is below 1.1 cannot be told"
+    assert (told in said) == ("weights" in asked) != run.manifest["until"]["reached"]
+    row = run.certificate.set_index("quantity").loc["R-hat of weights"]
+    assert (row["asked"], row["verdict"], row["given"]) == (1.1, "outside", "weights" in asked)
+
+
+def test_a_run_whose_length_nobody_gave_goes_on_where_its_end_is_near(tmp_path, monkeypatch, capsys):
+    """From 3,000 steps on as far as 12,000, where it can tell; a kill beyond the first bound changes no byte."""
+    monkeypatch.setattr("tati_re.simulation.request.MOST_STEPS", 3_000)
+    asked = {"until": "ess>2000", "verbose": 1}
+    whole = simulation(**asked).sample(output=str(tmp_path / "a"))
+    until, last = whole.manifest["until"], whole.manifest["options"]["num_steps"]
+    assert until["reached"] and until["most"] == 3_000 and until["looks"][-1]["step"] == last > 3_000
+    told = re.search(r"not reached at step 3,000, and is expected to be at ([\d,]+)\.", capsys.readouterr().out)
+    assert told is not None and 3_725 <= int(told[1].replace(",", "")) < 12_000
+
+    def stop(folder, step):
+        if step > 3_000:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        simulation(**asked).sample(output=str(tmp_path / "b"), callbacks=[stop], checkpoint_seconds=1e-9)
+    again = tati_re.Simulation.resume(str(tmp_path / "b"), potential=gaussian)
+    assert again.manifest["until"] == until and tables(again.folder) == tables(whole.folder)
+    far = simulation(until="ess>90000").sample()
+    assert not far.manifest["until"]["reached"] and far.manifest["options"]["num_steps"] == 3_000
+    given = simulation(until="ess>2000").sample(num_steps=3_000, output=str(tmp_path / "c"))
+    assert not given.manifest["until"]["reached"] and given.run_info["step"].max() == 3_000
+    # Nor beyond a length that is given when it goes on.
+    short = tati_re.Simulation.resume(str(tmp_path / "c"), num_steps=3_200, potential=gaussian)
+    assert not short.manifest["until"]["reached"] and short.run_info["step"].max() == 3_200
 
 
 def test_stored_positions_follow_the_length_of_the_run():

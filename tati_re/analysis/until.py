@@ -11,22 +11,27 @@ from scipy.special import fdtri
 from tati_re.analysis.convergence import LARGEST_R_HAT, MINIMUM_DRAWS, effective_sample_size, monte_carlo_error, r_hat
 from tati_re.core.errors import InputError
 
-FORM = "conditions joined by commas, each rhat<A with A above 1, ess>N, or mcse(NAME)<X of a column of run.csv"
-_CONDITION = re.compile(r"\s*(?:(rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)")
+FORM = (
+    "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, or mcse(NAME)<X of a column "
+    "of run.csv"
+)
+_CONDITION = re.compile(r"\s*(?:(rhat\(weights\)|rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)")
 _EXPLAINED = 3.0
 """A few walkers spoil R-hat where without them it is below the limit, or so many times closer to 1."""
 _AGREED = 1.1
 """R-hat above which walkers are not taken to draw from one law."""
 _MOST_NAMED = 10
 """Walkers, in one sentence."""
-DEFAULTS = {"rhat": LARGEST_R_HAT, "ess": 400.0}
+WEIGHTS = "rhat(weights)"
+_HATS = ("rhat", WEIGHTS)
+DEFAULTS = {"rhat": LARGEST_R_HAT, "ess": 400.0, WEIGHTS: 1.1}
 """What is asked for where nothing is said."""
 FIRST_ROWS = 250
 """Rows of a walker at the first look; at each further one they are twice as many."""
 
 
 class Condition(NamedTuple):
-    """`quantity` is "rhat", "ess" or "mcse", `name` the column of the last one."""
+    """`quantity` is "rhat", "ess", "rhat(weights)" or "mcse", `name` the column of the last one."""
 
     quantity: str
     name: str
@@ -38,7 +43,7 @@ class Condition(NamedTuple):
 
     def value(self, numbers: Mapping[str, Any]) -> float:
         """What the numbers of a look say of it."""
-        return float(numbers["mcse"].get(self.name, math.nan) if self.name else numbers[self.quantity])
+        return float((numbers["mcse"] if self.name else numbers).get(self.name or self.quantity, math.nan))
 
     def met(self, numbers: Mapping[str, Any]) -> bool:
         """Whether it holds; not where its number is not known."""
@@ -55,7 +60,7 @@ def conditions_of(text: str | None) -> list[Condition]:
         if match is not None:
             quantity, name, sign, number = match.groups()
             one = Condition(quantity or "mcse", (name or "").strip(), float(number))
-            least = 1.0 if quantity == "rhat" else 0.0
+            least = 1.0 if one.quantity in _HATS else 0.0
             if (sign == ">") == (quantity == "ess") and least < one.limit < math.inf:
                 if (one.quantity, one.name) in ((other.quantity, other.name) for other in found):
                     raise InputError(f"until: {str(one).rstrip('0123456789.<>')} stands there twice.", text, FORM)
@@ -88,34 +93,40 @@ class Quantity(NamedTuple):
 
 def diagnosis(quantities: Iterable[Quantity], limit: float) -> dict[str, Any]:
     """The worst R-hat and the least effective sample size of some quantities, and of which: `rhat`, `rhat_of`, `ess`,
-    `ess_of`. `spoiled_by` are the walkers, fewer than half and ten at most, that alone lift R-hat above the limit,
-    and `rhat_without` what it is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is
-    below in 99 of 100 cases where all draws are independent. What never changes says nothing; nan where nothing does,
-    or of too few draws."""
-    worst, least = (math.nan, "", np.zeros((1, 0)), True), (math.nan, "")
+    `ess_of`; of those that are not compared the worst R-hat alone, `rhat(weights)`, `rhat(weights)_of`. `spoiled_by`
+    are the walkers, fewer than half and ten at most, that alone lift R-hat above the limit, and `rhat_without` what it
+    is without them; `rhat_by_chance` is what the worst R-hat of so many quantities is below in 99 of 100 cases where
+    all draws are independent. What never changes says nothing; nan where nothing does, or of too few draws."""
+    worst, least, own = (math.nan, "", np.zeros((1, 0))), (math.nan, ""), (math.nan, "")
     few, count = False, 0
     for name, draws, weights, compared in quantities:
         if draws.shape[1] < 2 * MINIMUM_DRAWS:
-            few, hat, size = True, math.nan, float(draws.size)
+            few, hat, size = few or compared, math.nan, float(draws.size)
         elif np.isfinite(draws).all() and np.ptp(draws) == 0:
             continue
         elif not np.isfinite(draws).all():
             hat, size = math.inf, 0.0
-        else:
-            draws = draws if compared else draws - draws.mean(axis=1, keepdims=True)
+        elif compared:
             draws, size = weighted(draws, weights)
             hat, count = r_hat(draws), count + 1
-        worst = (hat, name, draws, compared) if not hat <= worst[0] and hat == hat else worst
-        least = (size, name) if not size >= least[0] and size == size else least
-    hat, name, draws, compared = worst
+        else:
+            hat = r_hat(_influence(draws - draws.mean(axis=1, keepdims=True), weights))
+        if compared:
+            worst = (hat, name, draws) if not hat <= worst[0] and hat == hat else worst
+            least = (size, name) if not size >= least[0] and size == size else least
+        else:
+            own = (hat, name) if not hat <= own[0] and hat == hat else (own[0], own[1] or name)
+    hat, name, draws = worst
     found: dict[str, Any] = {"rhat": hat, "rhat_of": name, "ess": least[0], "ess_of": least[1]}
+    if own[1]:
+        found |= {WEIGHTS: own[0], f"{WEIGHTS}_of": own[1]}
     if count:
         # R-hat² is (n - 1 + F)/n for m halves of n draws, F their ratio of variances; twice, for location and scale.
         halves, size = 2 * max(len(draws), 1), max(draws.shape[1] // 2, 2)
         ratio = fdtri(halves - 1, halves * (size - 1), 1 - 0.005 / count)
         found["rhat_by_chance"] = math.sqrt((size - 1 + ratio) / size)
     if hat > limit and math.isfinite(hat):
-        found["spoiled_by"], found["rhat_without"] = _spoilers(draws if compared else draws[:1], hat, limit)
+        found["spoiled_by"], found["rhat_without"] = _spoilers(draws, hat, limit)
     elif few:
         found |= {"rhat": math.nan, "rhat_of": "too few draws"}
     return found
@@ -125,11 +136,18 @@ def weighted(draws: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray,
     """What each draw adds to the error of the weighted mean, to first order, and the effective sample size."""
     if weights is None or np.ptp(weights) == 0:
         return draws, effective_sample_size(draws)
-    total = weights.sum()
+    total, influence = weights.sum(), _influence(draws, weights)
     away = draws - (weights * draws).sum() / total
-    influence = weights * away * (weights.size / total)
     size = float((weights * away**2).sum() / total) / monte_carlo_error(influence) ** 2
     return influence, min(size, float(total**2 / (weights**2).sum()))
+
+
+def _influence(draws: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """What each draw adds to the error of the weighted mean, to first order; the draws where all count the same."""
+    if weights is None or np.ptp(weights) == 0:
+        return draws
+    total = weights.sum()
+    return weights * (draws - (weights * draws).sum() / total) * (weights.size / total)
 
 
 def _spoilers(draws: np.ndarray, hat: float, limit: float) -> tuple[list[int], float]:
@@ -157,9 +175,11 @@ def what_is_missing(conditions: Sequence[Condition], numbers: Mapping[str, Any],
             continue
         if math.isnan(value):
             parts.append(f"{one} cannot be told from so few rows or stored positions")
-        elif one.quantity == "rhat":
-            said = f"R-hat is {value:.3f} of {numbers['rhat_of']}"
-            if walkers := numbers.get("spoiled_by"):
+        elif one.quantity in _HATS:
+            said = f"R-hat is {value:.3f} of {numbers[f'{one.quantity}_of']}"
+            if one.quantity == WEIGHTS:
+                said += ", where each walker is compared with itself"
+            elif walkers := numbers.get("spoiled_by"):
                 said += f", {numbers['rhat_without']:.3f} without {walker_names(walkers)}"
             left = steps_left(one, numbers, steps)
             told = f"{one.limit:g} takes about {left:,.0f} more steps if the walkers agree, else longer"
@@ -177,8 +197,9 @@ def steps_left(one: Condition, numbers: Mapping[str, Any], steps: int) -> float:
     value = one.value(numbers)
     if one.met(numbers) or not value > 0:
         return 0.0 if one.met(numbers) else math.inf
-    if one.quantity == "rhat":
-        factor = (value - 1) / (one.limit - 1) if value < _AGREED and not numbers.get("spoiled_by") else math.inf
+    if one.quantity in _HATS:
+        agreed = value < _AGREED and (one.quantity == WEIGHTS or not numbers.get("spoiled_by"))
+        factor = (value - 1) / (one.limit - 1) if agreed else math.inf
     else:
         factor = one.limit / value if one.quantity == "ess" else (value / one.limit) ** 2
     return float(f"{steps * (factor - 1):.2g}")

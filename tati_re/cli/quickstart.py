@@ -11,7 +11,7 @@ NUM_FIT_STEPS = 1_000
 SMALLEST_NUM_STEPS = 200
 SYSTEM = {"data": "digits", "hidden": [32], "num_walkers": 4, "walker_start": "fresh"}
 FIT = {"optimizer": "adam", "learning_rate": 0.01, "batch_size": 100}
-UNTIL = "rhat<1.01, ess>1000"
+UNTIL = "rhat<1.01, ess>1000, rhat(weights)<1.1"
 
 
 def _body(argv: list[str]) -> None:

@@ -39,11 +39,13 @@ class Outcome(enum.Enum):
 
 class Looks(Protocol):
     """Steps at which it is asked whether a run ends: the next one after a step, past a burn-in, and the answer at it,
-    from the files of the run."""
+    from the files of the run; and the last step of a run that comes to its bound, later where it goes on."""
 
     def next_look(self, step: int, burnin: int) -> int: ...
 
     def is_reached(self, step: int) -> bool: ...
+
+    def bound(self, step: int) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Driver:
         self.progress.start(plan.num_steps, self.step, self.loop.method.name, self.loop.walkers)
         try:
             with interruptible(self.truth, plan.requeue_signal) as interrupted:
-                while self._move < last:
+                while self._move < last or self._move < (last := self._extended(carry, last)):
                     if (loop := self._loop_at(self.step + 1)) is not self.loop:
                         carry, self.loop, most = loop.take_over(carry), loop, self.limits.first_steps
                     if self._ends_here(carry):
@@ -207,6 +209,17 @@ class Driver:
             return False
         self.flush(carry)
         return looks.is_reached(self.step)
+
+    def _extended(self, carry: Carry, last: int) -> int:
+        """The last move of a run that has come to its bound, later where it goes on beyond it."""
+        line, looks = self.loop.timeline, self.plan.looks
+        if looks is None or self._move != line.moves(self.step):
+            return last
+        self.flush(carry)
+        if (bound := looks.bound(self.step)) > self.step:
+            self.progress.message(f"until is not reached at step {self.step:,}, and is expected to be at {bound:,}.")
+            self.progress.start(bound, self.step, self.loop.method.name, self.loop.walkers)
+        return line.moves(bound)
 
     def _tell_burnin(self, carry: Carry) -> None:
         """Tells the end of a burn-in that the method has found, once; the manifest has another number from then on."""

@@ -451,8 +451,8 @@ class Options(BaseModel):
     until: str | None = _run(
         None,
         "conditions at which sampling ends before num_steps, joined by commas, such as rhat<1.01, ess>400, "
-        "mcse(potential)<0.1: the worst R-hat and the least effective sample size of U, predictions and projections, "
-        "the standard error of the mean of a column of run.csv",
+        "mcse(potential)<0.1: the worst R-hat and the least effective sample size of U, predictions and coordinates, "
+        "the standard error of the mean of a column of run.csv; rhat(weights)<1.1: no walker of a network still drifts",
     )
     num_burnin_steps: Annotated[int, Field(ge=0)] | None = _run(
         None,

@@ -9,7 +9,7 @@ import pandas as pd
 from tati_re.analysis.convergence import MINIMUM_DRAWS
 from tati_re.analysis.format import percent
 from tati_re.analysis.temperature import COLUMNS, Temperature, temperatures
-from tati_re.analysis.until import DEFAULTS, conditions_of, diagnosis, walker_names
+from tati_re.analysis.until import DEFAULTS, WEIGHTS, conditions_of, diagnosis, walker_names
 from tati_re.core.errors import InputError
 from tati_re.prediction.quantities import quantities
 from tati_re.runs.manifest import sees_batches
@@ -188,6 +188,10 @@ def _convergence(run: RunFiles, rows: pd.DataFrame, burnin: int, own: bool) -> l
     of = f"worst, of {numbers['rhat_of']}{note}" if not math.isnan(hat) else numbers["rhat_of"] or "too few rows"
     of += f"; chance gives up to {chance:.3f}, store more positions" if good is None else ""
     found.append(_row("R-hat", hat, limits["rhat"], good, of, "rhat" in given))
+    if WEIGHTS in numbers:
+        drift, most = float(numbers[WEIGHTS]), limits[WEIGHTS]
+        of = f"worst, of {numbers[f'{WEIGHTS}_of']}: each walker compared with itself"
+        found.append(_row("R-hat of weights", drift, most, drift < most, of, WEIGHTS in given))
     apart, of = (
         numbers.get("spoiled_by", []),
         "" if good else "no walker alone lifts R-hat" if hat > limits["rhat"] else "too few draws",

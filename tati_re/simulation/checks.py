@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tati_re.analysis.until import conditions_of
+from tati_re.analysis.until import WEIGHTS, conditions_of
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError, nearest, refuse_if, shown
 from tati_re.core.given import as_array
@@ -278,6 +278,8 @@ def check_until(request: Request) -> None:
     for one in conditions:
         if one.name and (one.name not in columns or one.name in ("step", "walker")):
             raise InputError(f"until: run.csv has no column {one.name}.{nearest(one.name, columns)}", options.until)
+        if one.quantity == WEIGHTS and not request.system.has_data:
+            raise InputError(f"until: {one} is about the weights of a network.", "a potential", "rhat: coordinates count")
         if not one.name and not request.trajectory_every:
             raise InputError(f"until: {one} is about stored positions.", "trajectory_every 0", "trajectory_every auto")
 

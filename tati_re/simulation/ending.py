@@ -22,6 +22,8 @@ from tati_re.simulation.request import Request
 from tati_re.simulation.starts import Walkers
 
 _FEW_SWAPS = 0.01
+_LONGER = 4
+"""How many times its first bound a run may have whose length nobody gave."""
 
 
 class Ending:
@@ -50,16 +52,32 @@ class Ending:
             look = {"step": step, **self.numbers()}
             looks = [*looks, look]
         self.reached = all(one.met(look) for one in self.conditions)
-        entry = {"conditions": list(map(str, self.conditions)), "most": self._request.options.num_steps}
-        manifest.write(self._folder, stored | {"until": {**entry, "reached": self.reached, "looks": looks}})
+        until = {"most": self._request.options.num_steps, **stored.get("until", {}), "reached": self.reached}
+        until |= {"conditions": list(map(str, self.conditions)), "looks": looks}
+        manifest.write(self._folder, stored | {"until": until})
         return self.reached
 
-    def numbers(self, weights_too: bool = True) -> dict[str, Any]:
-        """R-hat, effective sample size and errors of what is stored, of the weights of a network or without."""
+    def bound(self, step: int) -> int:
+        """The last step of a run that has come to its bound, `step`: a later one, up to four times the first, where
+        nobody gave it and the conditions are told to hold there. At least a quarter is added to what was drawn."""
+        if self.is_reached(step):
+            return step
+        stored = manifest.read(self._folder)
+        until, drawn = stored["until"], step - burnin_of(RunFiles(self._folder), None)
+        more = max(drawn / 4, *(steps_left(one, until["looks"][-1], drawn) for one in self.conditions))
+        if "num_steps" in stored["given"] or "given" in until or step + more > _LONGER * until["most"]:
+            return step
+        method = self._request.method
+        turn = method.group_steps if method.groups > 1 else 1
+        bound = step + -(-int(more) // turn) * turn
+        manifest.write(self._folder, stored | {"options": stored["options"] | {"num_steps": bound}})
+        return bound
+
+    def numbers(self) -> dict[str, Any]:
+        """R-hat, effective sample size and errors of what is stored."""
         run, mcse = RunFiles(self._folder), dict[str, float]()
         try:
-            drawn = quantities(run, self._predict, most=int(4 * self._size))
-            found = diagnosis([one for one in drawn if one.compared or weights_too], self._hat)
+            found = diagnosis(quantities(run, self._predict, most=int(4 * self._size)), self._hat)
             rows = select_rows(run)
         except InputError:  # no row is at the target yet
             return diagnosis([], self._hat) | {"mcse": mcse}
@@ -89,12 +107,6 @@ class Ending:
         if self.reached:
             return f"until {self._request.options.until} is reached at step {step:,}."
         said = f"until is not reached: {what_is_missing(self.conditions, found, steps)}"
-        told = self.numbers(weights_too=False)
-        if all(one.met(told) for one in self.conditions):
-            said += (
-                f"; of U and predictions alone R-hat is {told['rhat']:.3f} and ess {told['ess']:,.0f}, inside: "
-                "the weights alone are slow"
-            )
         if run.has(files.LADDER):
             swaps = run.ladder["acceptance"].to_numpy()[:-1]
             lowest = int(np.argmin(swaps)) if len(swaps) else 0

@@ -130,6 +130,8 @@ def reopened(
         run.progress.message(f"All {done} steps of this run are done; give a larger num_steps to go on.")
     steps = max(options.num_steps, done)
     longer = {"stages": extended(stored.get("stages", []), steps)} if options.stages and not request.samples else {}
+    if num_steps is not None and "until" in said:
+        said["until"] |= {"given": True}
     manifest.write(run_files.folder, said | {"options": stored | {"num_steps": steps} | longer})
     return run, carry
 

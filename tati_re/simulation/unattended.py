@@ -30,6 +30,7 @@ TARGET_BIAS = 0.05
 TARGET_ACCEPTANCE = 0.98
 """Of HMC: steps that suit the average of a narrow, curved valley stick at its ends."""
 UNTIL = "rhat<1.01, ess>400"
+OF_WEIGHTS = ", rhat(weights)<1.1"
 FIT_BATCH_SIZE = 100
 _OF_THE_RUN = ("output", "overwrite", "run_file", "averages_file", "trajectory_file", "save_model", "tensorboard")
 
@@ -113,7 +114,10 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
     else:
         sampler, why = "MCLMC", f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
     steps = options.num_steps if "num_steps" in options.explicit else MOST_STEPS
-    values = {"friction": AUTO, "num_leapfrog_steps": AUTO, "until": UNTIL, "num_steps": steps}
+    values = {"friction": AUTO, "num_leapfrog_steps": AUTO}
+    if "until" in options.explicit and options.until is None:
+        values["num_steps"] = steps
+    values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
     given = options.num_burnin_steps
     if (latest_end(steps) if given is None else given) >= FEWEST_BURNIN_STEPS:
         values["mass"] = "fisher"
@@ -130,11 +134,14 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
     tuned = "length of trajectories" if sampler == "HMC" else "friction"
     tuned = f"Step size, {tuned} and masses" if options.mass != "unit" else f"Step size and {tuned}"
     tolerance = "" if sampler == "HMC" else f", so that variances are wrong by {options.target_bias:.0%} at most"
+    latest = f"at step {steps:,} at the latest"
+    if "num_steps" not in options.explicit:
+        latest += ", or up to four times as many where it can tell there how many more it takes"
     return options, [
         f"Sampler {sampler}: {why} (sampler, batch_size, batch_sampling).",
         f"{tuned} are tuned in the burn-in, which ends by itself{tolerance} (step_size, "
         "friction, num_leapfrog_steps, mass, target_bias, num_burnin_steps).",
-        f"The run ends when {options.until}, at step {options.num_steps:,} at the latest (until, num_steps, max_time).",
+        f"The run ends when {options.until}, {latest} (until, num_steps, max_time).",
     ]
 
 
