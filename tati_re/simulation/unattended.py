@@ -114,7 +114,7 @@ def _chosen(sim: Simulation, options: Options, objects: Mapping[str, Any]) -> tu
     else:
         sampler, why = "MCLMC", f"all {size:,} examples in every step" if sim.system.has_data else "exact gradients"
     steps = options.num_steps if "num_steps" in options.explicit else MOST_STEPS
-    values = {"friction": AUTO, "num_leapfrog_steps": AUTO}
+    values: dict[str, Any] = {"friction": AUTO, "num_leapfrog_steps": AUTO}
     if "until" in options.explicit and options.until is None:
         values["num_steps"] = steps
     values["until"] = UNTIL + (OF_WEIGHTS if sim.system.has_data else "")
