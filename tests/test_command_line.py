@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from tati_re.cli import optimize, sample
 from tati_re.cli.arguments import as_typed, free_folder
 from tati_re.core.errors import InputError, SamplingError
+from tati_re.core.lazy import left_out
 from tati_re.options.flags import expected
 from tati_re.options.make import OPTIMIZE, OPTIONS, SAMPLE, make_options, read_toml, to_toml
 
@@ -47,6 +49,8 @@ def simulation(monkeypatch, tmp_path):
     """Replaces `tati_re.simulation.simulation` and works in an empty folder."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder()
+    if "tensorflow" not in sys.modules:  # nothing is computed here
+        monkeypatch.setitem(sys.modules, "tensorflow", types.ModuleType("tensorflow"))
     monkeypatch.setitem(sys.modules, "tati_re.simulation.simulation", types.SimpleNamespace(Simulation=recorder))
     return recorder
 
@@ -256,3 +260,31 @@ def test_version(capsys):
     with pytest.raises(SystemExit, match="0"):
         sample.main(["--version"])
     assert capsys.readouterr().out == "tati-sample 0.2.0\n"
+
+
+def test_what_is_left_out_is_there_again_afterwards(monkeypatch):
+    for name in ("this", "colorsys"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.import_module("colorsys")
+    with left_out("this", "colorsys"):
+        assert importlib.import_module("colorsys") is sys.modules["colorsys"]
+        with pytest.raises(ImportError):
+            importlib.import_module("this")
+    assert "this" not in sys.modules
+    assert importlib.import_module("colorsys").hsv_to_rgb(0.0, 0.0, 1.0) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.slow
+def test_a_command_that_draws_nothing_loads_no_library_of_figures(tmp_path):
+    """In a process of its own; afterwards whoever wants these libraries has them."""
+    program = f"""
+import sys
+from tati_re.cli import sample
+flags = "--data two_clusters --sampler BAOAB --step-size 0.01 --num-steps 20 --quiet --output {tmp_path}/run"
+assert sample.main(flags.split()) == 0
+assert not {{"matplotlib", "sklearn", "scipy.stats"}} & set(sys.modules)
+import matplotlib.figure, sklearn.base
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "run.csv").exists()

@@ -48,7 +48,7 @@ def start(parser: Parser, argv: list[str], name: str, groups: Iterable[str], act
         return FINISHED
     if options.data is None and not options.is_target:
         raise InputError("--data is missing.", expected=OPTIONS["data"].description)
-    loading(options.verbose)
     with output_folder(options.output, name) as folder, stopping(options.requeue_signal):
+        loading(options.verbose)
         run = action(options if options.output is not None else make_options(options, output=str(folder)))
     return ended(run, options.verbose)

@@ -3,7 +3,8 @@
 import ast
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,19 @@ def names_exported(room: str) -> list[str]:
     """The `__all__` of the package `room`, which imports its names at once: those that it imports as themselves."""
     imports = [node for node in ast.walk(_tree(room)) if isinstance(node, ast.ImportFrom)]
     return sorted(each.name for line in imports for each in line.names if each.asname == each.name)
+
+
+@contextmanager
+def left_out(*names: str) -> Iterator[None]:
+    """Packages that what is imported here does without, as if they were not installed, unless they are already there."""
+    loaded: dict[str, Any] = sys.modules
+    absent = [name for name in names if name not in loaded]
+    loaded.update(dict.fromkeys(absent))
+    try:
+        yield
+    finally:
+        for name in absent:
+            del loaded[name]
 
 
 def _tree(room: str) -> ast.Module:

@@ -6,7 +6,7 @@ Host side, on numpy arrays. Source: Luo et al. 2020, section 2.3 (energy differe
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binom, shapiro
+import scipy
 
 from tati_re.core.errors import InputError, refuse_if
 
@@ -57,7 +57,7 @@ def difference_p_values(
     means = np.empty((num_tests, num_batches))
     for place in np.ndindex(means.shape):
         means[place] = differences[noise.choice(len(differences), batch_size, replace=False)].mean()
-    return np.array([shapiro(row).pvalue for row in means])
+    return np.array([scipy.stats.shapiro(row).pvalue for row in means])
 
 
 def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int = 0) -> np.ndarray:
@@ -73,7 +73,7 @@ def gradient_p_values(gradients: np.ndarray, num_vectors: int = 1000, seed: int 
     generator = np.random.default_rng(seed)
     vectors = generator.standard_normal((gradients.shape[1], num_vectors))
     projections = noise @ (vectors / np.linalg.norm(vectors, axis=0))
-    return np.array([shapiro(column).pvalue for column in projections.T])
+    return np.array([scipy.stats.shapiro(column).pvalue for column in projections.T])
 
 
 def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batches") -> GaussianityReport:
@@ -83,7 +83,7 @@ def gaussianity_report(p_values: np.ndarray, what: str = "The noise of mini-batc
     """
     p_values = np.asarray(p_values, float)
     tests = len(p_values)
-    low, high = (float(binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))
+    low, high = (float(scipy.stats.binom.ppf(q, tests, LEVEL)) / tests for q in (5e-5, 1 - 5e-5))
     fraction = float(np.mean(p_values < LEVEL))
     sentence = None
     if fraction > high:

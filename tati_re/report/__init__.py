@@ -1,5 +1,10 @@
 """Reports on runs: text, tables with figures, and one HTML page."""
 
-from tati_re.report.page import write_report
+from typing import TYPE_CHECKING
 
-__all__ = ["write_report"]
+from tati_re.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from tati_re.report.page import write_report as write_report
+
+__getattr__, __all__ = lazy_names(__name__)
