@@ -18,8 +18,9 @@ of an independence Metropolis test, without which their law would be the flow's.
 
     python examples/renhd_five_gaussians.py [--num-ladders 250] [--num-samples 1200] [--quick] [--output results/renhd]
 
-Writes results.csv and renhd.png to the output folder. Source: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange
-Nosé-Hoover dynamics for Bayesian learning on large datasets (2020), section 4.1.
+Writes results.csv, renhd.png and marginals.png (x at five rungs, the appendix's Figure 3) to the output folder.
+Source: R. Luo, Q. Zhang, Y. Yang, J. Wang, Replica-exchange Nosé-Hoover dynamics for Bayesian learning on
+large datasets (2020), section 4.1.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ FLOW_STEPS = 3_000
 """Of the training of the flow, 512 values of U and their gradients each."""
 WIDE, BROAD = 0.1, 3.5
 FLOW = "normalizing flow"
+SHOWN = 5
+"""Rungs whose marginals are drawn."""
+EDGES = np.linspace(-9, 9, 91)
 NUM_GROUPS = 25
 """Of ladders, from which the error of an effective size comes."""
 
@@ -97,6 +101,7 @@ class Result(NamedTuple):
         spread: Standard deviation of the distance to the nearest center along an axis.
         size: Effective sample size of one sample, and its standard error.
         changes: How often a sample lies in another cell than the one before.
+        histograms: Of x at each of the `SHOWN` coldest rungs, `(rungs, ladders, bins)`, each of sum 1; or empty.
     """
 
     cold: np.ndarray
@@ -107,6 +112,7 @@ class Result(NamedTuple):
     spread: float
     size: tuple[float, float]
     changes: float
+    histograms: np.ndarray = np.zeros(0)
 
 
 def nearest(positions: np.ndarray) -> np.ndarray:
@@ -161,6 +167,7 @@ def sample(setting: Setting, num_ladders: int, num_samples: int, seed: int = 1) 
         method, potential, start, total, NUM_STEPS_EACH, burnin, seed=seed, trajectory_every=NUM_STEPS_EACH
     )
     cold = run.positions[:, 0]
+    shown = np.moveaxis(run.positions[..., 0], 1, 0)[:SHOWN] if setting.num_rungs >= SHOWN else ()
     cell = nearest(cold)
     by_ladder = np.stack([(cell == k).mean(axis=0) for k in range(5)], axis=-1)
     energy = run.column("potential")[num_samples // 5 :, 0].mean(axis=0)
@@ -175,6 +182,7 @@ def sample(setting: Setting, num_ladders: int, num_samples: int, seed: int = 1) 
         float((cold - CENTRES[cell]).std()),
         effective_size(cold),
         float((np.diff(cell, axis=0) != 0).mean()),
+        np.array([[np.histogram(x, EDGES)[0] / len(x) for x in rung.T] for rung in shown]),
     )
 
 
@@ -263,6 +271,69 @@ def flow_proposals(flow, density, num_ladders: int, num_samples: int, seed: int 
     return result, float(np.mean(accepted[burnin:]))
 
 
+def exact_marginal(temperature: float) -> np.ndarray:
+    """Of the bins of `EDGES`, the share of exp(-U/T) that has its x there: five points a bin, y from -15 to 15."""
+    y, x = np.linspace(-15, 15, 301), np.linspace(EDGES[0], EDGES[-1], 5 * (len(EDGES) - 1) + 1)
+    x = (x[1:] + x[:-1]) / 2
+    points = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+    share = np.exp(-np.asarray(five_gaussians(points)) / temperature).reshape(len(x), -1).sum(1)
+    return share.reshape(-1, 5).sum(1) / share.sum()
+
+
+class Marginal(NamedTuple):
+    """The law of x at a rung.
+
+    Attributes:
+        temperature: T.
+        found: Share of each bin of `EDGES`, and `error`, its standard error from the spread of ladders.
+        exact: By quadrature.
+    """
+
+    temperature: float
+    found: np.ndarray
+    error: np.ndarray
+    exact: np.ndarray
+
+    @property
+    def barrier(self) -> tuple[float, float, float]:
+        """-ln of what the mode at 0 has over the valley at 1.5: found, its error, exact. The bins next to both count."""
+        middle = (EDGES[1:] + EDGES[:-1]) / 2
+        top, valley = np.abs(middle) < 0.2, np.abs(np.abs(middle) - 1.5) < 0.2
+
+        def height(share):
+            return math.log(share[top].mean() / share[valley].mean())
+
+        squares = [((self.error[part]).sum() / self.found[part].sum()) ** 2 for part in (top, valley)]
+        return height(self.found), math.sqrt(sum(squares)), height(self.exact)
+
+
+def marginals(result: Result) -> list[Marginal]:
+    """Those of the coldest rungs."""
+    rungs = enumerate(result.histograms)
+    return [Marginal(RATIO**j, *mean_and_error(found), exact_marginal(RATIO**j)) for j, found in rungs]
+
+
+def draw_marginals(found: Sequence[Marginal], path: Path) -> None:
+    """Draws -ln of the marginals of x, the potential that x feels at each rung in units of its temperature, and them."""
+    from tati_re.plotting import COLORS, new_figure, plain, save
+
+    figure = new_figure(9.0, 3.4)
+    panels, middle, width = figure.subplots(1, 2), (EDGES[1:] + EDGES[:-1]) / 2, EDGES[1] - EDGES[0]
+    for color, rung in zip(COLORS, found, strict=False):
+        seen = rung.found > 0
+        for axes, of in zip(panels, (lambda p: -np.log(p), lambda p: p), strict=True):
+            axes.plot(middle, of(rung.exact / width), color=color, linewidth=1)
+            label = f"T = {rung.temperature:.4g}"
+            axes.plot(middle[seen], of(rung.found[seen] / width), ".", color=color, markersize=4, label=label)
+    panels[0].set(ylabel="-ln p(x), the effective potential", ylim=(0, 9))
+    panels[1].set(ylabel="p(x)", ylim=(0, None))
+    panels[1].legend(frameon=False, fontsize=8, title="RENHD; lines: exact", title_fontsize=8)
+    for axes in panels:
+        axes.set(xlabel="x", xlim=(-7, 7))
+        plain(axes)
+    save(figure, path)
+
+
 def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
     """A row for each number: what was measured, its standard error where there is one, the exact and the printed."""
     rows = []
@@ -280,6 +351,11 @@ def table_of(results: dict[str, Result]) -> list[dict[str, object]]:
         add(name, "samples in another mode than the one before", result.changes)
         for pair, rate in enumerate(result.rates):
             add(name, f"swap rate {pair} {pair + 1}", rate)
+        for rung in marginals(result):
+            where = f"at T = {rung.temperature:.4g}"
+            height, error, exact = rung.barrier
+            add(name, f"barrier {where}", height, f"{error:.2g}", f"{exact:.6g}")
+            add(name, f"total variation {where}", 0.5 * np.abs(rung.found - rung.exact).sum())
         if name == FLOW:
             add(name, "effective size per sample", result.size[0])
             add(name, "standard error of it", result.size[1])
@@ -341,7 +417,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--num-ladders", type=int, help="independent ladders (default 250, quick 40)")
     parser.add_argument("--num-samples", type=int, help="samples of each after its burn-in (default 1200, quick 300)")
     parser.add_argument("--quick", action="store_true", help="some seconds, and large errors")
-    parser.add_argument("--output", type=Path, default=Path("results/renhd"), help="folder for results.csv, renhd.png")
+    parser.add_argument("--output", type=Path, default=Path("results/renhd"), help="folder of the files")
     options = parser.parse_args(arguments)
     num_ladders = options.num_ladders if options.num_ladders is not None else 40 if options.quick else 250
     num_samples = options.num_samples if options.num_samples is not None else 300 if options.quick else 1200
@@ -381,7 +457,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         writer.writeheader()
         writer.writerows(rows)
     draw(results, options.output / "renhd.png")
-    print(f"written: {options.output}/results.csv, {options.output}/renhd.png")
+    draw_marginals(marginals(results["RENHD"]), options.output / "marginals.png")
+    print(f"written: {options.output}/results.csv, {options.output}/renhd.png, {options.output}/marginals.png")
     return 0
 
 

@@ -242,6 +242,20 @@ def test_renhd_counts_what_samples_are_worth():
     assert thinned - 1 / 9 > 5.5 * error
 
 
+def test_renhd_marginals_of_rungs():
+    """At T = 1 the shares of bins are those of Gaussians of deviation 0.5 at 0 and +-3; hotter, the valley fills."""
+    from scipy.stats import norm
+
+    script = example("renhd_five_gaussians")
+    centres = np.array([-3.0, 0.0, 3.0])[:, None]
+    expected = np.array([0.4, 0.2, 0.4]) @ np.diff(norm.cdf(script.EDGES, centres, 0.5), axis=1)
+    cold, hot = (script.exact_marginal(temperature) for temperature in (1.0, 2.25))
+    # Five points a bin are off by h²/24 of the curvature.
+    assert np.abs(cold - expected).max() < 1e-3 * expected.max() and hot.sum() == pytest.approx(1.0)
+    heights = [script.Marginal(1.0, share, 0.01 * share, share).barrier for share in (cold, hot)]
+    assert heights[0][0] == heights[0][2] > heights[1][0] + 1 and heights[0][1] == pytest.approx(0.01 * np.sqrt(2))
+
+
 @pytest.mark.slow
 def test_renhd_on_five_gaussians(tmp_path, capsys):
     """Masses and <U> within 5.5 errors, swap rates of the compensated rule; Euler steps are cold, one rung is stuck."""
@@ -261,7 +275,9 @@ def test_renhd_on_five_gaussians(tmp_path, capsys):
     # Euler at c = 0.1: 0.5 sqrt(1 - c/2) = 0.487; the error of a spread from 6,000 samples is 0.003 at most.
     assert abs(spreads[0] - 0.5) < 0.006 and abs(spreads[1] - 0.487) < 0.007
     assert table.loc["one rung", "mass at (0 0)"]["value"] > 0.7
-    assert (tmp_path / "renhd.png").stat().st_size > 10_000
+    heights = table.loc["RENHD"].filter(like="barrier at", axis=0)
+    assert len(heights) == 5 and ((heights["value"] - heights["exact"]).abs() < 5.5 * heights["error"]).all()
+    assert (tmp_path / "renhd.png").stat().st_size > 10_000 and (tmp_path / "marginals.png").stat().st_size > 10_000
     assert "published 0.0416" in capsys.readouterr().out
 
 
