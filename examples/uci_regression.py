@@ -14,13 +14,14 @@ those that take out the heat of mini-batches (SGHMC, CCAdL, mCCAdL), drawn with 
 of 300 leapfrog steps and tunes its step size in the burn-in.
 
     python examples/uci_regression.py --data FOLDER [--samplers SGLD ...] [--num-splits 1] [--num-steps 60000]
-        [--num-trajectories 3000] [--output DIR]
+        [--num-auto-steps 100000] [--num-trajectories 3000] [--threads N] [--output DIR]
 
 FOLDER/uci holds yacht.txt, concrete.txt and energy.txt: one row an example, target last. Writes results.csv and
 figure.png to the output folder, in about three quarters of an hour a split on two cores, half of it HMC: test negative
 log likelihood (of the posterior predictive density, in the target's units) and root mean squared error of the mean
 prediction, with the standard error that four walkers leave (jackknife), the temperatures, and R-hat of the test error.
-What results.csv has already, run as long, is not run again.
+What results.csv has already, run as long, is not run again. Of several splits means and the standard errors that the
+splits leave are printed at the end, and how often the certificate of `auto` was outside, and in what.
 
 Published beside it: dropout with a network of the same size, mean and standard deviation over 20 splits, as its authors
 list them in the repository yaringal/DropoutUncertaintyExps (Y. Gal, Z. Ghahramani, Dropout as a Bayesian approximation,
@@ -110,6 +111,7 @@ class Sizes(NamedTuple):
     num_reference_steps: int = 3_000
     num_auto_steps: int = 100_000
     fit: tuple[tuple[float, int], ...] = ((0.01, 3_000), (0.001, 2_000))
+    threads: int | None = None
 
     def steps_of(self, method: Method) -> int:
         """Of one method."""
@@ -194,6 +196,7 @@ def fitted(train: np.ndarray, test: np.ndarray, noise_std: float, seed: int, siz
         noise_std=noise_std,
         prior_std=1.0,
         num_walkers=NUM_WALKERS,
+        threads=sizes.threads,
         seed=seed,
         verbose=0,
     )
@@ -357,6 +360,23 @@ def write(scores: Sequence[Score], output: Path) -> None:
         raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
 
 
+def summary(scores: Sequence[Score]) -> Iterator[str]:
+    """A line for each sampler that ran on several splits of a set: means, and standard errors by the splits."""
+    for name, sampler in dict.fromkeys((found.data, found.sampler) for found in scores):
+        same = [found for found in scores if (found.data, found.sampler) == (name, sampler)]
+        if len(same) < 2:
+            continue
+        numbers = np.array([(found.nll, found.rmse, found.r_hat) for found in same])
+        (nll, rmse, _), errors = numbers.mean(axis=0), numbers.std(axis=0, ddof=1) / math.sqrt(len(same))
+        line = f"{name}, {sampler}, {len(same)} splits: NLL {nll:.3f} ± {errors[0]:.3f}, RMSE {rmse:.3f} ± {errors[1]:.3f}"
+        line += f", R-hat of the test error {numbers[:, 2].min():.2f} to {numbers[:, 2].max():.2f}"
+        if sampler == AUTO.sampler:
+            outside = [row for found in same for row in filter(None, found.outside.split("; "))]
+            counts = ", ".join(f"{row} {outside.count(row)}" for row in dict.fromkeys(outside))
+            line += f"; certificate outside: {counts or 'never'}"
+        yield line
+
+
 def draw(scores: Sequence[Score], path: Path) -> None:
     """Draws NLL and RMSE of every sampler, means over the splits, with HMC's value and error as a band."""
     from tati_re.plotting import COLORS, DARK, new_figure, plain, save
@@ -405,6 +425,7 @@ def experiment(
         InputError: A file that is not there, too few steps, or a folder that cannot be written.
     """
     asked = {"--num-steps": sizes.num_steps, "--num-trajectories": sizes.num_reference_steps}
+    asked |= {"--num-auto-steps": sizes.num_auto_steps}
     for flag, number in asked.items():
         if number < SMALLEST_NUM_STEPS:
             raise tati_re.InputError(f"{flag} is too small.", number, f"at least {SMALLEST_NUM_STEPS}")
@@ -419,6 +440,7 @@ def experiment(
                 scores = [other for other in scores if other[:3] != found[:3]] + [found]
                 write(scores, output)
     draw(scores, output / "figure.png")
+    print(*summary(scores), sep="\n")
     print(f"\n{output / 'results.csv'}, {output / 'figure.png'}")
 
 
@@ -431,12 +453,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--samplers", nargs="+", choices=names, help="default: all, HMC last")
     parser.add_argument("--num-splits", type=int, default=1, metavar="N", help="random splits of each; default 1")
     parser.add_argument("--num-steps", type=int, default=None, metavar="N", help="of a sampler; default 60,000")
+    text = "most steps of auto; default 100,000"
+    parser.add_argument("--num-auto-steps", type=int, default=None, metavar="N", help=text)
     text = "trajectories of HMC, of 300 steps each; default 3,000"
     parser.add_argument("--num-trajectories", type=int, default=None, metavar="N", help=text)
+    parser.add_argument("--threads", type=int, default=None, metavar="N", help="of TensorFlow; default: it decides")
     parser.add_argument("--quick", action="store_true", help="a generated set, one sampler beside HMC, in seconds")
     parser.add_argument("--output", type=Path, default=Path("results/uci_regression"), metavar="DIR")
     arguments = parser.parse_args(argv)
-    sizes = QUICK if arguments.quick else Sizes()
+    sizes = (QUICK if arguments.quick else Sizes())._replace(threads=arguments.threads)
+    if arguments.num_auto_steps is not None:
+        sizes = sizes._replace(num_auto_steps=arguments.num_auto_steps)
     if arguments.num_steps is not None:
         sizes = sizes._replace(num_steps=arguments.num_steps)
     if arguments.num_trajectories is not None:

@@ -108,6 +108,21 @@ def test_uci_regression_scores_the_mixture_of_all_draws():
     assert rmse == pytest.approx(1.5)
 
 
+def test_uci_regression_summarizes_splits():
+    """Three splits: means 2 and 5, standard errors by the splits 1/√3; what was outside is counted."""
+    script = example("uci_regression")
+    outside = ("", "R-hat", "R-hat; burn-in")
+    scores = [
+        script.Score("yacht", k, "auto", 1.0 + k, 0.1, 4.0 + k, 0.1, 1.0 + 0.01 * k, 1.0, 1.0, 9.0, outside[k])
+        for k in range(3)
+    ]
+    once = script.Score("yacht", 0, "HMC", 1.0, 0.1, 4.0, 0.1, 1.0, 1.0, 1.0, 9.0)
+    assert list(script.summary([*scores, once])) == [
+        "yacht, auto, 3 splits: NLL 2.000 ± 0.577, RMSE 5.000 ± 0.577, R-hat of the test error 1.00 to 1.02; "
+        "certificate outside: R-hat 2, burn-in 1"
+    ]
+
+
 def test_tati_mnist_training_goes_through_its_stages(tmp_path, capsys):
     """Images of ten classes, each a pattern of its own plus noise; the last of them are not trained on."""
     write_images(tmp_path, 300, 60)
@@ -468,6 +483,7 @@ def test_corrections_of_the_resnet_example():
         ("uci_regression", ["--data", "nowhere"], "--data: there is no uci/yacht.txt. Received: nowhere. Expected: a "),
         ("uci_regression", ["--quick", "--num-steps", "5"], "--num-steps is too small. Received: 5."),
         ("uci_regression", ["--quick", "--num-trajectories", "5"], "--num-trajectories is too small. Received: 5."),
+        ("uci_regression", ["--quick", "--num-auto-steps", "5"], "--num-auto-steps is too small. Received: 5."),
         ("uci_regression", ["--quick", "--num-splits", "0"], "--num-splits is too small. Received: 0."),
     ],
 )

@@ -37,7 +37,7 @@ def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int
         if METHODS[method]:
             sim.parameters = start.astype(np.float32)
     else:
-        sim = tati_re.Simulation(potential=_in_tensorflow(target), dimension=target.dimension, **options)
+        sim = tati_re.Simulation(potential=in_tensorflow(target), dimension=target.dimension, **options)
         sim.parameters = start
     if target.network and METHODS[method]:
         for rate, steps in FIT:
@@ -55,7 +55,7 @@ def draws_of(target: Target, method: str, chains: int, seed: int, gradients: int
     return _read(run, seconds, fit_gradients, fit_seconds)
 
 
-def _in_tensorflow(target: Target):
+def in_tensorflow(target: Target):
     import tensorflow as tf
     import tensorflow.experimental.numpy as tnp
 
