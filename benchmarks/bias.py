@@ -5,7 +5,8 @@ the table of `CASES` says, and then, where its moments have no closed form, by M
 exact. Printed are the bound (row "discretization bias" of the certificate), and the relative error of variances: its
 mean over what is observed, which is what the bound is about, and the largest, with standard errors from the walkers
 of both runs. What is observed are the coordinates; of networks, whose coordinates have copies, the
-outputs at 64 inputs, U, and the sum of the squares of the weights. `beyond` is how many standard errors the mean is beyond the bound.
+outputs at 64 inputs, U, and the sum of the squares of the weights. `beyond` is how many standard errors the mean is
+beyond the bound.
 """
 
 from __future__ import annotations
@@ -67,6 +68,17 @@ def closed(target, num_steps: int, columns: slice = slice(None)) -> Case:
     return Case(target, num_steps, 0, lambda x: x[:, columns], target.truth.variance[columns])
 
 
+def shallow_funnel(deviation: float) -> Case:
+    """Neal's funnel with v ~ N(0, deviation²) and nine x ~ N(0, exp(v)); of v the variance is looked at."""
+
+    def potential(xp, x):
+        v = x[..., 0]
+        return 0.5 * v * v / deviation**2 + 4.5 * v + 0.5 * xp.exp(-v) * xp.sum(x[..., 1:] * x[..., 1:], -1)
+
+    target = targets.funnel()._replace(potential=potential)
+    return Case(target, 60_000, 0, lambda x: x[:, :1], np.array([deviation**2]))
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "gaussian-1": lambda: closed(targets.gaussian(1.0), 12_000),
     "gaussian-10000": lambda: closed(targets.gaussian(1e4), 12_000),
@@ -75,6 +87,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "relu-10": lambda: regression("relu"),
     "rosenbrock": lambda: closed(targets.rosenbrock(), 60_000),
     "funnel": lambda: closed(targets.funnel(), 60_000, slice(1)),
+    "funnel-1.5": lambda: shallow_funnel(1.5),
 }
 
 
@@ -98,6 +111,8 @@ def measured(name: str, walkers: int, share: float, options: dict[str, Any]) -> 
     given = {"num_walkers": walkers, "seed": 1, "verbose": 0, "threads": 1}
     if case.network:
         sim = tati_re.Simulation(**case.network, **given)
+        shape = (walkers, sim.num_parameters())
+        sim.parameters = 0.5 * np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     else:
         potential, dimension = in_tensorflow(case.target), case.target.dimension
         sim = tati_re.Simulation(potential=potential, dimension=dimension, **given)
@@ -107,8 +122,8 @@ def measured(name: str, walkers: int, share: float, options: dict[str, Any]) -> 
         steps = max(400, int(share * num_steps))
         every = max(1, steps // 2 // NUM_ROWS)
         with tempfile.TemporaryDirectory() as folder:
-            kept = {"trajectory_every": every, "record_every": every, "trajectory_format": "h5", "output": str(Path(folder) / "run")}
-            run = sim.sample(num_steps=steps, **kept, **options)
+            kept = {"trajectory_every": every, "record_every": every, "output": str(Path(folder) / "run")}
+            run = sim.sample(num_steps=steps, trajectory_format="h5", **kept, **options)
             return variances(run, case.observed, walkers), run.certificate.set_index("quantity")
 
     (found, each), certificate = drawn(case.num_steps, until=None, **options)

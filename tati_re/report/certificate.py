@@ -136,6 +136,8 @@ def _bias(said: dict[str, Any], kept: pd.DataFrame, asked: float, given: bool) -
     allowed = _METER * 4 * asked**3 / (1 + asked) ** 2
     bound, most = _bias_of(error), _bias_of(allowed)
     note = "of a variance, a bound on the mean over all directions"
+    if (number := int(said.get("parameters", {}).get("num", 0))) > 1:
+        note += f"; one alone may have {_bias_of(number * error):.2g}"
     if asked < bound and error <= allowed:
         note += f" (inside up to {most:.2g}: the energy error is tuned to a factor {_METER:g})"
     return _row(what, bound, asked, error <= allowed, note, given)
