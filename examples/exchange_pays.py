@@ -14,9 +14,14 @@ of a network (signs and order of its units) have equal shares of the posterior, 
 Error: of the mean prediction of one ladder or one chain at 41 inputs in [-2.5, 2.5], root mean square over inputs and
 walkers, in standard deviations of the posterior.
 
-    python examples/exchange_pays.py [--part one border tempered] [--seeds 3] [--full] [--output DIR]
+With `--part batches` swaps of one unit see mini-batches, of data that are not mirrored: the share of the posterior
+with its wall on the right is known by quadrature. Replicas are exact draws at their rungs but for their walls, which
+only swaps and the prior change: what is measured is the rule of a swap that sees few examples (penalty, RENHD's
+compensated rule, or the noise ignored), and nothing else.
 
-A part that is done is a file of the output folder and not done again. Writes results.csv and a figure.
+    python examples/exchange_pays.py [--part one border tempered batches] [--seeds 3] [--full] [--output DIR]
+
+A part that is done is a file of the output folder and not done again. Writes results.csv, batches.csv and figures.
 """
 
 from __future__ import annotations
@@ -199,6 +204,137 @@ def tempered(problem: Problem, seed: int, starts: np.ndarray, rounds: int, rungs
     }
 
 
+class Walls:
+    """The law of one unit at every rung, on a grid of a and b, with c and d in closed form.
+
+    Args:
+        problem: One unit.
+        most: Largest |a| and |b|.
+        points: Of the grid in each.
+    """
+
+    def __init__(self, problem: Problem, most: float = 25.0, points: int = 151) -> None:
+        self.problem, (self.x, self.y) = problem, problem.data()
+        self.a, self.b = (grid.ravel() for grid in np.meshgrid(*[np.linspace(-most, most, points)] * 2, indexing="ij"))
+        hidden = np.tanh(self.a[:, None] * self.x[:, 0] + self.b[:, None])
+        phi = np.stack([hidden, np.ones_like(hidden)], -1)
+        self.gram, self.target = phi.transpose(0, 2, 1) @ phi, phi.transpose(0, 2, 1) @ self.y[:, 0]
+        self.right = self.a * self.b < 0
+
+    def share(self, weight: float, right: np.ndarray | None = None) -> np.ndarray:
+        """Of each cell at the likelihood's `weight`; of those of one wall alone where `right` says which."""
+        problem = self.problem
+        ratio = weight * (problem.prior_std / problem.noise) ** 2
+        matrix = ratio * self.gram + np.eye(2)
+        fit = (self.target * np.linalg.solve(matrix, self.target[..., None])[..., 0]).sum(1)
+        log_share = 0.5 * weight * ratio * fit / problem.noise**2 - 0.5 * np.linalg.slogdet(matrix)[1]
+        log_share -= 0.5 * (self.a**2 + self.b**2) / problem.prior_std**2
+        if right is not None:
+            log_share = np.where(right, log_share, -np.inf)
+        share = np.exp(log_share - log_share.max())
+        return share / share.sum()
+
+    def losses(self, cells: np.ndarray, weight: float, random: np.random.Generator) -> np.ndarray:
+        """-ln likelihood of each example, `(cells, examples)`, with c and d drawn given a and b."""
+        problem = self.problem
+        precision = weight * self.gram[cells] / problem.noise**2 + np.eye(2) / problem.prior_std**2
+        mean = np.linalg.solve(precision, weight * self.target[cells][..., None] / problem.noise**2)[..., 0]
+        factor = np.linalg.cholesky(np.linalg.inv(precision))
+        c, d = (mean + np.einsum("kij,kj->ki", factor, random.standard_normal(mean.shape))).T[..., None]
+        outputs = c * np.tanh(self.a[cells, None] * self.x[:, 0] + self.b[cells, None]) + d
+        return 0.5 * (outputs - self.y[:, 0]) ** 2 / problem.noise**2
+
+
+def spaced(walls: Walls, acceptance: float, draws: int, random: np.random.Generator) -> list[float]:
+    """Weights of the likelihood from 1 to 0 at which Metropolis' rule accepts this part of swaps of exact draws."""
+
+    def energies(weight):
+        cells = random.choice(len(walls.a), draws, p=walls.share(weight))
+        return walls.losses(cells, weight, random).sum(1)
+
+    found, here = [1.0], energies(1.0)
+    while found[-1] > 0:
+        low, high = 0.0, 1.0
+        for _ in range(12):
+            middle = 0.5 * (low + high)
+            weight = 0.0 if middle < 1e-3 else found[-1] * middle
+            other = energies(weight)
+            rate = np.exp(np.minimum(0, (found[-1] - weight) * (here - other))).mean()
+            low, high = (low, middle) if rate > acceptance else (middle, high)
+            if weight == 0.0:
+                break
+        found, here = [*found, weight], other
+    return found
+
+
+def batched(walls: Walls, weights: Sequence[float], seed: int, rule: str, examples: int, ladders: int, rounds: int):
+    """Ladders whose replicas are drawn anew at their rung in each round, but for the wall, which the prior alone lays
+    anew: the best that dynamics can do. Swaps see a mini-batch; where the rule wants it, it is doubled.
+
+    Returned are shares of the right wall, rates of swaps, arrivals at the target from the prior, examples seen, and
+    what V is with `examples` of them.
+    """
+    from tati_re.exchange import Penalty, make_swap_rule
+
+    rule = Penalty(target_variance=None) if rule == AS_IT_COMES else make_swap_rule(rule)
+    random, number, rungs = np.random.default_rng([seed, 5]), walls.problem.examples, len(weights)
+    sums = [[np.cumsum(walls.share(w, walls.right == side)) for side in (False, True)] for w in weights]
+    free = float(walls.share(0.0)[walls.right].sum())
+    wall = random.random((ladders, rungs)) < free
+    fresh = np.zeros((ladders, rungs), bool)
+    share, arrivals, seen, variances = np.zeros(ladders), np.zeros(ladders), [], []
+    tries, swaps = np.zeros(rungs - 1), np.zeros(rungs - 1)
+    for number_of_round in range(rounds):
+        wall[:, -1], fresh[:, -1] = random.random(ladders) < free, True
+        counts = number_of_round >= rounds // 3
+        if counts:
+            share += wall[:, 0]
+            arrivals += fresh[:, 0]
+        fresh[:, 0] = False
+        losses = np.empty((rungs, ladders, number))
+        for rung, weight in enumerate(weights):
+            cells = [np.searchsorted(one, random.random(ladders) * one[-1]) for one in sums[rung]]
+            cells = np.minimum(np.where(wall[:, rung], cells[1], cells[0]), len(walls.a) - 1)
+            losses[rung] = walls.losses(cells, weight, random)
+        low = np.arange(number_of_round % 2, rungs - 1, 2)
+        gap = (np.asarray(weights)[low] - np.asarray(weights)[low + 1])[:, None]
+        differences = losses[low] - losses[low + 1]
+        differences = random.permuted(differences, axis=2)
+        n = np.full((len(low), ladders), number if rule.exact else examples)
+        while True:
+            part = np.arange(number) < n[..., None]
+            mean = (differences * part).sum(2) / n
+            spread = (((differences - mean[..., None]) * part) ** 2).sum(2) / np.maximum(n - 1, 1)
+            variance = (gap * number) ** 2 * spread / n * (1 - n / number)
+            if counts and (n <= examples).all():
+                variances.append(variance)
+            target = getattr(rule, "target_variance", None)
+            small = (n < number) & (variance > target) if target else np.zeros_like(n, bool)
+            if not small.any():
+                break
+            n = np.where(small, np.minimum(2 * n, number), n)
+        accepted = rule.accept(
+            gap * number * mean, variance, n, random.random(n.shape), random.standard_normal(n.shape)
+        )
+        accepted = np.asarray(accepted).T
+        for one in (wall, fresh):
+            pairs = one[:, low].copy(), one[:, low + 1].copy()
+            one[:, low], one[:, low + 1] = (np.where(accepted, pairs[1 - k], pairs[k]) for k in range(2))
+        if counts:
+            seen.append(n.mean())
+            tries[low] += ladders
+            swaps[low] += accepted.sum(0)
+    rates = swaps / tries
+    return {
+        "right": share / (rounds - rounds // 3),
+        "rungs": rungs,
+        "swaps": np.array([rates.min(), rates.max()]),
+        "arrivals": arrivals.sum(),
+        "seen": np.mean(seen),
+        "variance": np.median(np.concatenate(variances)) if variances else 0.0,
+    }
+
+
 def fitted(problem: Problem, seed: int, walkers: int, steps: int) -> dict:
     """Networks fitted from starts of their own."""
     sim = problem.simulation(walkers, seed, walker_start="fresh")
@@ -291,7 +427,8 @@ def sequential(problem: Problem, seed: int, particles: int, moves: int = 12) -> 
 
 
 class Task(NamedTuple):
-    """A part of the work, whose result is a file: a problem, a method, a seed, and where chains start."""
+    """A part of the work, whose result is a file: a problem, a method, a seed, and where chains start (swaps: the rule,
+    and how many examples it sees)."""
 
     problem: Problem
     method: str
@@ -300,7 +437,8 @@ class Task(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.problem.name}_{self.method}{self.start and '_' + self.start}_{self.seed}"
+        start = "".join(letter if letter.isalnum() else "_" for letter in self.start)
+        return f"{self.problem.name}_{self.method}{start and '_' + start}_{self.seed}"
 
 
 WELL = Problem()
@@ -314,11 +452,27 @@ BORDER = {
 }
 
 
+SKEWED = Problem(width=1, noise=1.0, examples=240, mirrored=False)
+"""One unit for two walls of which the data favor one."""
+AS_IT_COMES = "penalty, as it comes"
+SWAPS = (
+    ("metropolis", 240),
+    *((AS_IT_COMES, examples) for examples in (220, 180, 120, 60, 20)),
+    ("penalty", 20),
+    ("barker_compensated", 20),
+    *(("naive", examples) for examples in (120, 20)),
+)
+"""Rules, and how many examples their energies have; those that grow double them until the variance is below 1."""
+
+
 def tasks_of(part: str, seeds: int) -> list[Task]:
     """The work of a part, all methods of a seed before the next seed."""
     problems = (MIRROR, WELL, WELL._replace(width=3)) if part == "one" else sum(BORDER.values(), ())
     if part == "tempered":
         return [Task(WELL, name, 0) for name in ("ladder", "fit", "tempered", "biased")]
+    if part == "batches":
+        kinds = [f"{rule}:{examples}" for rule, examples in SWAPS]
+        return [Task(SKEWED, "swaps", seed, kind) for seed in range(seeds) for kind in kinds]
     found = []
     for seed in range(seeds):
         for problem in problems:
@@ -349,6 +503,11 @@ def done(task: Task, given, folder: Path) -> None:
         starts = loaded(task._replace(method="fit", start=""), folder)["weights"]
         rungs, factor = (given.rungs, 1.0) if task.method == "tempered" else (given.biased_rungs, given.bias_factor)
         found = tempered(task.problem, task.seed, starts, given.rounds * 3, rungs, factor)
+    elif task.method == "swaps":
+        rule, examples = task.start.split(":")
+        walls = Walls(task.problem)
+        weights = spaced(walls, 0.5, 2_000, np.random.default_rng(0))
+        found = batched(walls, weights, task.seed, rule, int(examples), given.ladders, given.rounds)
     elif task.method == "fit":
         found = fitted(task.problem, task.seed, given.chains, given.fit_steps)
     else:
@@ -399,6 +558,49 @@ def results(tasks: Iterable[Task], folder: Path) -> list[dict]:
     return lines
 
 
+def of_batches(tasks: Iterable[Task], folder: Path) -> list[dict]:
+    """A line for each rule and number of examples, all seeds together."""
+    walls, lines = Walls(SKEWED), []
+    exact = float(walls.share(1.0)[walls.right].sum())
+    tasks = [task for task in tasks if task.method == "swaps" and (folder / f"{task.name}.npz").exists()]
+    for kind in dict.fromkeys(task.start for task in tasks):
+        own = [loaded(task, folder) for task in tasks if task.start == kind]
+        right = np.concatenate([found["right"] for found in own])
+        rule, examples = kind.split(":")
+        line = {"rule": rule, "examples": int(examples), "seen": np.mean([found["seen"] for found in own])}
+        line |= {"share": right.mean(), "share_error": right.std(ddof=1) / math.sqrt(len(right)), "exact": exact}
+        line |= {"error": math.sqrt(((right - exact) ** 2).mean()), "ladders": len(right)}
+        line |= {"rungs": int(own[0]["rungs"]), "variance": float(own[0]["variance"])}
+        line["arrivals"] = sum(float(found["arrivals"]) for found in own)
+        line["least_swap"] = min(float(found["swaps"][0]) for found in own)
+        line["most_swap"] = max(float(found["swaps"][1]) for found in own)
+        lines.append(line | {"core_seconds": sum(float(found["seconds"][1]) for found in own)})
+    return lines
+
+
+def drawn_batches(lines: Sequence[dict], path: Path) -> None:
+    """Shares with their errors and journeys of replicas against the examples of a swap."""
+    from tati_re.plotting import COLORS, DARK, new_figure, plain, save
+
+    figure = new_figure(9.0, 3.4)
+    left, right = figure.subplots(1, 2)
+    left.axhline(lines[0]["exact"], color=DARK, linewidth=1, label="exact")
+    for color, rule in zip(COLORS, dict.fromkeys(line["rule"] for line in lines), strict=False):
+        own = sorted((line for line in lines if line["rule"] == rule), key=lambda line: line["seen"])
+        seen = [line["seen"] for line in own]
+        share, error = ([line[name] for line in own] for name in ("share", "share_error"))
+        left.errorbar(seen, share, error, color=color, marker="o", markersize=4, linewidth=1, label=rule)
+        arrivals = [line["arrivals"] / line["ladders"] for line in own]
+        right.plot(seen, arrivals, "o-", color=color, markersize=4, linewidth=1, label=rule)
+    left.set_ylabel("share with the wall on the right")
+    right.set_ylabel("arrivals from the prior, a ladder")
+    left.legend(frameon=False, fontsize=8)
+    for axes in (left, right):
+        axes.set(xlim=(0, SKEWED.examples + 10), xlabel=f"examples of a swap, of {SKEWED.examples}")
+        plain(axes)
+    save(figure, path)
+
+
 def drawn(lines: Sequence[dict], path: Path) -> None:
     """The border: errors of one chain and one ladder, and Λ, against width, noise, prior and number of examples."""
     import matplotlib
@@ -440,7 +642,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="When replica exchange pays on a network, and when it does not.")
     parser.add_argument(
-        "--part", nargs="+", choices=("one", "border", "tempered"), default=["one"], help="default: one"
+        "--part", nargs="+", choices=("one", "border", "tempered", "batches"), default=["one"], help="default: one"
     )
     parser.add_argument("--full", action="store_true", help="64 ladders, 64 chains, 6,000 rounds, 20,000 particles")
     for flag, default, what in (
@@ -477,18 +679,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    lines = results(tasks, given.output)
-    columns = list(dict.fromkeys(name for line in lines for name in line))
-    with (given.output / "results.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, columns, lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
-    for line in lines:
+    lines, batches = results(tasks, given.output), of_batches(tasks, given.output)
+    for found, name in ((lines, "results.csv"), (batches, "batches.csv")):
+        if not found:
+            continue
+        columns = list(dict.fromkeys(name for line in found for name in line))
+        with (given.output / name).open("w", newline="") as file:
+            table = csv.DictWriter(file, columns, lineterminator="\n")
+            table.writeheader()
+            table.writerows(found)
+    for line in lines + batches:
         print(
             ", ".join(
                 f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in line.items()
             )
         )
+    if batches:
+        drawn_batches(batches, given.output / "batches.png")
     if "border" in given.part:
         drawn(lines, given.output / "border.png")
     return 0

@@ -296,7 +296,7 @@ class Marginal(NamedTuple):
 
     @property
     def barrier(self) -> tuple[float, float, float]:
-        """-ln of what the mode at 0 has over the valley at 1.5: found, its error, exact. The bins next to both count."""
+        """-ln of what the mode at 0 has over the valley at 1.5: found, its error, exact; two bins of each count."""
         middle = (EDGES[1:] + EDGES[:-1]) / 2
         top, valley = np.abs(middle) < 0.2, np.abs(np.abs(middle) - 1.5) < 0.2
 
@@ -314,7 +314,7 @@ def marginals(result: Result) -> list[Marginal]:
 
 
 def draw_marginals(found: Sequence[Marginal], path: Path) -> None:
-    """Draws -ln of the marginals of x, the potential that x feels at each rung in units of its temperature, and them."""
+    """Draws the marginals of x, and -ln of them: the potential that x feels at a rung, in units of its temperature."""
     from tati_re.plotting import COLORS, new_figure, plain, save
 
     figure = new_figure(9.0, 3.4)
