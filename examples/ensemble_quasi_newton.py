@@ -1,13 +1,15 @@
-"""Ensemble quasi-Newton: how much faster walkers mix that precondition each other. Figures 10 and 11 of TATi's paper.
+"""Ensemble quasi-Newton: how much faster walkers mix that precondition each other. Figure 10 of TATi's paper, and two
+more on images.
 
 Figure 10, Gaussians: the mean loss w'Cw/n of n examples of a linear model, the eigenvalues of C even over [1, 100], for
 n = 2 to 128. Measured for 8 and 16 walkers are the law of the slowest direction (k times its variance,
 exactly 1) and the integrated autocorrelation times of the slowest and the fastest direction, beside that of a walker on
 its own: measured, and in closed form. The gain is their ratio, per gradient, with those that a refresh costs.
 
-Figure 11, MNIST 7 against 9 (with --data): the five slowest directions of a logistic regression on images averaged over
-squares to 4 x 4, 16 parameters, and the flat directions of a softmax regression on whole images, 1,568 parameters; with
-the biases fixed at zero, and free. U is the mean loss of mini-batches of 550 images plus a Gaussian prior of standard
+Images (with --data), in halves and with a prior. The paper's Figure 11 has neither: that is tati_figure_11.py. Sevens
+against nines: the five slowest directions of a logistic regression on images averaged over squares to 4 x 4,
+16 parameters, and the flat directions of a softmax regression on whole images, 1,568 parameters; with the biases fixed
+at zero, and free. U is the mean loss of mini-batches of 550 images plus a Gaussian prior of standard
 deviation 3, without which flat directions have no equilibrium; temperature 0.1.
 
     python examples/ensemble_quasi_newton.py [--num-steps 4000] [--output DIR]
@@ -409,7 +411,7 @@ def tell_gaussians(rows: Sequence[Row]) -> None:
 
 def tell_mnist(rows: Sequence[Row]) -> None:
     """Prints the gain of the slowest time beside the published one."""
-    print(f"\n{'':32}{'walkers':10}{'slowest time':18}{'alone':10}{'gain of it':14}{'mean gain':12}TATi, Fig. 11")
+    print(f"\n{'':32}{'walkers':10}{'slowest time':18}{'alone':10}{'gain of it':14}{'mean gain':12}TATi, 28 x 28")
     for system, walkers in dict.fromkeys((row.system, row.walkers) for row in rows if row.walkers > 1):
         same = [row for row in rows if (row.system, row.walkers) == (system, walkers)]
         slowest = max(same, key=lambda row: row.time)
@@ -523,7 +525,7 @@ def reproduce(data: Path | None, pool: int, num_steps: int | None, seed: int, ou
     """Runs one of the figures, or a part of both, prints and writes.
 
     Args:
-        data: Folder of mnist.npz for Figure 11; None for Figure 10.
+        data: Folder of mnist.npz for the images; None for Figure 10.
         pool: Side of the pooled images.
         num_steps: Of each walker; None for the default.
         seed: Of all random numbers.
@@ -578,8 +580,8 @@ def write(rows: Sequence[Row], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
-    parser = argparse.ArgumentParser(description="Ensemble quasi-Newton, Figures 10 and 11 of TATi's paper.")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz, for Figure 11")
+    parser = argparse.ArgumentParser(description="Ensemble quasi-Newton: Figure 10 of TATi's paper, and images.")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder that holds mnist.npz, for images")
     parser.add_argument("--pool", type=int, default=4, metavar="N", help="side of the pooled images; default 4")
     parser.add_argument("--num-steps", type=int, metavar="N", help="of each walker; default 4,000, with --data 20,000")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of all random numbers; default 1")

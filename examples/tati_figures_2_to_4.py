@@ -1,17 +1,19 @@
 """Discretization errors of GLA1, GLA2, BAOAB and SGLD where they are known exactly: Figures 2 to 4 of TATi's paper.
 
-Figures 2 and 3: one weight on the single example (sqrt(a), 0), a harmonic well with force constant 2a. The mean kinetic
-energy of BAOAB is too small by the part h² 2a/4, the mean virial of GLA2 too large by about the same.
+Figures 2 and 3: one weight on the single example (sqrt(a), 0), a harmonic well with force constant 2a, for three a and
+five frictions. The mean kinetic energy of BAOAB is too small by the part h² 2a/4, the mean virial of GLA2 too large by
+about the same, whatever the friction: it decides the error bar.
 Figure 4: a linear perceptron on two clusters, 500 points, 3 parameters. Its potential is quadratic too, so that the
 error of the mean virial θ·∇L is known for every method: GLA1 and SGLD are of first order, GLA2 of second, and BAOAB has
 no error. All on the full batch with U = mean loss and β = 10; each walker is a seed of its own and gives one average.
 
-    python examples/tati_figures_2_to_4.py [--num-walkers 100] [--num-steps 100000] [--output DIR]
+    python examples/tati_figures_2_to_4.py [--num-walkers 100] [--num-steps 20000] [--full] [--output DIR]
 
-Writes errors.csv (every average with its error bar and the exact value), slopes.csv and figure.png to the output
-folder, in about ten minutes. Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on
-discretized stochastic differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020),
-section 3.1.
+Writes errors.csv (every average with its error bar and the exact value), slopes.csv, figure2_and_3.png and figure4.png
+to the output folder; --full takes 10⁶ steps, as published. A run that was interrupted goes on.
+
+Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic
+differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.1.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ import argparse
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import curve_fit
 
@@ -37,7 +40,7 @@ from tati_re.data.generators import harmonic
 
 INVERSE_TEMPERATURE = 10.0
 SYSTEM = {"loss": "mean_squared_error", "potential": "mean_loss", "prior": "none", "dtype": "float64", "verbose": 0}
-HARMONIC_ROWS, CLUSTER_ROWS = 5_000, 10_000
+HARMONIC_ROWS, CLUSTER_ROWS = 1_000, 10_000
 """Recorded steps of a walker at most; an average is one over them."""
 
 HARMONIC_STEPS = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)
@@ -58,7 +61,7 @@ WORDS = {"GLA1": "BAO", "GLA2": "BABO", "BAOAB": "BAOAB"}
 SLOPES = published("tati_slopes")
 PUBLISHED = {
     ("harmonic", "BAOAB"): f"{SLOPES['harmonic well, a = 4, BAOAB']} at a = 4, flat at small a",
-    ("harmonic", "GLA2"): SLOPES["harmonic well, a = 4, GLA2"],
+    ("harmonic", "GLA2"): f"{SLOPES['harmonic well, a = 4, GLA2']} at a = 4",
     ("clusters", "GLA1"): SLOPES["two clusters, GLA1"],
     ("clusters", "GLA2"): SLOPES["two clusters, GLA2"],
     ("clusters", "BAOAB"): "none: statistical limit",
@@ -68,7 +71,9 @@ RESOLVED = 3.0
 """Error bars from 0 that a point must lie to count as an error that is seen."""
 SMALLEST_NUM_STEPS = 1_000
 SMALLEST_NUM_WALKERS = 10
-CONSTANT_OF_SLOPE = CONSTANTS[-1]
+NUM_STEPS, FULL_NUM_STEPS = 20_000, 1_000_000
+CLOSE = 1e-12
+"""Relative distance of the temperatures of two rungs: equal ones are no ladder."""
 
 
 class Point(NamedTuple):
@@ -84,6 +89,9 @@ class Point(NamedTuple):
         error: Average over its value at h = 0, less 1.
         error_bar: Standard error of that, from the spread of the walkers.
         exact: What it is for this data set.
+        num_walkers: Independent seeds.
+        num_steps: Of each.
+        seed: Of the whole experiment.
     """
 
     system: str
@@ -95,6 +103,9 @@ class Point(NamedTuple):
     error: float
     error_bar: float
     exact: float
+    num_walkers: int = 0
+    num_steps: int = 0
+    seed: int = 0
 
 
 class Slope(NamedTuple):
@@ -134,55 +145,102 @@ def exact_errors(sampler: str, step_size: float, friction: float, curvatures: np
     return tuple(np.mean(errors, axis=0).tolist())
 
 
-def average(sim: tati_re.Simulation, column: str, num_burnin_steps: int, **options) -> tuple[float, float]:
-    """Samples, and returns the relative error of one column's average and its standard error over the walkers."""
-    run = sim.sample(
-        inverse_temperature=INVERSE_TEMPERATURE, num_burnin_steps=num_burnin_steps, trajectory_every=0, **options
-    )
-    means = run.averages.groupby("walker")[column].last().to_numpy()
-    relative = means * 2 * INVERSE_TEMPERATURE / sim.num_parameters() - 1
-    return float(relative.mean()), float(relative.std(ddof=1) / math.sqrt(len(relative)))
+class Book:
+    """The points so far, in errors.csv: what is there is not computed again.
+
+    Args:
+        path: The file, new or one of the same sizes.
+        sizes: `num_walkers`, `num_steps` and `seed` of all points.
+
+    Raises:
+        InputError: The file has points of other sizes, or cannot be read or written.
+    """
+
+    def __init__(self, path: Path, sizes: dict) -> None:
+        self.path, self.sizes, self.points, self.num_runs = path, sizes, [], 0
+        if path.exists():
+            self.points = [Point(**row) for row in pd.read_csv(path).to_dict("records")]
+        other = [point for point in self.points if sizes != {name: getattr(point, name) for name in sizes}]
+        if other:
+            found = ", ".join(f"{name} {getattr(other[0], name)}" for name in sizes)
+            raise tati_re.InputError("--output holds points of other sizes.", found, "another folder, or these sizes")
+
+    def lacks(self, **values) -> bool:
+        """Whether no point has these values; counts a run, so that each has a seed of its own."""
+        self.num_runs += 1
+        wanted = {name: value for name, value in values.items() if value == value}
+        return not any(all(getattr(point, name) == value for name, value in wanted.items()) for point in self.points)
+
+    def next_seed(self) -> int:
+        """Common random numbers would make the errors of two runs alike."""
+        return self.sizes["seed"] + self.num_runs
+
+    def add(self, points: Sequence[Point]) -> None:
+        """Prints points and writes all there are."""
+        for point in points:
+            say(point)
+        self.points += [point._replace(**self.sizes) for point in points]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            partial = self.path.with_suffix(".part")
+            pd.DataFrame(self.points).to_csv(partial, index=False, float_format="%.9g")
+            partial.replace(self.path)
+        except OSError as error:
+            raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", self.path) from None
+
+
+def averages(sim: tati_re.Simulation, column: str, num_burnin_steps: int, **options) -> list[tuple[float, float]]:
+    """Samples, and returns the relative error of one column's average and its standard error over the walkers.
+
+    Returns:
+        A pair for each rung.
+    """
+    run = sim.sample(num_burnin_steps=num_burnin_steps, trajectory_every=0, **options)
+    found = []
+    for rung in range(max(1, len(options.get("step_sizes", [])))):
+        rows = run.averages[run.averages["rung"] == rung] if "rung" in run.averages else run.averages
+        means = rows.groupby("walker")[column].last().to_numpy()
+        relative = means * 2 * INVERSE_TEMPERATURE / sim.num_parameters() - 1
+        found.append((float(relative.mean()), float(relative.std(ddof=1) / math.sqrt(len(relative)))))
+    return found
 
 
 def harmonic_errors(
-    a: float,
-    samplers: Sequence[str],
-    steps: Sequence[float],
-    frictions: Sequence[float],
-    sizes: dict,
-    seeds: Iterator[int],
-) -> list[Point]:
-    """Kinetic energy of BAOAB and virial of GLA2 on the well with force constant 2a, started in its law."""
+    a: float, samplers: Sequence[str], steps: Sequence[float], frictions: Sequence[float], book: Book
+) -> None:
+    """Kinetic energy of BAOAB and virial of GLA2 on the well with force constant 2a, started in its law.
+
+    The step sizes are the rungs of a ladder without exchange, so that one run has them all.
+    """
     data = harmonic(a)
-    sim = tati_re.Simulation(data=(data.inputs, data.targets), use_bias=False, **SYSTEM, **sizes)
-    curvature = float(sim.hessians(0)[0, 0])
-    start = np.random.default_rng(0).standard_normal((sizes["num_walkers"], 1))
-    points = []
-    for sampler in samplers:
-        which = ("kinetic_energy", "virial").index("kinetic_energy" if sampler == "BAOAB" else "virial")
-        column = ("kinetic_energy", "virial")[which]
-        for friction in frictions:
-            for h in steps:
-                sim.parameters = start / math.sqrt(INVERSE_TEMPERATURE * curvature)
-                every = max(1, sizes["num_steps"] // HARMONIC_ROWS)
-                options = {
-                    "sampler": sampler,
-                    "step_size": h,
-                    "friction": friction,
-                    "record_every": every,
-                    "seed": next(seeds),
-                }
-                error, bar = average(sim, column, sizes["num_steps"] // 10, **options)
-                exact = exact_errors(sampler, h, friction, np.array([curvature]))[which]
-                point = Point("harmonic", sampler, column.replace("_", " "), a, friction, h, error, bar, exact)
-                points.append(point)
-                say(point)
-    return points
+    kept = {name: book.sizes[name] for name in ("num_walkers", "num_steps")}
+    options = {
+        "temperatures": [(1 + CLOSE * place) / INVERSE_TEMPERATURE for place in range(len(steps))],
+        "step_sizes": list(steps),
+        "exchange": "none",
+        "record_every": max(1, kept["num_steps"] // HARMONIC_ROWS),
+    }
+    curvature = 2 * a
+    start = np.random.default_rng(0).standard_normal((kept["num_walkers"], 1))
+    for sampler, friction in itertools.product(samplers, frictions):
+        if not book.lacks(system="harmonic", sampler=sampler, a=a, friction=friction):
+            continue
+        sim = tati_re.Simulation(data=(data.inputs, data.targets), use_bias=False, **SYSTEM, **kept)
+        assert math.isclose(float(sim.hessians(0)[0, 0]), curvature, rel_tol=1e-9)
+        sim.parameters = start / math.sqrt(INVERSE_TEMPERATURE * curvature)
+        column = "kinetic_energy" if sampler == "BAOAB" else "virial"
+        more = {"sampler": sampler, "friction": friction, "seed": book.next_seed()}
+        found = averages(sim, column, kept["num_steps"] // 10, **options, **more)
+        points = []
+        for h, (error, bar) in zip(steps, found, strict=True):
+            exact = exact_errors(sampler, h, friction, np.array([curvature]))[column == "virial"]
+            points.append(Point("harmonic", sampler, column.replace("_", " "), a, friction, h, error, bar, exact))
+        book.add(points)
 
 
-def cluster_errors(steps: dict[str, Sequence[float]], sizes: dict, seeds: Iterator[int]) -> list[Point]:
+def cluster_errors(steps: dict[str, Sequence[float]], book: Book) -> None:
     """The virial of every sampler on the two clusters, started from the minimum."""
-    sim = tati_re.Simulation(data="two_clusters", **SYSTEM, **sizes)
+    sim = tati_re.Simulation(data="two_clusters", **SYSTEM, **book.sizes)
     sim.fit(
         optimizer="gradient_descent",
         learning_rate=0.03,
@@ -192,19 +250,20 @@ def cluster_errors(steps: dict[str, Sequence[float]], sizes: dict, seeds: Iterat
     )
     minimum, curvatures = sim.parameters.copy(), np.linalg.eigvalsh(sim.hessians(0))
     print(f"two clusters: eigenvalues of the Hessian {', '.join(f'{value:.2f}' for value in curvatures)}")
-    points = []
+    num_steps = book.sizes["num_steps"]
     for sampler, sampler_steps in steps.items():
         friction = math.nan if sampler == "SGLD" else CLUSTER_FRICTION
         for h in sampler_steps:
+            if not book.lacks(system="clusters", sampler=sampler, step_size=h):
+                continue
             sim.parameters = minimum
-            every = max(1, sizes["num_steps"] // CLUSTER_ROWS, min(round(0.25 / h), sizes["num_steps"] // 200))
-            burnin = min(math.ceil(BURNIN_TIME / h), sizes["num_steps"] // 2)
-            options = {"sampler": sampler, "step_size": h, "record_every": every, "seed": next(seeds)}
-            error, bar = average(sim, "virial", burnin, friction=CLUSTER_FRICTION, **options)
+            every = max(1, num_steps // CLUSTER_ROWS, min(round(0.25 / h), num_steps // 200))
+            burnin = min(math.ceil(BURNIN_TIME / h), num_steps // 2)
+            options = {"sampler": sampler, "step_size": h, "record_every": every, "seed": book.next_seed()}
+            options |= {"inverse_temperature": INVERSE_TEMPERATURE, "friction": CLUSTER_FRICTION}
+            ((error, bar),) = averages(sim, "virial", burnin, **options)
             exact = exact_errors(sampler, h, friction, curvatures)[1]
-            points.append(Point("clusters", sampler, "virial", math.nan, friction, h, error, bar, exact))
-            say(points[-1])
-    return points
+            book.add([Point("clusters", sampler, "virial", math.nan, friction, h, error, bar, exact)])
 
 
 def say(point: Point) -> None:
@@ -251,90 +310,113 @@ def fitted_slope(points: Sequence[Point]) -> Slope:
     return Slope(float(fits[0][0][1]), float(np.sqrt(fits[0][1][1, 1])), float(fits[1][0][1]))
 
 
+def fit_of(points: Sequence[Point], before: str = "") -> str:
+    """The slope in words."""
+    slope = fitted_slope(points)
+    if not math.isnan(slope.slope):
+        return f"{before}{slope.slope:.2f} ± {slope.error_bar:.2f}"
+    seen = [point for point in points if abs(point.error) > RESOLVED * point.error_bar]
+    return f"seen at h = {seen[0].step_size:.3g} alone" if seen else "statistical limit"
+
+
 def _columns(points: Sequence[Point]) -> tuple[np.ndarray, ...]:
     names = ("step_size", "error", "error_bar", "exact")
     return tuple(np.array([getattr(point, name) for point in points]) for name in names)
 
 
-def curves(points: Sequence[Point]) -> dict[tuple[str, str, float], list[Point]]:
-    """The points of each line of the figure: system, sampler and a, pooled over frictions."""
-    keys = dict.fromkeys((p.system, p.sampler, 0.0 if math.isnan(p.a) else p.a) for p in points)
-    return {
-        key: pooled([p for p in points if (p.system, p.sampler) == key[:2] and (math.isnan(p.a) or p.a == key[2])])
-        for key in keys
-    }
+Key = tuple[str, str, float]
 
 
-def tell(lines: dict[tuple[str, str, float], list[Point]]) -> list[str]:
-    """Prints the slope of each line beside the published one, and returns the table as CSV lines."""
-    print(f"\n{'':34}{'slope measured':22}{'exact, same points':26}published")
-    rows = ["system,sampler,a,slope,error_bar,exact,published"]
+def lines_of(points: Sequence[Point]) -> dict[Key, dict[float, list[Point]]]:
+    """The points of every panel or curve (system, sampler, a; 0 for the clusters) by friction; 0 for that of SGLD."""
+    found: dict[Key, dict[float, list[Point]]] = {}
+    for point in points:
+        key = (point.system, point.sampler, 0.0 if math.isnan(point.a) else point.a)
+        friction = 0.0 if math.isnan(point.friction) else point.friction
+        found.setdefault(key, {}).setdefault(friction, []).append(point)
+    return found
+
+
+def tell(lines: dict[Key, dict[float, list[Point]]]) -> list[str]:
+    """Prints slopes beside the published ones, for every friction and for all, and returns the table as CSV lines."""
+    print(f"\n{'':46}{'slope measured':26}{'exact, same points':26}published")
+    rows = ["system,sampler,a,friction,slope,error_bar,exact,published"]
     for (system, sampler, a), line in lines.items():
-        slope, paper = fitted_slope(line), PUBLISHED[system, sampler]
-        if math.isnan(slope.slope):
-            largest = max(abs(point.error) / point.error_bar for point in line)
-            measured, exact = "statistical limit", f"within {largest:.1f} bars of 0"
-        else:
-            measured, exact = f"{slope.slope:.3f} ± {slope.error_bar:.3f}", f"{slope.exact:.3f}"
-        name = f"{system}, {sampler}" + (f", a = {a:g}" if system == "harmonic" else "")
-        print(f"{name:34}{measured:22}{exact:26}{paper}")
-        values = ",".join("" if math.isnan(v) else f"{v:.9g}" for v in slope)
-        rows.append(f'{system},{sampler},{a or ""},{values},"{paper}"')
+        parts = {f"{friction:g}": part for friction, part in line.items()}
+        all_points = [point for part in line.values() for point in part]
+        for friction, part in parts.items() if len(parts) == 1 else {**parts, "all": pooled(all_points)}.items():
+            slope, paper = fitted_slope(part), PUBLISHED[system, sampler]
+            measured, exact = fit_of(part), f"{slope.exact:.3f}"
+            if math.isnan(slope.slope):
+                largest = max(abs(point.error) / point.error_bar for point in part)
+                exact = f"within {largest:.1f} bars of 0"
+            name = f"{system}, {sampler}" + (f", a = {a:g}, friction {friction}" if system == "harmonic" else "")
+            print(f"{name:46}{measured:26}{exact:26}{paper}")
+            values = ",".join("" if math.isnan(v) else f"{v:.9g}" for v in slope)
+            rows.append(f'{system},{sampler},{a or ""},{friction},{values},"{paper}"')
     return rows
 
 
-def draw(lines: dict[tuple[str, str, float], list[Point]], path: Path) -> None:
-    """Draws abs(error) against h beside the exact lines (dashed); a hollow point lies within three bars of 0."""
+def draw_wells(lines: dict[Key, dict[float, list[Point]]], path: Path) -> None:
+    """Draws abs(error) against h, one line a friction, beside the exact line (dashed); a hollow point lies within
+    three bars of 0."""
     from tati_re.plotting import COLORS, new_figure, plain, save
 
-    kinetic = {key: line for key, line in lines.items() if key[:2] == ("harmonic", "BAOAB")}
-    virial = {key: line for key, line in lines.items() if key[:2] == ("harmonic", "GLA2")}
-    rest = {key: line for key, line in lines.items() if key[0] == "clusters"}
-    panels = [
-        ("harmonic well: kinetic energy, BAOAB", kinetic),
-        ("harmonic well: virial, GLA2", virial),
-        ("two clusters: virial", rest),
-    ]
-    panels = [(title, group) for title, group in panels if group]
-    figure = new_figure(3.7 * len(panels), 4.4)
-    for axes, (title, group) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
-        for color, (key, line) in zip(COLORS, group.items(), strict=False):
-            slope = fitted_slope(line)
-            name = f"a = {key[2]:g}" if key[0] == "harmonic" else key[1]
-            fit = f"slope {slope.slope:.2f} ± {slope.error_bar:.2f}" if slope.slope > 0 else "statistical limit"
-            _draw_line(axes, line, color, f"{name}: {fit}")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_ylim(bottom=0.3 * min(point.error_bar for line in group.values() for point in line))
-        axes.set_xlabel("step size h" + (" (SGLD: its own, gradient coefficient)" if group is rest else ""))
-        axes.set_ylabel("relative error of the average")
-        axes.set_title(f"{title}\n(dashed: exact)", fontsize=9, loc="left", pad=56)
+    wells = [key for key in lines if key[0] == "harmonic"]
+    samplers = list(dict.fromkeys(key[1] for key in wells))
+    constants = sorted({key[2] for key in wells})
+    figure = new_figure(3.0 * len(constants) + 0.8, 2.9 * len(samplers) + 0.5)
+    grid, shown = figure.add_gridspec(len(samplers), len(constants)), {}
+    for key in wells:
+        axes = figure.add_subplot(grid[samplers.index(key[1]), constants.index(key[2])])
+        for place, (color, (friction, line)) in enumerate(zip(COLORS, sorted(lines[key].items()), strict=False)):
+            shown[friction] = _draw_line(axes, line, color, 1.05 ** (place - 2))
+        fit = fit_of(pooled([point for line in lines[key].values() for point in line]), "slope ")
+        _finish(axes, line, f"{key[1]}, {line[0].quantity}, a = {key[2]:g}\nall frictions: {fit}")
         plain(axes)
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), frameon=False, fontsize=7.5, handlelength=1.2)
+    frictions = sorted(shown)
+    names = [f"γ = {friction:g}" for friction in frictions]
+    handles = [shown[friction] for friction in frictions]
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
     save(figure, path)
 
 
-def _draw_line(axes, line: Sequence[Point], color: str, label: str) -> None:
-    h, error, bar, exact = _columns(line)
-    size = np.abs(error)
-    below = np.minimum(bar, 0.9 * size)
-    far = size > RESOLVED * bar
-    for mask, face, name in ((far, color, label), (~far, "white", None if far.any() else label)):
-        if mask.any():
-            axes.errorbar(
-                h[mask],
-                size[mask],
-                yerr=[below[mask], bar[mask]],
-                fmt="o",
-                color=color,
-                markerfacecolor=face,
-                markersize=5,
-                linewidth=1.0,
-                capsize=2,
-                label=name,
-            )
+def draw_clusters(lines: dict[Key, dict[float, list[Point]]], path: Path) -> None:
+    """The same for the clusters, one line a sampler."""
+    from tati_re.plotting import COLORS, new_figure, plain, save
+
+    figure = new_figure(4.6, 4.0)
+    axes = figure.subplots()
+    for color, (key, line) in zip(COLORS, ((k, v) for k, v in lines.items() if k[0] == "clusters"), strict=False):
+        points = next(iter(line.values()))
+        _draw_line(axes, points, color, label=f"{key[1]}: {fit_of(points, 'slope ')}")
+        _finish(axes, points, "two clusters, virial", color)
+    axes.set_xlabel("step size h (SGLD: its own)")
+    axes.legend(loc="lower right", frameon=False, fontsize=7.5, handlelength=1.2)
+    plain(axes)
+    save(figure, path)
+
+
+def _draw_line(axes, line: Sequence[Point], color: str, shift: float = 1.0, label: str | None = None):
+    h, error, bar, _ = _columns(line)
+    size, h = np.abs(error), shift * h
+    style = {"color": color, "markersize": 4, "linewidth": 0.9, "elinewidth": 0.8, "capsize": 1.5}
+    drawn = axes.errorbar(h, size, [np.minimum(bar, 0.9 * size), bar], fmt="-o", label=label, **style)
+    near = size <= RESOLVED * bar
+    axes.plot(h[near], size[near], "o", color=color, markerfacecolor="white", markersize=4, zorder=5)
+    return drawn
+
+
+def _finish(axes, line: Sequence[Point], title: str, color: str = "black") -> None:
+    h, _, _, exact = _columns(line)
     if np.abs(exact).max() > 1e-12:
-        axes.plot(h, np.abs(exact), color=color, linewidth=0.9, linestyle="--")
+        axes.plot(h, np.abs(exact), color=color, linewidth=0.9, linestyle="--", zorder=6)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("step size h")
+    axes.set_title(title, fontsize=8.5, loc="left")
+    if axes.get_subplotspec().is_first_col():
+        axes.set_ylabel("relative error of the average")
 
 
 def reproduce(num_walkers: int, num_steps: int, seed: int, output: Path, quick: bool) -> None:
@@ -354,45 +436,41 @@ def reproduce(num_walkers: int, num_steps: int, seed: int, output: Path, quick: 
         raise tati_re.InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS:,}")
     if num_walkers < SMALLEST_NUM_WALKERS:
         raise tati_re.InputError("--num-walkers is too small.", num_walkers, f"at least {SMALLEST_NUM_WALKERS}")
-    sizes = {"num_walkers": num_walkers, "num_steps": num_steps, "seed": seed}
-    seeds = itertools.count(seed)  # one for each average: common random numbers would make their errors alike
+    book = Book(output / "errors.csv", {"num_walkers": num_walkers, "num_steps": num_steps, "seed": seed})
     if quick:
-        points = harmonic_errors(4.0, ("BAOAB", "GLA2"), HARMONIC_STEPS[-2:], (10.0,), sizes, seeds)
-        points += cluster_errors({"GLA1": (0.04, 0.08)}, sizes, seeds)
+        harmonic_errors(4.0, ("BAOAB", "GLA2"), HARMONIC_STEPS[-2:], (10.0,), book)
+        cluster_errors({"GLA1": (0.04, 0.08)}, book)
     else:
-        points = []
-        for a in CONSTANTS:
-            # The friction changes the error bar only; all of them where there is an error to see.
-            frictions = FRICTIONS if a == CONSTANT_OF_SLOPE else (10.0,)
-            points += harmonic_errors(a, ("BAOAB",), HARMONIC_STEPS, frictions, sizes, seeds)
-        points += harmonic_errors(CONSTANT_OF_SLOPE, ("GLA2",), HARMONIC_STEPS, (10.0,), sizes, seeds)
-        points += cluster_errors(CLUSTER_STEPS, sizes, seeds)
-    lines = curves(points)
+        for a in reversed(CONSTANTS):
+            harmonic_errors(a, ("BAOAB", "GLA2"), HARMONIC_STEPS, FRICTIONS, book)
+        cluster_errors(CLUSTER_STEPS, book)
+    points = book.points
+    lines = lines_of(points)
     slopes = tell(lines)
     off = np.array([(point.error - point.exact) / point.error_bar for point in points])
-    print(f"{len(off)} averages lie {off.std():.2f} error bars (root mean square) from the exact values; 1 is right.")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        rows = [",".join("" if v != v else f"{v:.9g}" if isinstance(v, float) else v for v in p) for p in points]
-        (output / "errors.csv").write_text("\n".join([",".join(Point._fields), *rows, ""]))
-        (output / "slopes.csv").write_text("\n".join([*slopes, ""]))
-    except OSError as error:
-        raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", output) from None
-    draw(lines, output / "figure.png")
-    print(", ".join(str(output / name) for name in ("errors.csv", "slopes.csv", "figure.png")))
+    rms = math.sqrt(np.mean(off**2))
+    print(f"{len(off)} averages lie {rms:.2f} error bars (root mean square) from the exact values; 1 is right.")
+    (output / "slopes.csv").write_text("\n".join([*slopes, ""]), encoding="utf-8")
+    draw_wells(lines, output / "figure2_and_3.png")
+    draw_clusters(lines, output / "figure4.png")
+    print(f"written to {output}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the experiment; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="Discretization errors, Figures 2 to 4 of TATi's paper.")
     parser.add_argument("--num-walkers", type=int, default=100, metavar="N", help="independent seeds; default 100")
-    parser.add_argument("--num-steps", type=int, default=100_000, metavar="N", help="steps of each; default 100,000")
+    parser.add_argument("--num-steps", type=int, metavar="N", help=f"steps of each; default {NUM_STEPS:,}")
+    parser.add_argument("--full", action="store_true", help=f"the published number of steps, {FULL_NUM_STEPS:,}")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of data and random numbers; default 1")
     parser.add_argument("--quick", action="store_true", help="a part of it, in seconds")
     parser.add_argument("--output", type=Path, default=Path("results/tati_figures_2_to_4"), metavar="DIR")
     arguments = parser.parse_args(argv)
     try:
-        reproduce(arguments.num_walkers, arguments.num_steps, arguments.seed, arguments.output, arguments.quick)
+        num_steps = arguments.num_steps
+        if num_steps is None:
+            num_steps = FULL_NUM_STEPS if arguments.full else NUM_STEPS
+        reproduce(arguments.num_walkers, num_steps, arguments.seed, arguments.output, arguments.quick)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

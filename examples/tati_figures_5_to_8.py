@@ -6,13 +6,15 @@ Figure 5: gradient descent in three stages, then BAOAB (h 0.125, γ 10, mini-bat
 loss while sampling. Figure 6: leading eigenvalues of the covariance of three walkers of equal length. They are sampled
 twice: with the paper's U, which nothing confines (weights of pixels that are always 0 feel no force and diffuse), and
 with a weak Gaussian prior. Figures 7 and 8: ln(L - L0) over the plane of eigenvectors 1 and 64 of the covariance under
-the prior, from ±10 down to ±10^-5 around the plane's lowest point, with the trajectory on it, in float32 and float64.
+the prior, from ±10 down to ±10^-5 around the plane's lowest point, with the way of the training into it, in float32
+and float64.
 
-    python examples/tati_figures_5_to_8.py --data FOLDER [--num-steps 20000] [--points 15] [--output DIR]
+    python examples/tati_figures_5_to_8.py --data FOLDER [--num-steps 20000] [--points 15] [--full] [--output DIR]
 
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it. The defaults take a few minutes on two
-cores. Published: --stages 3000:0.5:550 3000:0.05:5500 3000:0.01:all --num-steps 1000000 --points 41. Writes
-training.csv, spectra.csv, landscape folders and figure5.png, ... to the output folder; what is there is not done again.
+cores; --full takes the published numbers of steps and points. Writes training.csv, spectra.csv, way.csv (where the
+training went on the plane, and how far from it), landscape folders and figure5.png, ... to the output folder; what is
+there is not done again, and a sampled run that was interrupted goes on.
 
 Source: F. Heber, Z. Trstanova, B. Leimkuhler, Posterior sampling strategies based on discretized stochastic
 differential equations for machine learning applications, J. Mach. Learn. Res. 21 (2020), section 3.2.
@@ -21,6 +23,7 @@ differential equations for machine learning applications, J. Mach. Learn. Res. 2
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +39,10 @@ import tati_re
 
 NUM_EXAMPLES = 55_000
 STAGES = ["3000:0.5:550", "300:0.05:5500", "60:0.01:all"]
+NUM_STEPS, POINTS = 20_000, 15
+SAMPLING = published("tati_sampling")
+FULL_STAGES = [stage.replace(",", "") for stage in SAMPLING["stages"]]
+FULL_NUM_STEPS, FULL_POINTS = 1_000_000, int(SAMPLING["grid"].split()[0])
 PUBLISHED = {part: tuple(map(number, published("tati_training")[part])) for part in ("training", "test")}
 """Mean cross-entropy and accuracy after the three stages."""
 SAMPLER = {"sampler": "BAOAB", "step_size": 0.125, "friction": 10.0, "inverse_temperature": 10.0, "batch_size": 550}
@@ -45,6 +52,8 @@ NUMBERS = (1, 64)
 SCALES = (1, 0, -1, -2, -3, -4, -5)
 SHOWN = (1, -2, -5)
 """Scales that are drawn as surfaces."""
+STORED_EVERY, ON_THE_WAY = 10, 60
+"""Steps between stored positions of the training; how many of them, nearly a constant factor apart, are drawn."""
 PRIOR_STD = 3.0
 """k = 1/9: a weight without other forces relaxes within γ/k = 90 units of time, 720 steps."""
 ROWS = 400
@@ -80,7 +89,10 @@ def train(dataset, stages: list[str], seed: int, output: Path) -> np.ndarray:
     folder = output / "training"
     sim = simulation(dataset, seed)
     if not (output / "training.csv").exists():
-        sim.fit(optimizer="sgd", stages=stages, record_every=10, trajectory_every=0, output=str(folder), overwrite=True)
+        sim.fit(
+            optimizer="sgd", stages=stages, record_every=10, trajectory_every=STORED_EVERY, trajectory_format="h5",
+            output=str(folder), overwrite=True,
+        )  # fmt: skip
         found = Surface(sim, test=True).values(sim.parameters[None])
         rows = [
             ("training", len(dataset.inputs), found["loss"][0], found["accuracy"][0], *PUBLISHED["training"]),
@@ -94,12 +106,15 @@ def train(dataset, stages: list[str], seed: int, output: Path) -> np.ndarray:
 
 
 def sample(dataset, start: np.ndarray, name: str, num_steps: int, seed: int, output: Path, **prior):
-    """Three walkers from the end of the training; a run that is complete is not repeated."""
+    """Three walkers from the end of the training; a run that is complete is not repeated, and one of as many steps that
+    was interrupted goes on."""
     folder = output / name
     if (folder / "manifest.toml").exists():
         run = tati_re.load(folder)
         if len(run.run_info) and run.run_info["step"].max() >= num_steps:
             return run
+        if len(run.run_info) and run.manifest["options"]["num_steps"] == num_steps:
+            return tati_re.Simulation.resume(str(folder), data=dataset)
     sim = simulation(dataset, seed, num_walkers=WALKERS, **prior)
     sim.parameters = start
     every = max(1, num_steps // (ROWS + ROWS // 10))
@@ -156,22 +171,40 @@ def lowest_on_plane(surface, centre: np.ndarray, directions: np.ndarray) -> np.n
     return centre + found.x @ directions
 
 
-def planes(dataset, start: np.ndarray, run, points: int, seed: int, output: Path) -> dict:
-    """The plane at all scales, evaluated in both precisions, with the trajectory of walker 0 on it."""
-    from tati_re.landscape import Surface, covariance_directions, path_of, scan
+def way_of_the_training(output: Path) -> list:
+    """Stored positions of the training: its first steps go as far as all others."""
+    from tati_re.landscape import path_of
+
+    found = path_of(tati_re.load(output / "training"), sys.maxsize)
+    steps = [one.step for one in found]
+    chosen = np.unique(np.searchsorted(steps, np.geomspace(steps[0], steps[-1], ON_THE_WAY)))
+    return [found[min(place, len(found) - 1)] for place in chosen]
+
+
+def planes(dataset, start: np.ndarray, run, points: int, seed: int, output: Path, scales=SCALES) -> dict:
+    """The plane at all scales, evaluated in both precisions, with the way of the training on it."""
+    from tati_re.landscape import Surface, covariance_directions, scan
 
     directions, values = covariance_directions(run, NUMBERS, walker=0)
     print(f"variances along eigenvectors {NUMBERS[0]} and {NUMBERS[1]}: {values[0]:.4g}, {values[1]:.4g}")
-    trajectory = path_of(run, 100, walker=0)
+    trajectory = way_of_the_training(output)
     centre, found = None, {}
     for dtype in ("float64", "float32"):
         surface = Surface(simulation(dataset, seed, dtype=dtype))
         if centre is None:
             centre = lowest_on_plane(surface, start.astype(np.float64), directions)
         found[dtype] = scan(
-            surface, centre, directions, f"-1:1:{points}", SCALES, trajectory=trajectory,
+            surface, centre, directions, f"-1:1:{points}", scales, trajectory=trajectory,
             output=output / f"landscape-{dtype}", overwrite=True,
         )  # fmt: skip
+    way = found["float64"].trajectory
+    way.to_csv(output / "way.csv", index=False)
+    first, last = way.iloc[0], way.iloc[-1]
+    length = math.hypot(last["c0"] - first["c0"], last["c1"] - first["c1"])
+    print(
+        f"the training from step {first['step']:.0f} on: {length:.3g} in the plane, {first['distance']:.3g} across it; "
+        f"its loss is {math.exp(last['ln_excess_loss']):.3g} above the lowest of the plane at the end"
+    )
     return found
 
 
@@ -213,8 +246,8 @@ def draw(output: Path, runs: dict, table: pd.DataFrame, landscapes: dict) -> Non
     legend_above(panel)
     save(figure, output / "figure6.png")
 
-    plot_landscape(landscapes["float64"], output / "figure7.png", "surface", scales=SHOWN)
-    plot_landscape(landscapes["float32"], output / "figure7_float32.png", "surface", scales=SHOWN)
+    for dtype, landscape in landscapes.items():
+        plot_landscape(landscape, output / f"figure7_{dtype}.png", "surface", scales=SHOWN)
     figure = new_figure(8.0, 3.4)
     for place, (dtype, landscape) in enumerate(landscapes.items(), 1):
         panel = figure.add_subplot(1, 2, place)
@@ -234,23 +267,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the example; the exit status is 2 for bad input."""
     parser = argparse.ArgumentParser(description="Figures 5 to 8 of TATi's paper: training, covariance, landscape.")
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="folder that holds mnist.npz")
-    parser.add_argument("--stages", nargs="+", default=STAGES, metavar="STEPS:RATE:BATCH", help="of the training")
+    parser.add_argument("--stages", nargs="+", metavar="STEPS:RATE:BATCH", help="of the training")
     parser.add_argument("--num-examples", type=int, default=NUM_EXAMPLES, metavar="N", help="default 55,000")
-    parser.add_argument(
-        "--num-steps", type=int, default=20_000, metavar="N", help="of each sampled run; default 20,000"
-    )
-    parser.add_argument("--points", type=int, default=15, metavar="N", help="of an axis of the planes; default 15")
+    parser.add_argument("--num-steps", type=int, metavar="N", help=f"of each sampled run; default {NUM_STEPS:,}")
+    parser.add_argument("--points", type=int, metavar="N", help=f"of an axis of the planes; default {POINTS}")
+    parser.add_argument("--full", action="store_true", help="the published stages, steps and points")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     parser.add_argument("--output", type=Path, default=Path("results/tati_figures_5_to_8"), metavar="DIR")
     arguments = parser.parse_args(argv)
-    output, steps, seed = arguments.output, arguments.num_steps, arguments.seed
+    output, seed, full = arguments.output, arguments.seed, arguments.full
+    stages = arguments.stages or (FULL_STAGES if full else STAGES)
+    defaults = (FULL_NUM_STEPS, FULL_POINTS) if full else (NUM_STEPS, POINTS)
+    given = (arguments.num_steps, arguments.points)
+    steps, points = (one if one is not None else other for one, other in zip(given, defaults, strict=True))
     try:
-        if steps < 1_000 or arguments.points < 3:
+        if steps < 1_000 or points < 3:
             what = "--num-steps and --points are too small."
-            raise tati_re.InputError(what, f"{steps} and {arguments.points}", "1,000 and 3 at least")
+            raise tati_re.InputError(what, f"{steps} and {points}", "1,000 and 3 at least")
         dataset = read(arguments.data, arguments.num_examples)
         output.mkdir(parents=True, exist_ok=True)
-        start = train(dataset, arguments.stages, seed, output)
+        start = train(dataset, stages, seed, output)
         runs = {
             "no prior": sample(dataset, start, "no-prior", steps, seed, output),
             f"prior std {PRIOR_STD:g}": sample(
@@ -258,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             ),
         }
         table = spectra(runs, output)
-        landscapes = planes(dataset, start, list(runs.values())[1], arguments.points, seed, output)
+        landscapes = planes(dataset, start, list(runs.values())[1], points, seed, output)
         draw(output, runs, table, landscapes)
     except (tati_re.InputError, tati_re.SamplingError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -36,7 +36,7 @@ def test_figures(script, tmp_path, capsys):
     assert script.main(flags) == 0
     table = pd.read_csv(output / "spectra.csv")
     assert set(table["run"]) == {"no prior", "prior std 3"} and (table["eigenvalue"] > 0).all()
-    for name in ("figure5.png", "figure6.png", "figure7.png", "figure7_float32.png", "figure8.png"):
+    for name in ("figure5.png", "figure6.png", "figure7_float64.png", "figure7_float32.png", "figure8.png"):
         assert (output / name).stat().st_size > 10_000
     plane = pd.read_csv(output / "landscape-float64" / "landscape.csv")
     assert len(plane) == 9 * 7
@@ -45,3 +45,9 @@ def test_figures(script, tmp_path, capsys):
         assert rows["loss"].min() > rows["loss"].iloc[4] - 1e-12
     said = capsys.readouterr().out
     assert "published_loss" in said and "differ by" in said
+    # The way of the training ends in the plane, which goes through the end, and nowhere below its lowest point.
+    way = pd.read_csv(output / "way.csv")
+    assert list(way["step"]) == [10, 20, 30, 40, 50, 60]
+    assert way["distance"].iloc[0] > 0.01 and way["distance"].iloc[-1] < 1e-4
+    assert way["loss"].iloc[-1] < 0.8 * way["loss"].iloc[0]
+    assert way["loss"].min() > plane["loss"].min()

@@ -61,8 +61,41 @@ def test_errors_of_tati_lie_where_the_closed_forms_say(tmp_path, capsys):
         assert abs(row["error"] - row["exact"]) < 5.5 * row["error_bar"]
     largest = table[table["step_size"] == 0.25]
     assert (np.abs(largest["error"]) > 5.5 * largest["error_bar"]).all()
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    for name in ("figure2_and_3.png", "figure4.png"):
+        assert (tmp_path / name).stat().st_size > 10_000
     assert "published" in capsys.readouterr().out
+    # What is there is not computed again, and points of other sizes are not mixed with it.
+    before = (tmp_path / "errors.csv").read_text()
+    assert script.main(arguments) == 0
+    assert "off by" not in capsys.readouterr().out and (tmp_path / "errors.csv").read_text() == before
+    assert script.main([*arguments, "--seed", "2"]) == 2
+    assert "--output holds points of other sizes. Received: num_walkers 40, " in capsys.readouterr().err
+
+
+def test_errors_of_tati_have_one_line_a_friction(tmp_path):
+    """Written and read again; nothing that is there is lacking, and the pooled error is weighted by the bars."""
+    script, sizes = example("tati_figures_2_to_4"), {"num_walkers": 100, "num_steps": 1_000, "seed": 1}
+    book = script.Book(tmp_path / "errors.csv", sizes)
+    wells = [
+        script.Point("harmonic", "GLA2", "virial", 0.01, friction, h, h**2 / 2 * friction, 1e-4 * friction, h**2 / 2)
+        for friction in (0.01, 100.0)
+        for h in (1 / 64, 1 / 4)
+    ]
+    book.add([*wells, script.Point("clusters", "SGLD", "virial", np.nan, np.nan, 0.0125, 0.1, 0.01, 0.1)])
+    again = script.Book(tmp_path / "errors.csv", sizes)
+    assert not again.lacks(system="harmonic", sampler="GLA2", a=0.01, friction=100.0)
+    assert again.lacks(system="harmonic", sampler="GLA2", a=1.0, friction=100.0)
+    assert not again.lacks(system="clusters", sampler="SGLD", step_size=0.0125) and again.next_seed() == 4
+    lines = script.lines_of(again.points)
+    assert list(lines) == [("harmonic", "GLA2", 0.01), ("clusters", "SGLD", 0.0)]
+    assert {friction: len(line) for friction, line in lines["harmonic", "GLA2", 0.01].items()} == {0.01: 2, 100.0: 2}
+    assert script.pooled(again.points[:4])[1].error == pytest.approx(0.01 / 32, rel=1e-3)
+    rows = script.tell(lines)
+    assert [row.split(",")[3] for row in rows[1:]] == ["0.01", "100", "all", "0"]
+    script.draw_wells(lines, tmp_path / "wells.png")
+    assert (tmp_path / "wells.png").stat().st_size > 10_000
+    with pytest.raises(script.tati_re.InputError, match="points of other sizes"):
+        script.Book(tmp_path / "errors.csv", sizes | {"seed": 2})
 
 
 def test_exact_errors_are_the_known_ones():
@@ -79,7 +112,9 @@ def test_slope_of_a_power_law_and_of_nothing_but_noise():
     script = example("tati_figures_2_to_4")
     points = [script.Point("clusters", "GLA2", "virial", np.nan, 1.0, h, -(h**2), 1e-4, -(h**2)) for h in (0.1, 0.2)]
     assert script.fitted_slope(points)[::2] == pytest.approx((2.0, 2.0))
-    assert np.isnan(script.fitted_slope([point._replace(error_bar=1.0) for point in points]).slope)
+    noise = [point._replace(error_bar=1.0) for point in points]
+    assert np.isnan(script.fitted_slope(noise).slope) and script.fit_of(noise) == "statistical limit"
+    assert script.fit_of([point._replace(error_bar=0.01) for point in points]) == "seen at h = 0.2 alone"
 
 
 @pytest.mark.slow
@@ -179,6 +214,48 @@ def test_closed_forms_and_times_of_the_ensemble_example():
     assert abs(time.steps - 19) < 5.5 * time.error
     alike = np.repeat(series[:, :, :1], 4, axis=2)
     assert script.measured_time(alike, 1 / (1 - 0.81), 16).steps == pytest.approx(4 * 19, rel=0.2)
+
+
+def test_directions_of_tatis_figure_11():
+    """Orthonormal; adding a flat one to the weights changes no difference of the two classes, a driven one does; the
+    time of a flat one is 4 tanh(γh/2) / (k h²) where friction rules, 1,277, and the published sizes are those."""
+    script = example("tati_figure_11")
+    images = np.random.default_rng(0).uniform(0, 1, (300, 120))
+    directions = script.directions_of(images, 0)
+    np.testing.assert_allclose(directions @ directions.T, np.eye(105), atol=1e-10)
+    difference = directions.reshape(105, 120, 2) @ [1.0, -1.0]
+    assert np.abs(difference[:100]).max() < 1e-12
+    np.testing.assert_allclose(np.linalg.norm(difference[100:], axis=1), np.sqrt(2))
+    assert script.alone(10.0) == pytest.approx(4 * np.tanh(0.625) * 9 / 0.125**2, rel=0.01)
+    series = np.zeros((20_000, 20))
+    for before, now, drawn in zip(series, series[1:], np.random.default_rng(1).standard_normal((19_999, 20)), strict=False):
+        now[:] = 0.8 * before + drawn
+    # 1.8 / 0.2 = 9, and 0.140 of a free path; 400,000 rows are 44,000 times, an error of 1 %.
+    assert script.time_within(series) == pytest.approx(9, rel=0.055)
+    phase = np.linspace(0, np.pi, 2_000)[:, None]
+    assert script.time_within(np.cos(phase)) == pytest.approx(0.14 * 2_000, rel=0.02)
+    assert (script.FULL_REFRESH, script.BLENDINGS[-1], script.WALKERS) == (10_000, 10_000.0, 8)
+
+
+@pytest.mark.slow
+def test_tatis_figure_11_without_and_with_an_equilibrium(tmp_path, capsys):
+    """A free path has 0.14 of its length as its time, by the five longest directions; the mass is below the exact time
+    of a walker on its own, and what is there is not run again."""
+    script = example("tati_figure_11")
+    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "results.csv")
+    assert table["method"].unique().tolist() == ["η = 0", "η = 10", "η = 100", "η = 10,000", *script.MASSES]
+    free = table[table["method"] == "η = 0"]
+    assert free["share"].between(0.12, 0.16).all()
+    assert abs(free["temperature"].iloc[0] / 0.1 - 1) < 0.02
+    flat = table[table["direction"] == "flat"].set_index("method").loc["fisher:32"]
+    assert flat["time"] + 5.5 * flat["time_error"] < script.alone(10.0)
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert "up to 4" in capsys.readouterr().out
+    assert script.main(["--quick", "--output", str(tmp_path)]) == 0
+    assert "of the run   temperature" not in capsys.readouterr().out
+    assert script.main(["--quick", "--seed", "2", "--output", str(tmp_path)]) == 2
+    assert "--output holds rows of other sizes." in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -450,6 +527,9 @@ def test_corrections_of_the_resnet_example():
             ["--data", "nowhere"],
             "--data: there is no mnist.npz. Received: nowhere. Expected: a ",
         ),
+        ("tati_figure_11", [], "--data is missing. Expected: a folder that holds mnist.npz, or --quick."),
+        ("tati_figure_11", ["--data", "nowhere"], "--data: there is no mnist.npz. Received: nowhere. Expected: a "),
+        ("tati_figure_11", ["--quick", "--num-steps", "150"], "--num-steps does not fit. Received: 150 with "),
         ("tati_figures_2_to_4", ["--num-steps", "10"], "--num-steps is too small. Received: 10."),
         ("tati_figures_2_to_4", ["--num-walkers", "1"], "--num-walkers is too small. Received: 1."),
         ("replica_exchange_hmc", [], "--data is missing. "),
