@@ -37,12 +37,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from ladder_systems import NoisyEnergies, five_gaussians, run_ladder
 from published import published
 
 from tati_re import FunctionPotential
 from tati_re.exchange import BarkerCompensated, Metropolis, ReplicaExchange, geometric, make_ladder, make_swap_schedule
 from tati_re.samplers import SGNHT, Splitting
-from tati_re.testing import NoisyEnergies, five_gaussians, run_ladder
 
 CENTRES = np.array([[0, 0], [3, 3], [3, -3], [-3, 3], [-3, -3]], float)
 SPREAD = 0.5

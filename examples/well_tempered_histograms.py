@@ -25,10 +25,13 @@ import numpy as np
 from scipy.special import betainc
 from scipy.stats import gamma
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ladder_systems import harmonic, run_ladder
+
 from tati_re import FunctionPotential
 from tati_re.exchange import Metropolis, ReplicaExchange, WellTempered, geometric, make_swap_schedule
 from tati_re.samplers import HamiltonianMonteCarlo
-from tati_re.testing import harmonic, run_ladder
 
 DIMENSIONS, NUM_RUNGS, RATIO = 100, 6, 1.2
 BIAS_FACTOR = 4.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from examples.ladder_systems import LadderRun, NoisyEnergies, five_gaussians, harmonic, run_ladder
 from tati_re.core.backend import tf
 from tati_re.exchange.replicas import ReplicaExchange
 from tati_re.exchange.schedule import make_swap_schedule
 from tati_re.exchange.swap_rules import Metropolis
 from tati_re.posterior.function import FunctionEvaluate, FunctionPotential, combine
-from tati_re.testing.ladders import LadderRun, NoisyEnergies, five_gaussians, harmonic, run_ladder
 
 _METROPOLIS = Metropolis()
 

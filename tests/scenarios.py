@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betainc
 
+from examples.ladder_systems import NoisyEvaluate, NoisyPotential
 from tati_re.core.backend import tf
 from tati_re.core.protocol import Clock, Rung
 from tati_re.engine.noise import RecordingNoise, StepNoise, draw_numbers
-from tati_re.testing.ladders import NoisyEvaluate, NoisyPotential
 from tati_re.testing.numpy_parts import NumpyEvaluate, NumpyNoise, quartic, rung_of
 from tati_re.testing.sampler_law import TOLERANCE
 

@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+from examples.ladder_systems import NoisyEnergies, NoisyPotential
 from tati_re import Simulation
 from tati_re.core.backend import tf
 from tati_re.core.errors import InputError
@@ -25,7 +26,6 @@ from tati_re.samplers.wrappers.coordinates import InCoordinates
 from tati_re.samplers.wrappers.eqn import LowRank
 from tati_re.samplers.wrappers.mass import Diagonal
 from tati_re.testing import NumpyEvaluate, rung_of
-from tati_re.testing.ladders import NoisyEnergies, NoisyPotential
 
 WALKERS, PARAMETERS = 4, 3
 POSITION = np.random.default_rng(5).standard_normal((WALKERS, PARAMETERS))

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from tati_re.core.errors import InputError
-from tati_re.plotting import plot_calibration, plot_traces
+from tati_re.plotting import plot_classes, plot_traces
 from tati_re.plotting.run import _moving_mean
+from tati_re.prediction import ClassPrediction
 
 ROWS, PARAMETERS = 200, 30
 
@@ -67,13 +68,29 @@ def test_traces_of_other_runs():
         plot_traces(table().head(0), PARAMETERS)
 
 
+def of_probabilities(values, labels):
+    classes = np.arange(values.shape[1])
+    of_draws = {
+        "num_draws": 1,
+        "effective_draws": 1.0,
+        "level": 0.9,
+        "draw_losses": None,
+        "walker": None,
+        "weight": None,
+    }
+    return ClassPrediction(**of_draws, probabilities=values, std=values * 0, lower=None, upper=None,
+                           expected_entropy=np.zeros(len(values)), labels=labels, class_values=classes,
+                           draw_accuracy=None)  # fmt: skip
+
+
 def test_calibration(tmp_path):
     generator = np.random.default_rng(2)
     logits = generator.standard_normal((300, 5))
     labels = generator.integers(0, 5, 300)
     logits[np.arange(300), labels] += 2.0
     sharp, blunt = (np.exp(k * logits) / np.exp(k * logits).sum(axis=1, keepdims=True) for k in (3.0, 1.0))
-    figure = plot_calibration(sharp, blunt, labels, tmp_path / "calibration.png")
+    found = {"optimum": of_probabilities(sharp, labels), "posterior average": of_probabilities(blunt, labels)}
+    figure = plot_classes(found, path=tmp_path / "calibration.png")
     assert is_png(tmp_path / "calibration.png")
     reliability, counts, upper, lower = figure.axes
     assert len(thick(reliability)) == len(reliability.collections) == 2, "a curve and a band each"
@@ -91,8 +108,8 @@ def test_calibration(tmp_path):
 
 
 def test_calibration_of_two_classes_without_a_wrong_prediction():
-    probabilities = np.array([0.9, 0.1, 1.0])
-    figure = plot_calibration(probabilities, probabilities, np.array([1, -1, 1]))
+    probabilities = np.array([[0.1, 0.9], [0.9, 0.1], [0.0, 1.0]])
+    figure = plot_classes({"one": of_probabilities(probabilities, np.array([1, 0, 1]))})
     assert [text.get_text() for text in figure.axes[2].get_legend().get_texts()] == ["right (3)", "wrong (0)"]
 
 

@@ -15,7 +15,9 @@ FORM = (
     "conditions joined by commas, each rhat<A or rhat(weights)<A with A above 1, ess>N, or mcse(NAME)<X of a column "
     "of run.csv"
 )
-_CONDITION = re.compile(r"\s*(?:(rhat\(weights\)|rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)")
+_CONDITION = re.compile(
+    r"\s*(?:(rhat\(weights\)|rhat|ess)|mcse\((.+?)\))\s*([<>])\s*(\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\.)\s*(?:,(?=.)|$)"
+)
 _EXPLAINED = 3.0
 """A few walkers spoil R-hat where without them it is below the limit, or so many times closer to 1."""
 _AGREED = 1.1

@@ -1,9 +1,10 @@
 """The mathematical functions of a step besides + - * /, each in the library of its argument, NumPy or TensorFlow, so
 that the same sampler runs on numpy, eagerly, as a graph, or under XLA."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import attrgetter
 
 import numpy as np
 
@@ -18,29 +19,31 @@ def _tf():
     return tf
 
 
-def exp(x):
-    """e to the power of `x`."""
-    return np.exp(x) if _is_numpy(x) else _tf().exp(x)
+def _both(name: str, of_numpy: Callable, of_tensorflow: str, words: str) -> Callable:
+    """The function that both libraries have, entry by entry; `of_tensorflow` is its name there."""
+
+    def function(*values):
+        return of_numpy(*values) if _is_numpy(*values) else attrgetter(of_tensorflow)(_tf())(*values)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = words
+    return function
 
 
-def log(x):
-    """Natural logarithm."""
-    return np.log(x) if _is_numpy(x) else _tf().math.log(x)
-
-
-def sqrt(x):
-    """Square root."""
-    return np.sqrt(x) if _is_numpy(x) else _tf().sqrt(x)
-
-
-def expm1(x):
-    """`exp(x) - 1` without the loss of digits near 0."""
-    return np.expm1(x) if _is_numpy(x) else _tf().math.expm1(x)
-
-
-def log1p(x):
-    """`log(1 + x)` without the loss of digits near 0."""
-    return np.log1p(x) if _is_numpy(x) else _tf().math.log1p(x)
+exp = _both("exp", np.exp, "exp", "e to the power of `x`.")
+log = _both("log", np.log, "math.log", "Natural logarithm.")
+sqrt = _both("sqrt", np.sqrt, "sqrt", "Square root.")
+expm1 = _both("expm1", np.expm1, "math.expm1", "`exp(x) - 1` without the loss of digits near 0.")
+log1p = _both("log1p", np.log1p, "math.log1p", "`log(1 + x)` without the loss of digits near 0.")
+floor = _both("floor", np.floor, "floor", "The largest integer not above `x`.")
+absolute = _both("absolute", np.abs, "abs", "Absolute value, entry by entry.")
+cos = _both("cos", np.cos, "cos", "Cosine.")
+minimum = _both("minimum", np.minimum, "minimum", "The smaller of the two, entry by entry.")
+maximum = _both("maximum", np.maximum, "maximum", "The larger of the two, entry by entry.")
+where = _both("where", np.where, "where", "`x` where the condition holds, else `y`.")
+is_finite = _both("is_finite", np.isfinite, "math.is_finite", "Neither infinite nor NaN, entry by entry.")
+zeros_like = _both("zeros_like", np.zeros_like, "zeros_like", "Zeros of the shape and type of `x`.")
+cholesky = _both("cholesky", np.linalg.cholesky, "linalg.cholesky", "Lower triangular M with M M' = x.")
 
 
 def logistic(x):
@@ -50,21 +53,6 @@ def logistic(x):
 
         return expit(x)
     return _tf().sigmoid(x)
-
-
-def floor(x):
-    """The largest integer not above `x`."""
-    return np.floor(x) if _is_numpy(x) else _tf().floor(x)
-
-
-def minimum(x, y):
-    """The smaller of the two, entry by entry."""
-    return np.minimum(x, y) if _is_numpy(x, y) else _tf().minimum(x, y)
-
-
-def where(condition, x, y):
-    """`x` where the condition holds, else `y`."""
-    return np.where(condition, x, y) if _is_numpy(condition, x, y) else _tf().where(condition, x, y)
 
 
 def cond(condition, true, false):
@@ -92,26 +80,6 @@ def replaced_if(condition, new, old: tuple) -> tuple:
     return tuple(result[1:])
 
 
-def absolute(x):
-    """Absolute value, entry by entry."""
-    return np.abs(x) if _is_numpy(x) else _tf().abs(x)
-
-
-def maximum(x, y):
-    """The larger of the two, entry by entry."""
-    return np.maximum(x, y) if _is_numpy(x, y) else _tf().maximum(x, y)
-
-
-def cos(x):
-    """Cosine."""
-    return np.cos(x) if _is_numpy(x) else _tf().cos(x)
-
-
-def zeros_like(x):
-    """Zeros of the shape and type of `x`."""
-    return np.zeros_like(x) if _is_numpy(x) else _tf().zeros_like(x)
-
-
 def reshape(x, shape: tuple[int, ...]):
     """The same numbers in another shape."""
     return np.reshape(x, shape) if _is_numpy(x) else _tf().reshape(x, shape)
@@ -120,11 +88,6 @@ def reshape(x, shape: tuple[int, ...]):
 def transpose(x):
     """The last two axes exchanged."""
     return np.swapaxes(x, -1, -2) if _is_numpy(x) else _tf().linalg.matrix_transpose(x)
-
-
-def cholesky(x):
-    """Lower triangular M with M M' = x, of symmetric positive matrices."""
-    return np.linalg.cholesky(x) if _is_numpy(x) else _tf().linalg.cholesky(x)
 
 
 def solve_lower(matrix, right, transposed: bool = False):
@@ -142,11 +105,6 @@ def sum_over(x, axis: int):
 def largest(x, axis: int):
     """Largest entry along one axis, which is removed."""
     return np.max(x, axis) if _is_numpy(x) else _tf().reduce_max(x, axis)
-
-
-def is_finite(x):
-    """Neither infinite nor NaN, entry by entry."""
-    return np.isfinite(x) if _is_numpy(x) else _tf().math.is_finite(x)
 
 
 def cumulative_sum(x):

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from tati_re.plotting.analysis import plot_group_temperatures as plot_group_temperatures
     from tati_re.plotting.analysis import plot_reweighting as plot_reweighting
     from tati_re.plotting.analysis import plot_spectrum as plot_spectrum
-    from tati_re.plotting.calibration import plot_calibration as plot_calibration
     from tati_re.plotting.calibration import plot_classes as plot_classes
     from tati_re.plotting.evidence import plot_evidence as plot_evidence
     from tati_re.plotting.exploration import plot_disconnectivity as plot_disconnectivity

@@ -16,37 +16,6 @@ from tati_re.prediction.results import ClassPrediction, known_labels
 from tati_re.prediction.scores import auroc
 
 
-def plot_calibration(
-    optimum: np.ndarray,
-    average: np.ndarray,
-    labels: np.ndarray,
-    path: str | os.PathLike[str] | None = None,
-    num_bins: int = 15,
-    names: tuple[str, str] = ("optimum", "posterior average"),
-) -> Figure:
-    """Draws the reliability diagram of two sets of predictions with the examples per bin, and their entropies.
-
-    Left of four panels: part of right predictions over the confidence, by isotonic regression; on the diagonal a stated
-    probability is what comes true, and the band holds the whole curves of 95 % of calibrated predictions. Below it how
-    many examples each bin holds. Right: predictive entropy of right and wrong predictions, how many of each.
-
-    Args:
-        optimum: Probabilities of the optimum, shape (n, k), or (n,) or (n, 1) for two classes.
-        average: Probabilities of the posterior average, same shape.
-        labels: Right classes, shape (n,).
-        path: PNG file to write. Default: none.
-        num_bins: Bins of the calibration error and of the examples. Default: 15.
-        names: What the two sets are called.
-
-    Raises:
-        InputError: Shapes or labels that do not fit, or a path that cannot be written.
-    """
-    figure, panels = _halves([optimum, average], [labels] * 2, names, num_bins)
-    for axes, values, name in zip(panels, (optimum, average), names, strict=True):
-        draw_entropy(axes, values, labels, name)
-    return save(figure, path)
-
-
 def plot_classes(
     predictions: Mapping[str, ClassPrediction],
     outside: Mapping[str, ClassPrediction] | None = None,

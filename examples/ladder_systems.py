@@ -1,4 +1,5 @@
-"""Replica exchange on potentials that are functions: a run in the engine without files, and noise of known variance."""
+"""Replica exchange on potentials that are functions: a run in the engine without files, and noise of known variance,
+for other examples."""
 
 from __future__ import annotations
 
