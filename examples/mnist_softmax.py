@@ -35,8 +35,7 @@ def sample(data: Path, output: Path, num_steps: int) -> None:
     Raises:
         InputError: No such file, or a folder that is not empty.
     """
-    from tati_re.analysis import stored_positions
-    from tati_re.prediction import accuracy, negative_log_likelihood, posterior_average
+    from tati_re.prediction import accuracy, negative_log_likelihood
 
     if num_steps < SMALLEST_NUM_STEPS:
         raise tati_re.InputError("--num-steps is too small.", num_steps, f"at least {SMALLEST_NUM_STEPS}")
@@ -56,11 +55,10 @@ def sample(data: Path, output: Path, num_steps: int) -> None:
         **SAMPLE,
     )
     print(f"\n{run.summary()}\n", flush=True)
-    vectors = (position.parameters for position in stored_positions(run))
-    average = posterior_average(vectors, lambda vector: sim.predict_probabilities(images, vector))
+    average = run.predict()
     print(f"{len(labels):,} test images           optimum   average of {average.num_draws} posterior draws")
     for name, score in (("test accuracy", accuracy), ("negative log likelihood", negative_log_likelihood)):
-        print(f"{name:29}{score(optimum, labels):<10.4f}{score(average.mean, labels):.4f}")
+        print(f"{name:29}{score(optimum, labels):<10.4f}{score(average.probabilities, labels):.4f}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,17 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from tati_re.core.errors import InputError
-from tati_re.prediction import (
-    accuracy,
-    calibration,
-    gaussian_negative_log_likelihood,
-    negative_log_likelihood,
-    posterior_average,
-    predictive_entropy,
-)
+from tati_re.prediction import accuracy, calibration, negative_log_likelihood, predictive_entropy
 
 EXAMPLES = 20_000
 
@@ -76,20 +68,6 @@ def test_probability_zero_has_a_stated_floor():
     assert negative_log_likelihood(certain, [1], floor=0.0) == np.inf
 
 
-def test_gaussian_negative_log_likelihood():
-    generator = np.random.default_rng(2)
-    mean, targets, std = generator.standard_normal((3, 40, 2))
-    std = np.exp(std)
-    expected = -norm.logpdf(targets, mean, std).sum(axis=1).mean()
-    assert gaussian_negative_log_likelihood(mean, targets, std) == pytest.approx(expected, rel=1e-12)
-    single = -norm.logpdf(targets[:, 0], mean[:, 0], 0.7).mean()
-    assert gaussian_negative_log_likelihood(mean[:, :1], targets[:, 0], 0.7) == pytest.approx(single, rel=1e-12)
-    with pytest.raises(InputError, match="above 0"):
-        gaussian_negative_log_likelihood(mean, targets, 0.0)
-    with pytest.raises(InputError, match="differ in shape"):
-        gaussian_negative_log_likelihood(mean, targets[:5], 1.0)
-
-
 def test_binary_forms_agree():
     positive = np.array([0.9, 0.2, 0.6])
     both = np.stack([1 - positive, positive], axis=1)
@@ -102,30 +80,6 @@ def test_binary_forms_agree():
 def test_entropy():
     assert predictive_entropy(np.array([[1.0, 0.0], [0.5, 0.5]])) == pytest.approx([0.0, np.log(2)])
     assert predictive_entropy(np.full((3, 10), 0.1)) == pytest.approx(np.log(10))
-
-
-def test_posterior_average_takes_one_vector_at_a_time():
-    vectors = np.random.default_rng(3).standard_normal((50, 4))
-    alive = []
-
-    def stream():
-        for vector in vectors:
-            alive.append(1)
-            yield vector
-
-    def predict(vector):
-        assert len(alive) == len(seen) + 1, "the next vector is asked for only after the prediction"
-        return np.stack([vector[:2], vector[2:] + 1e6])
-
-    seen = []
-    average = posterior_average(stream(), predict, observe=lambda value: seen.append(0) or float(value[0, 0]))
-    predictions = np.stack([vectors[:, :2], vectors[:, 2:] + 1e6], axis=1)
-    assert average.num_draws == 50
-    assert average.mean == pytest.approx(predictions.mean(axis=0), rel=1e-14)
-    assert average.variance == pytest.approx(predictions.var(axis=0), rel=1e-6)
-    assert average.observed == vectors[:, 0].tolist()
-    with pytest.raises(InputError, match="no parameter vectors"):
-        posterior_average(iter(()), predict)
 
 
 def test_what_does_not_fit_is_refused():

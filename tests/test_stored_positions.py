@@ -5,7 +5,6 @@ import pytest
 
 from tati_re.analysis import stored_positions
 from tati_re.core.errors import InputError
-from tati_re.prediction import posterior_average
 from tati_re.runs.csv_table import CsvTable
 from tati_re.runs.h5_table import H5Table
 from tati_re.runs.run import RunFiles
@@ -43,8 +42,6 @@ def test_every_row_in_order(tmp_path, table, name):
     found = list(stored_positions(run, block_bytes=160))
     assert [(one.step, one.walker) for one in found] == [(int(row[0]), int(row[1])) for row in rows]
     assert np.array_equal([one.parameters for one in found], rows[:, 4:])
-    average = posterior_average((one.parameters for one in stored_positions(run)), lambda vector: vector)
-    assert average.mean == pytest.approx(rows[:, 4:].mean(axis=0))
 
 
 @pytest.mark.parametrize("label", ["rung", "weight"])

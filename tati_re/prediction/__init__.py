@@ -9,12 +9,9 @@ if TYPE_CHECKING:
     from tati_re.prediction.leave_one_out import LeaveOneOut as LeaveOneOut
     from tati_re.prediction.leave_one_out import leave_one_out as leave_one_out
     from tati_re.prediction.metrics import Calibration as Calibration
-    from tati_re.prediction.metrics import PosteriorAverage as PosteriorAverage
     from tati_re.prediction.metrics import accuracy as accuracy
     from tati_re.prediction.metrics import calibration as calibration
-    from tati_re.prediction.metrics import gaussian_negative_log_likelihood as gaussian_negative_log_likelihood
     from tati_re.prediction.metrics import negative_log_likelihood as negative_log_likelihood
-    from tati_re.prediction.metrics import posterior_average as posterior_average
     from tati_re.prediction.metrics import predictive_entropy as predictive_entropy
     from tati_re.prediction.predict import average as average
     from tati_re.prediction.predict import source_of as source_of

@@ -1,7 +1,6 @@
 """Quality of predicted probabilities, and predictions averaged over a posterior."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,22 +26,6 @@ class Calibration(NamedTuple):
     accuracy: np.ndarray
     count: np.ndarray
     error: float
-
-
-class PosteriorAverage(NamedTuple):
-    """Predictions averaged over parameter vectors.
-
-    Attributes:
-        mean: Mean of the predictions, shape of one prediction.
-        variance: Their variance over the parameter vectors (divided by their number), same shape.
-        num_draws: Number of parameter vectors.
-        observed: What `observe` returned for each of them, in order; empty without it.
-    """
-
-    mean: np.ndarray
-    variance: np.ndarray
-    num_draws: int
-    observed: list[Any]
 
 
 def class_probabilities(probabilities: np.ndarray) -> np.ndarray:
@@ -107,30 +90,6 @@ def negative_log_likelihood(
         return float(np.mean(-np.log(chosen)))
 
 
-def gaussian_negative_log_likelihood(mean: np.ndarray, targets: np.ndarray, std: np.ndarray | float) -> float:
-    """Mean over examples of the negative log density of targets under a Gaussian, in nats. The log density, constants
-    included, is -(y - μ)²/(2σ²) - log σ - log(2π)/2, summed over the columns of an example. For a posterior average, σ²
-    is the noise variance plus the variance of the predictions.
-
-    Args:
-        mean: Predicted means, shape (n,) or (n, k).
-        targets: Targets, same number of elements.
-        std: Standard deviation, above 0: one value, or one per element.
-
-    Raises:
-        InputError: Shapes that do not fit, or a standard deviation that is not above 0.
-    """
-    mean, targets = np.asarray(mean, np.float64), np.asarray(targets, np.float64)
-    std = np.asarray(std, np.float64)
-    if mean.size == 0 or mean.size != targets.size or len(mean) != len(targets):
-        raise InputError("Predictions and targets differ in shape.", f"{mean.shape}, {targets.shape}", "equal shapes")
-    if not (std > 0).all():
-        raise InputError("The standard deviation must be above 0.", float(std.min()), "above 0")
-    std = std if std.ndim == 0 else std.reshape(mean.shape)
-    total = 0.5 * ((targets.reshape(mean.shape) - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2 * np.pi)
-    return float(total.sum() / len(mean))
-
-
 def predictive_entropy(probabilities: np.ndarray) -> np.ndarray:
     """Entropy -sum p log p of each example's predicted classes, in nats. Its shape is (n,), its values from 0 (certain)
     to log k (nothing known).
@@ -170,38 +129,6 @@ def calibration(probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 1
     share = np.bincount(bins, weights=hit, minlength=num_bins) / filled
     error = float(np.nansum(count * np.abs(share - confidence)) / len(right))
     return Calibration(np.linspace(0.0, 1.0, num_bins + 1), confidence, share, count, error)
-
-
-def posterior_average(
-    parameters: Iterable[np.ndarray],
-    predict: Callable[[np.ndarray], np.ndarray],
-    observe: Callable[[np.ndarray], Any] | None = None,
-) -> PosteriorAverage:
-    """Averages predictions over parameter vectors, one at a time, in the memory of two predictions. Targets the
-    posterior predictive p(y|x) = E[p(y|x, θ)]: average probabilities, not logits. The averages are float64.
-
-    Args:
-        parameters: Parameter vectors, shape (P,) each; may be a generator.
-        predict: Returns the prediction of one vector as an array; its shape must not change.
-        observe: Called with each prediction; what it returns is kept in a list, as numbers for R-hat. Default: none.
-
-    Raises:
-        InputError: No parameter vectors.
-    """
-    mean = squares = np.zeros(())
-    observed: list[Any] = []
-    num_draws = 0
-    for vector in parameters:
-        prediction = np.asarray(predict(vector), dtype=np.float64)
-        num_draws += 1
-        # Welford's update: no difference of two large sums.
-        difference = prediction - mean
-        mean = mean + difference / num_draws
-        squares = squares + difference * (prediction - mean)
-        if observe is not None:
-            observed.append(observe(prediction))
-    refuse_if(num_draws == 0, "There are no parameter vectors to average over.", 0, "at least 1")
-    return PosteriorAverage(mean, squares / num_draws, num_draws, observed)
 
 
 def paired(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
