@@ -1,8 +1,9 @@
 """What workers gain: `python -m benchmarks.cluster [--seconds 8] [--repeats 3] [--workers 1 2 4] [--ray]`.
 
 Independent walkers and ladders with swaps; for each the time of a step with one loop, and with 1, 2 and more workers
-over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, and the
-memory of a worker. `--ray` adds workers on a Ray cluster of machines
+over pipes, in turn, medians, the processor time of driver and workers, the seconds before the first step, the megabytes
+of a checkpoint written in a second, the states of all walkers fetched from the workers included, and the memory of a
+worker. `--ray` adds workers on a Ray cluster of machines
 with one core each, simulated on this one. Figures are reported, never asserted.
 """
 
@@ -13,6 +14,8 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from pkgutil import resolve_name
+from unittest.mock import patch
 
 import numpy as np
 
@@ -26,6 +29,7 @@ SYSTEMS: dict[str, tuple[dict, int]] = {
     "784-100-10 x 8": ({"hidden": [100]}, 8),
     "conv x 4": ({"conv": 8}, 4),
 }
+SAVE = "tati_re.engine.driver.Driver._save"
 KINDS = {
     "independent": {"batch_size": 550, "step_size": 1e-4},
     "swaps": {"max_temperature": 4.0, "exchange_every": 20, "step_size": 1e-4},
@@ -69,11 +73,19 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
         options["batch_size"] = None
     options = {key: value for key, value in options.items() if value is not None}
     times: list[tuple[float, ...]] = []
+    rates: list[float] = []
+    save = resolve_name(SAVE)
+
+    def saved(driver, carry) -> None:
+        began = time.monotonic()
+        save(driver, carry)
+        written = (driver.folder / "checkpoint" / "current.npz").stat().st_size / 1e6
+        rates.append(written / (time.monotonic() - began))
 
     def seen(folder: Path, step: int) -> None:
         times.append((time.monotonic(), step, time.process_time(), *of_workers()))
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch(SAVE, saved):
         began = time.monotonic()
         simulation(system, walkers).sample(
             num_steps=10**8,
@@ -90,7 +102,7 @@ def measured(name: str, kind: str, workers: int | None, seconds: float, cluster:
     steps = max(last[1] - first[1], 1)
     ms, driver, theirs = (1e3 * (last[i] - first[i]) / steps for i in (0, 2, 3))
     start = first[0] - began - seconds / 4
-    return {"ms": ms, "driver": driver, "workers": theirs, "start": start, "MB": last[4]}
+    return {"ms": ms, "driver": driver, "workers": theirs, "start": start, "MB": last[4], "rate": statistics.median(rates[1:])}
 
 
 def simulated(machines: int):
@@ -131,13 +143,14 @@ def main() -> None:
                         found.setdefault((workers, address), []).append(each)
             today = statistics.median(each["ms"] for each in found[None, None])
             for (workers, address), each in found.items():
-                ms, driver, theirs, start, memory = (
-                    statistics.median(one[key] for one in each) for key in ("ms", "driver", "workers", "start", "MB")
+                ms, driver, theirs, start, memory, rate = (
+                    statistics.median(one[key] for one in each)
+                    for key in ("ms", "driver", "workers", "start", "MB", "rate")
                 )
                 spread = f"{min(one['ms'] for one in each):.2f} to {max(one['ms'] for one in each):.2f}"
                 who = "one loop" if workers is None else f"{workers} worker(s)" + " on Ray" * (address is not None)
                 words = f"{ms:.2f} ms a step ({spread}), {today / ms:.2f} x, start {start:.0f} s"
-                words += f"; processors {driver:.2f} ms driver, {theirs:.2f} workers"
+                words += f"; processors {driver:.2f} ms driver, {theirs:.2f} workers; snapshot {rate:.0f} MB/s"
                 if workers is not None:
                     words += f"; {memory:.0f} MB a worker"
                 print(f"{name}, {kind}, {who}: {words}", flush=True)

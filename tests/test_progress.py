@@ -49,6 +49,16 @@ def test_plain_lines_are_rare():
     assert stream.getvalue().splitlines()[4:] == ["A note.", "BAOAB  step 10001/100000  4 walkers  U 301"]
 
 
+def test_a_narrow_terminal_has_the_name_of_the_method_alone():
+    for width, shown in ((80, False), (130, True)):
+        stream = io.StringIO()
+        progress = RichProgress(console=Console(file=stream, force_terminal=True, width=width))
+        progress.start(1000, title="BAOAB, 4 replicas, workers 2, blocks 4", walkers=4)
+        progress.update(500, 312.4, 1.002, 5300.0)
+        progress.stop()
+        assert ("workers 2, blocks 4" in stream.getvalue()) == shown and "5,300 steps/s" in stream.getvalue()
+
+
 def test_plain_line_of_a_fit():
     stream = io.StringIO()
     progress = PlainProgress(stream)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,10 +24,12 @@ import numpy as np
 import pytest
 
 from tati_re import InputError, SamplingError, Simulation, temperature_study
-from tati_re.cluster.processes import Process
+from tati_re.cluster.processes import Here, Lost, Process
 from tati_re.cluster.team import Team
 from tati_re.core.backend import tf, threads
+from tati_re.engine.limits import LIMITS
 from tati_re.evidence import log_evidence
+from tati_re.report.description import what_was_sampled
 from tati_re.simulation.loops import RunLoops
 from tati_re.simulation.request import make_request
 from tati_re.simulation.workers import Workers, _of_block
@@ -191,12 +194,8 @@ def alive(driver: int | None = None) -> list[int]:
 class Dying:
     """A worker of this process that adds, and dies at some of its messages."""
 
-    place = "here"
-
-    def __init__(self, deaths: list[int]) -> None:
-        from tati_re.cluster.processes import Lost
-
-        self._lost, self._deaths, self._sums, self._asked = Lost, deaths, {}, 0
+    def __init__(self, deaths: list[int], place: str = "here") -> None:
+        self.place, self._deaths, self._sums, self._asked = place, deaths, {}, 0
         self._answer = {}
         self.closed = False
 
@@ -215,7 +214,7 @@ class Dying:
             return {}
         if self._deaths and self._deaths[0] <= self._asked:
             self._deaths.pop(0)
-            raise self._lost("killed")
+            raise Lost("killed")
         return self._answer
 
     def close(self) -> None:
@@ -249,6 +248,51 @@ def test_three_deaths_at_one_step_end_the_run():
     with pytest.raises(SamplingError, match="died 3 times at the same step"):
         team.load({0: 1, 1: 1})
         team.ask("advance", (1,), {0: (), 1: ()})
+
+
+def test_a_block_that_dies_again_and_again_leaves_a_checkpoint_to_go_on_from(tmp_path, monkeypatch):
+    class Mortal(Here):
+        def send(self, message) -> None:
+            self.dies = message[0] == "advance" and message[1][0] > 40
+            super().send(message)
+
+        def receive(self):
+            if self.dies:
+                raise Lost("killed")
+            return super().receive()
+
+        dies = False
+
+    run(tmp_path / "whole", 4, workers=1, block_size=2, **FEW)
+    with monkeypatch.context() as patch:
+        patch.setattr("tati_re.simulation.workers.Here", Mortal)
+        said = "A worker died 3 times at the same step .killed.. The last checkpoint is of step 40;.*--resume"
+        sim = simulation(4, checkpoint_seconds=1e-9)
+        sim.limits = replace(LIMITS, first_steps=8, chunk_seconds=0.0)
+        every = {"record_every": 5, "trajectory_every": 10, "output": tmp_path / "run"}
+        with pytest.raises(SamplingError, match=said):
+            sim.sample(workers=1, block_size=2, **every, **FEW)
+    Simulation.resume(tmp_path / "run", verbose=0, data=(X, Y))
+    assert differences(files_of(tmp_path / "run"), files_of(tmp_path / "whole")) == []
+
+
+def test_where_a_run_was_made_is_told(tmp_path, capsys):
+    """By its progress and its report, and by the manifest after a worker has moved."""
+    done = simulation(4, verbose=2).sample(workers=1, block_size=2, output=tmp_path / "run", **FEW)
+    assert "BAOAB, workers 1, blocks 2  step 60/60" in capsys.readouterr().out
+    told = done.manifest["workers"]
+    assert "Its 2 blocks of 2 walkers were stepped by 1 worker, with" in what_was_sampled(done.manifest, done.run_info)[-1]
+    told |= {"number": 3, "threads": 1, "machines": {"10.0.0.1": 2, "10.0.0.2": 1}, "worker": {"device": "GPU"}}
+    said = what_was_sampled(done.manifest | {"workers": told}, done.run_info)[-1]
+    made = "3 workers, with 1 thread each, on GPUs: 2 workers on 10.0.0.1, 1 worker on 10.0.0.2."
+    assert said == f"Its 2 blocks of 2 walkers were stepped by {made}"
+    places, deaths = iter("abc"), [3]
+    team = Team(lambda _: Dying(deaths, next(places)), range(2), 2, lambda _: None)
+    team.load({0: 1, 1: 1})
+    assert team.places == ["a", "b"]
+    for number in range(3):
+        team.ask("advance", (number,), {0: (), 1: ()})
+    assert team.places == ["c", "b"]
 
 
 def test_other_energies_of_the_next_worker_are_found():

@@ -187,7 +187,7 @@ class Cluster:
         if not self._plan:
             places = self._places()
             if not places:
-                raise WorkersLost("The cluster has no machine left; the last checkpoint is whole.", 0, 0)
+                raise WorkersLost("The cluster has no machine left.", 0, 0)
             self._plan.append(max(places, key=lambda node: places[node] - self._losses[node]))
         node = self._plan[0]
         station = self._stations.get(node)

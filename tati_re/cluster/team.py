@@ -34,11 +34,10 @@ class Team:
     def __init__(
         self, start: Callable[[int], Any], blocks: Sequence[int], number: int, say: Callable[[str], None]
     ) -> None:
-        self._start, self._say = start, say
+        self._start, self._say, self.number = start, say, number
         self._held = [[int(block) for block in part] for part in np.array_split(blocks, number)]
         self.workers: list[Any] = []
         self.described: list[dict[str, Any]] = []
-        self.places: list[str] = []
         self._states: dict[int, Any] = {}
         self._log: list[tuple[Message, dict[int, bytes]]] = []
         self._bytes = 0
@@ -52,7 +51,11 @@ class Team:
             self.workers += [self._start(number) for number in range(len(self._held))]
             for number in range(len(self._held)):
                 self.described.append(self._greeted(number))
-            self.places = [worker.place for worker in self.workers]
+
+    @property
+    def places(self) -> list[str]:
+        """The machine of each worker."""
+        return [worker.place for worker in self.workers]
 
     def _greeted(self, number: int) -> dict[str, Any]:
         """What a worker says of itself, once it is there, held against the first one; another one starts where it
@@ -107,7 +110,7 @@ class Team:
                 answers |= self._again(number, part, str(lost))
         if verb == "advance":
             self._log.append((message, {block: answer.potential.tobytes() for block, answer in answers.items()}))
-            self._bytes += _size(own)
+            self._bytes += len(own) * _size(next(iter(own.values())))
             if self._bytes > _LOG_BYTES:
                 self.mark(self.ask("leaves", (), {block: () for block in own}))
         return answers
@@ -116,12 +119,7 @@ class Team:
         """Starts another worker in the place of one that is gone."""
         self._deaths[number, self._asked] += 1
         if self._deaths[number, self._asked] >= _DEATHS:
-            raise WorkersLost(
-                f"A worker died {_DEATHS} times at the same step ({words}): the run ends, and its last checkpoint is "
-                "whole.",
-                0,
-                self._held[number][0],
-            )
+            raise WorkersLost(f"A worker died {_DEATHS} times at the same step ({words}).", 0, self._held[number][0])
         self._say(f"Worker {number} of {len(self._held)} died ({words}); another one takes its place.")
         self.workers[number].close()
         self.workers[number] = self._start(number)
@@ -130,7 +128,7 @@ class Team:
         """The answers to a message whose worker is gone."""
         while True:
             self._replace(number, words)
-            self._greeted(number)
+            self.described[number] = self._greeted(number)
             try:
                 return self._replayed(self.workers[number], number, message)
             except Lost as lost:
@@ -144,8 +142,7 @@ class Team:
             for block, answer in _told(worker, _part(past, held)).items():
                 if answer.potential.tobytes() != energies[block]:
                     raise WorkersLost(
-                        "A worker that took the place of a dead one came to other energies: the machines differ. "
-                        "Resume the run from its last checkpoint.",
+                        "A worker that took the place of a dead one came to other energies: the machines differ.",
                         0,
                         block,
                     )

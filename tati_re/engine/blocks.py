@@ -20,7 +20,9 @@ from tati_re.exchange.apart import Apart, Placed
 
 class Asked(Protocol):
     """Whoever holds the blocks: verbs of `Held`, with what is common to the blocks and what is the own of each, by its
-    first walker. `load` puts all of them somewhere, `mark` says where they are."""
+    first walker, in so many workers. `load` puts all of them somewhere, `mark` says where they are."""
+
+    number: int
 
     def load(self, states: dict[int, list]) -> dict[int, int]: ...
 
@@ -61,6 +63,7 @@ class Blocks(Loop):
         super().__init__(*arguments, **options)
         self._team, self.size, self._apart = team, size, apart
         self._firsts = range(0, self.walkers, size)
+        self.title += f", workers {team.number}, blocks {len(self._firsts)}"
         self._here: Any = None
         self._last: dict[int, Answer] = {}
         self._highest = 0.0
@@ -109,6 +112,7 @@ class Blocks(Loop):
     def _split(self, carry: Carry) -> dict[int, list[np.ndarray]]:
         """The arrays of each block."""
         fields, states = carry.state._asdict(), {}
+        placed = self._placed(fields["rungs"]) if self._apart is not None else {}
         for number, first in enumerate(self._firsts):
             here = slice(first, first + self.size)
 
@@ -118,7 +122,7 @@ class Blocks(Loop):
             own = {}
             for name, like in self._like._asdict().items():
                 if name == "rungs":
-                    own[name] = self._placed(fields[name], first)
+                    own[name] = placed[first]
                 elif name != "rung":
                     own[name] = tf.nest.map_structure(part, like, fields[name])
             state = self._like._replace(**own)
@@ -126,11 +130,12 @@ class Blocks(Loop):
             states[first] = leaves_of(Carry(state, tuple(v[here] for v in carry.auxiliary), moments, carry.highest))
         return states
 
-    def _placed(self, rungs, first: int) -> Placed:
-        here = slice(first, first + self.size)
-        replica = np.arange(first, first + self.size, dtype=np.int32) // self.method.num_ladders
-        index, table, bias = tf.nest.map_structure(np.asarray, (rungs.index, rungs.table, rungs.bias))
-        return Placed(index[here], table, bias, replica)
+    def _placed(self, rungs) -> dict[int, Placed]:
+        """Where the walkers of each block are; β, λ and the bias are the same arrays for all, and travel once."""
+        index, replica = np.asarray(rungs.index), np.arange(self.walkers, dtype=np.int32) // self.method.num_ladders
+        table, bias = (made and type(made)(*map(np.asarray, made)) for made in (rungs.table, rungs.bias))
+        parts = {first: slice(first, first + self.size) for first in self._firsts}
+        return {first: Placed(index[here], table, bias, replica[here]) for first, here in parts.items()}
 
     def _load(self, carry: Carry) -> None:
         self.prepare(carry.state)
@@ -270,13 +275,13 @@ class Blocks(Loop):
         adapting = step <= self.timeline.num_burnin_steps
         factors = [factor[0] for factor in self.timeline.factors(np.array([step]))]
         centre = [fields.pop("centre_loss")] if "centre_loss" in fields else []
-        given = map(tf.constant, (loss, penalty, np.int64(step), adapting, *factors))
+        given = loss, penalty, np.int64(step), adapting, *factors
         self._rungs, source = self._decide(self._rungs, *given, centre)
         source = source.numpy()
-        for first in self._firsts:
+        for first, placed in self._placed(self._rungs).items():
             mine = source[first : first + self.size]
             changed = {name: values[mine] for name, values in fields.items()}
-            self._entering[first] = (self._placed(self._rungs, first), changed, acceptance[mine])
+            self._entering[first] = (placed, changed, acceptance[mine])
         return np.asarray(self._rungs.events)
 
     @cached_property

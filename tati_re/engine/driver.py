@@ -134,7 +134,7 @@ class Driver:
         before, first = self.seconds, self.step
         outcome, most, took = Outcome.FINISHED, self.limits.first_steps, began
         last = line.moves(plan.num_steps)
-        self.progress.start(plan.num_steps, self.step, self.loop.method.name, self.loop.walkers)
+        self.progress.start(plan.num_steps, self.step, self.loop.title, self.loop.walkers)
         try:
             with interruptible(self.truth, plan.requeue_signal) as interrupted:
                 while self._move < last or self._move < (last := self._extended(carry, last)):

@@ -92,7 +92,7 @@ class Loop:
         lengths = record_every, trajectory_every, num_burnin_steps, method.groups, method.group_steps
         self.timeline = Timeline(*lengths, step_factor, temperature_factor, method.event_every)
         self.directions = None if directions is None else tf.constant(directions.T, potential.dtype)
-        self.walkers = int(rung.step_size.shape[0])
+        self.walkers, self.title = int(rung.step_size.shape[0]), method.name
         self.num_recorded = self.walkers if num_recorded is None else num_recorded
         self.walkers_at_rung = self.walkers // method.copies
         self.labels, self.by_rung = list(method.label_names), method.by_rung

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_SECONDS = 5.0
+_WIDE = 110
+"""Columns of a terminal that has room for replicas, workers and blocks beside the name of a method."""
 
 
 class Progress(Protocol):
@@ -127,6 +129,7 @@ class RichProgress:
 
         self.stop()
         self._walkers = walkers
+        title = title if self.console.width >= _WIDE else title.partition(",")[0]
         counter = 2 * len(str(total)) + 1
         self._bar = Bar(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, min_width=len(title))),

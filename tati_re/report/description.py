@@ -49,7 +49,23 @@ def what_was_sampled(manifest: dict[str, Any], rows: pd.DataFrame, burnin: int |
         + f"; seed {manifest.get('seed', options.get('seed', 0))}"
         + (f", call {call}." if (call := manifest.get("call", 1)) > 1 else ".")
     )
+    if workers := manifest.get("workers"):
+        sentences.append(_where(workers))
     return sentences
+
+
+def _where(workers: dict[str, Any]) -> str:
+    """Who made the steps: the workers of a run, their blocks and machines."""
+
+    def counted(number: int, what: str) -> str:
+        return f"{number} {what}{'s' if number != 1 else ''}"
+
+    machines = [f"{counted(number, 'worker')} on {name}" for name, number in workers.get("machines", {}).items()]
+    held = f"{counted(workers['blocks'], 'block')} of {counted(workers['block_size'], 'walker')}"
+    made = f"{counted(workers['number'], 'worker')}, with {counted(workers['threads'], 'thread')} each"
+    device = f", on {name}s" if (name := workers.get("worker", {}).get("device")) else ""
+    differ = f". They differ in {', '.join(workers['differ'])}" if "differ" in workers else ""
+    return f"Its {held} were stepped by {made}{device}{': ' if machines else ''}{', '.join(machines)}{differ}."
 
 
 def name_of_method(manifest: dict[str, Any]) -> str:

@@ -241,10 +241,13 @@ class Launch:
         try:
             if alone := outcome is None:
                 carry, outcome = self.guarded(lambda: driver.run(carry))
+        except WorkersLost as lost:
+            where = "" if temporary is not None else f" {driver.truth()}"
+            raise WorkersLost(f"{lost}{where}", lost.step, lost.walker) from None
         finally:
             self._copies(self.folder, driver.step, last=True)
         self._arrive(carry)
-        if self.loops.workers is not None:
+        if self.loops.workers is not None and self.loops.workers.team.workers:
             manifest.write(self.folder, manifest.read(self.folder) | {"workers": self.loops.workers.described()})
         stopped = outcome is not Outcome.FINISHED or driver.signal
         if self.request.samples and not driver.signal:
