@@ -204,17 +204,17 @@ def test_shapes_and_xla(name, rungs):
     schedule = make_swap_schedule(name, rungs)
     uniforms = np.random.default_rng(0).uniform(size=(5, schedule.num_uniforms))
     compiled = tf.function(
-        lambda number, u: schedule.pairs(number, u, 5), jit_compile=True, autograph=False, reduce_retracing=True
+        lambda number, u: schedule.pairs(number, u), jit_compile=True, autograph=False, reduce_retracing=True
     )
     for number in range(3):
-        own = schedule.pairs(np.int64(number), uniforms, 5)
+        own = schedule.pairs(np.int64(number), uniforms)
         theirs = compiled(tf.constant(number, tf.int64), tf.constant(uniforms))
         for a, b in zip(own, theirs, strict=True):
-            assert a.shape == (5, rungs // 2)
+            assert a.shape == ((rungs // 2,) if name == "even_odd" else (5, rungs // 2))
             np.testing.assert_array_equal(a, b.numpy())
         assert own.low.dtype == own.high.dtype == np.int32
-        seated = np.sort(np.concatenate([own.low, own.high], axis=1), axis=1)
-        assert (np.diff(seated, axis=1) > 0).all()
+        seated = np.sort(np.concatenate([own.low, own.high], axis=-1), axis=-1)
+        assert (np.diff(seated, axis=-1) > 0).all()
         if name != "all_pairs":
             assert (own.high - own.low == 1)[own.valid].all()
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import logsumexp
 
 from tati_re.analysis.convergence import chains_of, is_short
 from tati_re.core.errors import InputError, nearest, refuse_if
@@ -166,23 +167,18 @@ def _estimates(sampled: LadderDraws, temperatures: np.ndarray, own: dict[str, np
     beta, weight = sampled.inverse_temperatures[:, None], sampled.likelihood_weights[:, None]
     reduced = beta * (weight * flat + prior)
     free = mbar_free_energies(reduced, counts, start)
-    mixture = _log_sum(free[:, None] - reduced + np.log(counts)[:, None])
+    mixture = logsumexp(free[:, None] - reduced + np.log(counts)[:, None], axis=0)
     target = sampled.inverse_temperatures[0] * (flat + prior)
-    reference = _log_sum(-target - mixture)
+    reference = logsumexp(-target - mixture)
     values = [series[:, :, chosen].ravel() for series in own.values()]
     found, effective = [], []
     for temperature in temperatures:
         logs = -(flat + prior) / temperature - mixture
         shares = np.exp(logs - logs.max())
         total = shares.sum()
-        found.append([*(float(shares @ value / total) for value in values), _log_sum(logs) - reference])
+        found.append([*(float(shares @ value / total) for value in values), logsumexp(logs) - reference])
         effective.append(float(total**2 / (shares @ shares)))
     return np.array(found, dtype=np.float64), effective, free
-
-
-def _log_sum(logs: np.ndarray):
-    top = logs.max(axis=0)
-    return np.log(np.exp(logs - top).sum(axis=0)) + top
 
 
 def _by_rung(rows: pd.DataFrame, column: str) -> np.ndarray:

@@ -19,11 +19,6 @@ HOPELESS = 0.05
 """Below this acceptance of any pair, replicas hardly travel the ladder."""
 
 
-def heat_capacity(inverse_temperature, energy_variance):
-    """C_V = β² var(U), one number a rung; P/2 for a harmonic well of P dimensions."""
-    return np.square(inverse_temperature) * energy_variance
-
-
 def spacing(acceptance):
     """The x at which neighbors exchange with this probability, erfc(x/2): 1.812, 1.466, 1.190 for 0.2, 0.3, 0.4."""
     return 2.0 * erfcinv(acceptance)
@@ -48,18 +43,13 @@ def log_acceptance(distance):
     return np.log(2.0) + log_ndtr(-np.asarray(distance) / np.sqrt(2.0))
 
 
-def expected_acceptance(distance):
-    """erfc(x/2) of `distances`."""
-    return np.exp(log_acceptance(distance))
-
-
 def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
     """The sd(U)/γ that stands for sd(U) at swaps between converged well-tempered ensembles of bias factor γ.
 
     The log ratio is (β - β') (U - U')/γ with var(U) = γ T² (C_V - 1 + γ), exact for a harmonic well: T² C_V becomes
     T² ((C_V - 1)/γ + 1).
     """
-    capacity = heat_capacity(inverse_temperature, np.square(energy_sd))
+    capacity = np.square(inverse_temperature * energy_sd)
     return np.sqrt((capacity - 1.0) / bias_factor + 1.0) / inverse_temperature
 
 

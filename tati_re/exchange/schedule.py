@@ -1,6 +1,6 @@
 """Schedules: the pairs of rungs that attempt a swap in a round.
 
-A schedule is a rule `pairs(round, uniforms, num_ladders) -> (low, high, valid)` for NumPy and TensorFlow alike: R // 2
+A schedule is a rule `pairs(round, uniforms) -> (low, high, valid)` for NumPy and TensorFlow alike: R // 2
 pairs of rungs, no rung in two of them. Where all pairs are tried at once, each with its own accept test, the product
 distribution of the rungs is kept whatever the schedule, as long as it does not look at the energies.
 
@@ -47,13 +47,9 @@ class EvenOdd(_Schedule):
     name = "even_odd"
     num_uniforms = 0
 
-    def pairs(self, round, uniforms=None, num_ladders: int | None = None) -> Pairs:
-        """The pairs of a round, the same on all ladders.
-
-        They are `(R // 2,)`, or `num_ladders` such rows; rounds count from 0, and `uniforms` are not used.
-        """
-        lead = () if num_ladders is None else (num_ladders, 1)
-        return _neighbors(self.num_rungs, as_int32(round) % 2 + np.zeros(lead, np.int32))
+    def pairs(self, round, uniforms=None) -> Pairs:
+        """The pairs of a round, `(R // 2,)`, the same on all ladders; rounds count from 0, `uniforms` are not used."""
+        return _neighbors(self.num_rungs, as_int32(round) % 2)
 
 
 class RandomNeighbours(_Schedule):
@@ -66,7 +62,7 @@ class RandomNeighbours(_Schedule):
     name = "random_neighbours"
     num_uniforms = 1
 
-    def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
+    def pairs(self, round, uniforms) -> Pairs:
         """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(1,)` or `(ladders, 1)`."""
         return _neighbors(self.num_rungs, as_int32(uniforms >= 0.5))
 
@@ -86,7 +82,7 @@ class AllPairs(_Schedule):
     def num_uniforms(self) -> int:
         return self.num_rungs
 
-    def pairs(self, round, uniforms, num_ladders: int | None = None) -> Pairs:
+    def pairs(self, round, uniforms) -> Pairs:
         """The pairs of a round. It uses `uniforms` in (0, 1) alone, `(R,)` or `(ladders, R)`.
 
         The rungs in the order of these numbers make a random permutation, of which neighbors are paired.

@@ -89,7 +89,31 @@ class Prediction:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassPrediction(Prediction):
+class _Probabilities(Prediction):
+    """What predictions of classes and of labels have in common."""
+
+    probabilities: np.ndarray
+    std: np.ndarray
+    lower: np.ndarray | None
+    upper: np.ndarray | None
+    expected_entropy: np.ndarray
+
+    @property
+    def entropy(self) -> np.ndarray:
+        raise NotImplementedError
+
+    @property
+    def mutual_information(self) -> np.ndarray:
+        """Entropy less expected entropy, in nats, `(n,)`; 0 where the difference is rounding."""
+        difference = self.entropy - self.expected_entropy
+        return np.where(difference < _ROUNDING, 0.0, difference)
+
+    def uncertainty(self) -> dict[str, np.ndarray]:
+        return {"entropy": self.entropy, "mutual_information": self.mutual_information}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassPrediction(_Probabilities):
     """Class probabilities averaged over the posterior. The entropy H(E p) of the averaged probabilities is the sum of E
     H(p), what is left when the parameters are known (aleatoric), and of the mutual information between label and
     parameters, what they do not agree about (epistemic).
@@ -105,11 +129,6 @@ class ClassPrediction(Prediction):
         draw_accuracy: Part of right classes of each draw, `(draws,)`, or None.
     """
 
-    probabilities: np.ndarray
-    std: np.ndarray
-    lower: np.ndarray | None
-    upper: np.ndarray | None
-    expected_entropy: np.ndarray
     labels: np.ndarray | None
     class_values: np.ndarray
     draw_accuracy: np.ndarray | None
@@ -120,11 +139,6 @@ class ClassPrediction(Prediction):
     def entropy(self) -> np.ndarray:
         """Entropy of the averaged probabilities, in nats, `(n,)`."""
         return metrics.predictive_entropy(self.probabilities)
-
-    @property
-    def mutual_information(self) -> np.ndarray:
-        """Entropy less expected entropy, in nats, `(n,)`; 0 where the difference is rounding."""
-        return _difference(self.entropy, self.expected_entropy)
 
     @property
     def predicted(self) -> np.ndarray:
@@ -146,9 +160,6 @@ class ClassPrediction(Prediction):
             "calibration_error": self.calibration().error,
         }
 
-    def uncertainty(self) -> dict[str, np.ndarray]:
-        return {"entropy": self.entropy, "mutual_information": self.mutual_information}
-
     def frame(self) -> pd.DataFrame:
         best = self.probabilities.argmax(axis=1)
         rows = np.arange(len(best))
@@ -165,7 +176,7 @@ class ClassPrediction(Prediction):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelPrediction(Prediction):
+class LabelPrediction(_Probabilities):
     """Probabilities of several labels at once, averaged over the posterior. Given the parameters labels are
     independent; on average they are not.
 
@@ -184,11 +195,6 @@ class LabelPrediction(Prediction):
         draw_accuracy: Part of the examples with all labels right of each draw, `(draws,)`, or None.
     """
 
-    probabilities: np.ndarray
-    std: np.ndarray
-    lower: np.ndarray | None
-    upper: np.ndarray | None
-    expected_entropy: np.ndarray
     labels: np.ndarray | None
     log_density: np.ndarray | None
     draw_accuracy: np.ndarray | None
@@ -211,11 +217,6 @@ class LabelPrediction(Prediction):
         return self.pairs().entropy.reshape(self.probabilities.shape).sum(axis=1)
 
     @property
-    def mutual_information(self) -> np.ndarray:
-        """Sum over the labels of entropy less expected entropy, in nats, `(n,)`; 0 where that is rounding."""
-        return _difference(self.entropy, self.expected_entropy)
-
-    @property
     def predicted(self) -> np.ndarray:
         """The more probable value of each label, `(n, labels)`."""
         return (self.probabilities > 0.5).astype(np.int64)
@@ -234,9 +235,6 @@ class LabelPrediction(Prediction):
             "negative_log_likelihood": float(-self.log_density.mean()),
             **{name: single[name] for name in ("brier_score", "calibration_error")},
         }
-
-    def uncertainty(self) -> dict[str, np.ndarray]:
-        return {"entropy": self.entropy, "mutual_information": self.mutual_information}
 
     def frame(self) -> pd.DataFrame:
         columns: dict[str, Any] = {"input": np.arange(len(self.probabilities))}
@@ -333,11 +331,6 @@ def labels_of_rows(labels: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if values.shape != shape or not np.isin(values, (0, 1)).all():
         raise InputError("The labels do not fit the network.", values.shape, f"{shape} of 0 and 1")
     return values.astype(np.int64)
-
-
-def _difference(entropy: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    difference = entropy - expected
-    return np.where(difference < _ROUNDING, 0.0, difference)
 
 
 def known_labels(labels: np.ndarray | None) -> np.ndarray:

@@ -124,9 +124,7 @@ def crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray
 
 def normal_crps(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """The CRPS of one normal distribution, in closed form (Gneiting and Raftery 2007, section 4.2)."""
-    z = (y - mean) / std
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return std * (z * (2 * ndtr(z) - 1) + 2 * density - 1 / np.sqrt(np.pi))
+    return _mean_distance(y - mean, std) - std / np.sqrt(np.pi)
 
 
 def _mean_distance(mean: np.ndarray, std: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ class Positions:
         thin: Every how many stored positions of a walker are kept. Default: 1.
         walker: One walker. Default: None, all.
         rung: Of a ladder whose rungs are all stored; None stands for all. Default: 0, the target.
-        as_stored: Whether numbers of an HDF5 file keep their type, in place of float64. Default: False.
+        keep_type: Whether numbers of an HDF5 file keep their type, in place of float64. Default: False.
 
     Raises:
         InputError: The run stored no trajectory, or a number is out of range.

@@ -1,43 +1,9 @@
 """The functions that samplers and swap rules may use beside arithmetic: on NumPy arrays, on tensors, and under XLA."""
 
-from tati_re.core.ops import absolute as absolute
-from tati_re.core.ops import as_float64 as as_float64
-from tati_re.core.ops import as_int32 as as_int32
-from tati_re.core.ops import as_type as as_type
-from tati_re.core.ops import as_uint32 as as_uint32
-from tati_re.core.ops import cholesky as cholesky
-from tati_re.core.ops import column as column
-from tati_re.core.ops import compiled_by_xla as compiled_by_xla
-from tati_re.core.ops import cond as cond
-from tati_re.core.ops import constant as constant
-from tati_re.core.ops import cos as cos
-from tati_re.core.ops import cumulative_sum as cumulative_sum
-from tati_re.core.ops import exp as exp
-from tati_re.core.ops import expm1 as expm1
-from tati_re.core.ops import floor as floor
-from tati_re.core.ops import interp as interp
-from tati_re.core.ops import is_finite as is_finite
-from tati_re.core.ops import largest as largest
-from tati_re.core.ops import log as log
-from tati_re.core.ops import log1p as log1p
-from tati_re.core.ops import logistic as logistic
-from tati_re.core.ops import maximum as maximum
-from tati_re.core.ops import mean as mean
-from tati_re.core.ops import minimum as minimum
-from tati_re.core.ops import repeat as repeat
-from tati_re.core.ops import repeat_while_any as repeat_while_any
-from tati_re.core.ops import replaced_if as replaced_if
-from tati_re.core.ops import reshape as reshape
-from tati_re.core.ops import rows as rows
-from tati_re.core.ops import shift_right as shift_right
-from tati_re.core.ops import solve_lower as solve_lower
-from tati_re.core.ops import sqrt as sqrt
-from tati_re.core.ops import stack as stack
-from tati_re.core.ops import sum_of_products as sum_of_products
-from tati_re.core.ops import sum_over as sum_over
-from tati_re.core.ops import take as take
-from tati_re.core.ops import take_last as take_last
-from tati_re.core.ops import transpose as transpose
-from tati_re.core.ops import where as where
-from tati_re.core.ops import with_rows as with_rows
-from tati_re.core.ops import zeros_like as zeros_like
+from inspect import isfunction
+
+from tati_re.core import ops
+from tati_re.core.ops import *  # noqa: F403
+
+_own = {name for name, value in vars(ops).items() if isfunction(value) and value.__module__ == ops.__name__}
+__all__ = sorted(name for name in _own if not name.startswith("_"))
