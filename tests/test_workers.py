@@ -276,6 +276,17 @@ def test_a_block_that_dies_again_and_again_leaves_a_checkpoint_to_go_on_from(tmp
     assert differences(files_of(tmp_path / "run"), files_of(tmp_path / "whole")) == []
 
 
+def test_a_ladder_goes_on_from_its_first_checkpoint(tmp_path, monkeypatch):
+    """Killed before it had made a step."""
+    few = {"num_replicas": 2, "max_temperature": 3.0, "num_steps": 30, "step_size": 0.01, "workers": 1}
+    oracle = run(tmp_path / "whole", 2, **few)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("tati_re.engine.driver.Driver.run", lambda driver, carry: 1 / 0)
+        run(tmp_path / "run", 2, **few)
+    Simulation.resume(tmp_path / "run", verbose=0, data=(X, Y))
+    assert differences(files_of(tmp_path / "run"), oracle) == []
+
+
 def test_where_a_run_was_made_is_told(tmp_path, capsys):
     """By its progress and its report, and by the manifest after a worker has moved."""
     done = simulation(4, verbose=2).sample(workers=1, block_size=2, output=tmp_path / "run", **FEW)

@@ -141,9 +141,6 @@ class Blocks(Loop):
         self.prepare(carry.state)
         if self._apart is not None:
             self._rungs = carry.state.rungs
-            if not self._moments:
-                zeros = self._no_moments(self.num_recorded + self.size, self.potential.num_parameters)
-                self._moments = {first: [np.asarray(values) for values in zeros] for first in self._firsts}
         self._highest = float(carry.highest)
         longest = self._team.load(self._split(carry))
         self._longest = min(longest.values())
@@ -169,7 +166,6 @@ class Blocks(Loop):
         own = {part.start: (position[part], tuple(value[part] for value in auxiliary)) for part in parts}
         self.prepare(None)
         carry = self._joined(self._team.ask("start", (), own))
-        self._moments = {}
         if self._apart is not None:
             state = carry.state
             rungs = self.method.with_bias(state.rungs, self.potential.scale * state.loss - state.log_prior)
