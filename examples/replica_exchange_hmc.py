@@ -20,6 +20,9 @@ step tiny; ours is reflected at the walls. Parameters are in single precision, e
 FOLDER holds mnist.npz with x_train, y_train, x_test, y_test, as Keras stores it, and
 nn_sample_mnist_train_indices_50.txt, the 500 numbers of the training images. Writes results.csv (a row a temperature,
 and start, with standard errors from the autocorrelation of the rung) and figure.png, in about 20 minutes on 2 cores.
+--sets 5000 takes the list nn_sample_mnist_train_indices_500.txt, at ten times the cost.
+
+U of all rungs after each trajectory, as in Figure 2 of the paper, is drawn for each set and network (trace-....png).
 
 Published: R. Baldock, N. Marzari, Bayesian neural networks at finite temperature (arXiv 1904.04154). Their curves are
 not in print as numbers; what is compared are their shapes.
@@ -332,9 +335,40 @@ def sampled(set_name: str, net_name: str, digits: Digits, sizes: Sizes, seed: in
         overwrite=True,
     )
     seconds = float(run.timing["seconds"].iloc[-1])
+    traces = traces_of(run, len(digits.train))
+    draw_traces(traces, temperatures, num_burnin_steps, output / f"trace-{set_name}-{net_name}.png")
     points = points_of(run, len(digits.train), net_name, num_burnin_steps)
     rungs = rungs_wanted(run, len(digits.train), num_burnin_steps)
     return Curve(set_name, net_name, points, int(run.ladder["round_trips"].iloc[-1]), rungs, baseline, seconds)
+
+
+def traces_of(run, images: int) -> np.ndarray:
+    """U after each trajectory, `(starts, rungs, trajectories)`."""
+    rows = run.run_info.assign(start=run.run_info["walker"] % len(STARTS)).sort_values(["start", "rung", "step"])
+    return images * rows["loss"].to_numpy().reshape(len(STARTS), rows["rung"].nunique(), -1)
+
+
+def draw_traces(traces: np.ndarray, temperatures: np.ndarray, num_burnin_steps: int, path: Path) -> None:
+    """Draws U of all rungs over the trajectories, a panel a start, from cold (dark) to hot."""
+    from matplotlib import colormaps
+
+    from tati_re.plotting import GRAY, new_figure, plain, save
+
+    figure = new_figure(9.0, 3.6)
+    shades = colormaps["viridis"](np.linspace(0, 0.92, len(temperatures)))
+    for axes, start, trace in zip(figure.subplots(1, len(STARTS), sharey=True), STARTS, traces, strict=True):
+        for place, (temperature, values) in enumerate(zip(temperatures, trace, strict=True)):
+            label = f"T = {temperature:.3g}" if place in (0, len(temperatures) // 2, len(temperatures) - 1) else None
+            axes.plot(np.arange(1, len(values) + 1), values, color=shades[place], linewidth=0.9, label=label)
+        axes.axvline(num_burnin_steps, color=GRAY, linestyle=":", linewidth=1)
+        axes.set_yscale("log")
+        axes.set_title(f"from {start}", fontsize=9, loc="left")
+        axes.set_xlabel("trajectory (dotted: end of the burn-in)")
+        plain(axes)
+    figure.axes[0].set_ylabel("U in nats")
+    handles = figure.axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    save(figure, path)
 
 
 def points_of(run, images: int, outputs: str, num_burnin_steps: int) -> list[list[Point]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -273,9 +274,22 @@ def test_replica_exchange_hmc_draws_a_curve(tmp_path, capsys):
     assert table["train_loss"][4] < table["train_loss"][7] - 0.1
     assert (table["acceptance"] > 0.2).all()
     assert (table["train_loss_error"] > 0).all() and (table["step_size"] > 0).all()
+    assert (tmp_path / "trace-50-logistic.png").stat().st_size > 10_000
     assert (tmp_path / "figure.png").stat().st_size > 10_000
     said = capsys.readouterr().out
     assert "T = 1 is the posterior" in said and "descents: training loss" in said and "published: no minimum" in said
+
+
+def test_replica_exchange_hmc_draws_the_energies_of_all_rungs(tmp_path):
+    """Rows in the order of a run: steps, rungs, walkers; each loss says from where it comes."""
+    script = example("replica_exchange_hmc")
+    order = itertools.product((1, 2, 3), (0, 1), (0, 1))
+    table = [(step, walker, rung, 100 * walker + 10 * rung + step) for step, rung, walker in order]
+    run = SimpleNamespace(run_info=pd.DataFrame(table, columns=["step", "walker", "rung", "loss"]))
+    traces = script.traces_of(run, 50)
+    assert traces.tolist() == [[[50, 100, 150], [550, 600, 650]], [[5050, 5100, 5150], [5550, 5600, 5650]]]
+    script.draw_traces(traces, np.array([0.1, 1.0]), 1, tmp_path / "trace.png")
+    assert (tmp_path / "trace.png").stat().st_size > 10_000
 
 
 def test_replica_exchange_hmc_counts_loss_and_pixels():
