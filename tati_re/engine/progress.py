@@ -51,12 +51,10 @@ class NullProgress:
 class PlainProgress:
     """One line at most every five seconds, and the last state at the end; messages come at once."""
 
-    def __init__(
-        self, stream: TextIO | None = None, seconds: float = LINE_SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.stream = stream or sys.stdout
-        self.seconds = seconds
-        self._clock = clock
+    seconds = LINE_SECONDS
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self._clock = stream or sys.stdout, clock
         self._waiting: str | None = None
 
     def start(self, total: int, done: int = 0, title: str = "", walkers: int = 1) -> None:
@@ -86,11 +84,8 @@ class PlainProgress:
 class NotebookProgress(PlainProgress):
     """One line below the cell that is written over twice a second; sentences stay above it."""
 
-    def __init__(
-        self, stream: TextIO | None = None, seconds: float = 0.5, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(stream, seconds, clock)
-        self._width = 0
+    seconds = 0.5
+    _width = 0
 
     def message(self, text: str) -> None:
         self._end_line()

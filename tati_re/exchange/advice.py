@@ -9,7 +9,7 @@ With the heat capacity C_V = d⟨U⟩/dT = var(U)/T² that is x = ∫ √C_V dT/
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erfcinv, gammaln, log_ndtr
+from scipy.special import betainc, erfcinv, log_ndtr
 
 from tati_re.core.errors import InputError, refuse_if
 from tati_re.core.views import html_table
@@ -53,24 +53,6 @@ def biased_sd(inverse_temperature, energy_sd, bias_factor: float):
     return np.sqrt((capacity - 1.0) / bias_factor + 1.0) / inverse_temperature
 
 
-def log_harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
-    """ln of `harmonic_acceptance`, without underflow.
-
-    In t = ln y - ln(1 - y) the density of a Beta(b, b) number y is proportional to (2 cosh(t/2))^-2b; beyond t = ln R
-    it is integrated by Gauss and Legendre's rule to where it has fallen by e^-45.
-    """
-    shape = (np.asarray(dimensions, np.float64) / 2 - 1) / bias_factor + 1
-    begin = np.abs(np.log(np.asarray(ratio, np.float64)))
-    at_begin = np.logaddexp(begin / 2, -begin / 2)
-    fallen = at_begin + 22.5 / shape
-    end = 2 * (fallen + np.log1p(np.sqrt(-np.expm1(np.log(4.0) - 2 * fallen))) - np.log(2.0))
-    nodes, weights = np.polynomial.legendre.leggauss(200)
-    t = begin[..., None] + (end - begin)[..., None] * (nodes + 1) / 2
-    height = -2 * shape[..., None] * (np.logaddexp(t / 2, -t / 2) - at_begin[..., None])
-    integral = np.sum(np.exp(height) * weights, -1) * (end - begin) / 2
-    return np.log(2 * integral) + gammaln(2 * shape) - 2 * gammaln(shape) - 2 * shape * at_begin
-
-
 def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
     """Exact Metropolis acceptance of two harmonic wells at temperature ratio R: 2 I_{1/(1+R)}(b, b).
 
@@ -79,7 +61,8 @@ def harmonic_acceptance(dimensions, ratio, bias_factor: float = 1.0):
         ratio: R of the temperatures.
         bias_factor: γ, at least 1, of converged well-tempered ensembles. Default: 1, without bias.
     """
-    return np.exp(log_harmonic_acceptance(dimensions, ratio, bias_factor))
+    shape = (np.asarray(dimensions, np.float64) / 2 - 1) / bias_factor + 1
+    return 2 * betainc(shape, shape, 1 / (1 + np.maximum(ratio, 1 / np.asarray(ratio, np.float64))))
 
 
 def spaced_evenly(coordinate, energy_sd, acceptance: float = 0.3, num_replicas: int | None = None) -> np.ndarray:
