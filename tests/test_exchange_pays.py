@@ -57,7 +57,8 @@ def test_copies_and_draws():
 def test_walls_of_one_unit_and_their_ladder():
     """Mirrored data have each wall in half of the posterior; a finer grid moves the share of others by less than 1e-3;
     neighbors swap at the rate they were spaced for."""
-    assert pays.Walls(pays.MIRROR, points=60).share(1.0) @ pays.Walls(pays.MIRROR, points=60).right == pytest.approx(0.5)
+    mirror = pays.Walls(pays.MIRROR, points=60)
+    assert mirror.share(1.0) @ mirror.right == pytest.approx(0.5)
     coarse, fine = (pays.Walls(pays.SKEWED, points=points) for points in (81, 121))
     assert coarse.share(1.0) @ coarse.right == pytest.approx(fine.share(1.0) @ fine.right, abs=1e-3)
     random = np.random.default_rng(1)
@@ -108,3 +109,37 @@ def test_the_whole_small(tmp_path, capsys, monkeypatch):
     assert pays.main([*arguments, "--output", str(tmp_path)]) == 0
     assert " s\n" not in capsys.readouterr().out
     assert pays.main([*arguments[:-1], "400", "--output", str(tmp_path)]) == 2
+
+
+def test_digits_predict_as_the_product_does():
+    """Class probabilities of prior draws, in NumPy and by the product's network; prior scales of each tensor."""
+    import tati_re
+
+    script = example("exchange_on_digits")
+    images, labels = np.random.default_rng(0).random((12, 64)), np.arange(12) % 10
+    weights = script.prior_draws(2, 0)
+    sim = tati_re.Simulation(**script.network((images, labels)), num_walkers=2, verbose=0)
+    sim.parameters = weights
+    ours = script.probabilities(weights, images)
+    for walker in range(2):
+        np.testing.assert_allclose(ours[walker], sim.predict_probabilities(images, weights[walker]), atol=1e-5)
+    many = script.prior_draws(50, 1)
+    assert abs(many[:, :2048].std() * 8 - 1) < 0.02 and abs(many[:, 2080:2400].std() * 32**0.5 - 1) < 0.04
+
+
+@pytest.mark.slow
+def test_digits_small(tmp_path, capsys):
+    script = example("exchange_on_digits")
+    sizes = ["--examples", "30", "--rungs", "4", "--rounds", "30", "--output", str(tmp_path)]
+    assert script.main(sizes) == 0
+    lines = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    assert [line["method"] for line in lines] == ["ladder", "walker"]
+    assert all(0 < float(line["nll"]) < 5 for line in lines) and float(lines[0]["barrier"]) > 0
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert script.main([*sizes, "--rungs", "5"]) == 2
+    assert "another folder" in capsys.readouterr().err
+
+
+def test_bad_sizes_of_digits_are_one_sentence(capsys):
+    assert example("exchange_on_digits").main(["--rungs", "1"]) == 2
+    assert capsys.readouterr().err == "error: --rungs is out of range. Received: 1. Expected: 2 to 1,000.\n"
