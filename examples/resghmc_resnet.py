@@ -22,8 +22,8 @@ together; `--num-runs` repeats all from other seeds, and `--factors` scans F.
         --methods reSGHMC SGHMC "momentum SGD"
 
 FOLDER holds cifar10_subset.npz with x_train, y_train, x_test, y_test, images as bytes. Writes results.csv, swaps.csv
-and figure.png, in 5 minutes on 2 cores; what `--methods`, `--num-runs` and `--factors` add is not run again where
-results.csv has it.
+and figure.png, with several F also factors.png, in 5 minutes on 2 cores. What `--methods`, `--num-runs` and `--factors`
+add is not run again where results.csv has it.
 
 Published: W. Deng, Q. Feng, L. Gao, F. Liang, G. Lin, Non-convex learning via replica exchange stochastic gradient MCMC
 (ICML 2020): CIFAR-10 with all 50,000 images, augmented, 500 epochs of batch 256, average of predictions.
@@ -111,6 +111,8 @@ class Result(NamedTuple):
     nll: float
     factor: float = math.nan
     seed: int = 0
+    swaps: float = math.nan
+    """Accepted ones of each try."""
 
 
 def read(folder: Path, num_train: int, num_test: int) -> Images:
@@ -225,6 +227,7 @@ def sampled(
     folder: Path,
     factor: float = FACTOR,
     anneals: bool = False,
+    stops: bool = True,
 ):
     """Samples with reSGHMC, stops half way, and goes on from the folder.
 
@@ -236,13 +239,14 @@ def sampled(
         folder: Run folder.
         factor: F at the start.
         anneals: Temperatures and rates fall.
+        stops: Half way; else the run is made in one call.
     """
     num_examples = dataset.num_examples
     step_size = math.sqrt(rate / num_examples)
     epoch = num_examples / sizes.batch_size
     half, num_burnin_steps = sizes.num_steps // 2, sizes.num_steps // 3
     schedules = annealed(sizes.num_steps, step_size) if anneals else {}
-    sim.sample(
+    run = sim.sample(
         sampler="reSGHMC",
         temperatures=list(TEMPERATURES),
         step_sizes=[step_size, HOT_STEP * step_size],
@@ -253,7 +257,7 @@ def sampled(
         correction_factor=factor,
         correction_decay=FACTOR_DECAY,
         correction_growth=FACTOR_GROWTH ** (1000 / epoch),
-        num_steps=half,
+        num_steps=half if stops else sizes.num_steps,
         num_burnin_steps=num_burnin_steps,
         record_every=1,
         trajectory_every=max(1, (sizes.num_steps - num_burnin_steps) // NUM_DRAWS),
@@ -261,6 +265,8 @@ def sampled(
         overwrite=True,
         **schedules,
     )
+    if not stops:
+        return run
     return tati_re.Simulation.resume(str(folder), num_steps=sizes.num_steps, data=dataset, verbose=0, **schedules)
 
 
@@ -330,7 +336,9 @@ def before(output: Path, settings: dict[str, Any]) -> list[Result]:
     with (output / "results.csv").open(newline="") as file:
         rows = [Result(*row) for row in list(csv.reader(file))[1:]]
     return [
-        Result(row.name, int(row.draws), *map(float, row[2:5]), int(row.seed)) for row in rows if row.name in METHODS
+        Result(row.name, int(row.draws), *map(float, row[2:5]), int(row.seed), float(row.swaps))
+        for row in rows
+        if row.name in METHODS
     ]
 
 
@@ -344,29 +352,54 @@ def write(rows: Sequence[Sequence], header: Sequence[str], path: Path) -> None:
         raise tati_re.InputError(f"The results cannot be written: {error.strerror}.", path.parent) from None
 
 
-def draw(swaps: Swaps, rows, resumed_at: int, path: Path) -> None:
-    """Draws the losses of both chains, what swaps gain and the corrections, and the number of swaps."""
+def draw_scan(results: Sequence[Result], path: Path) -> None:
+    """Draws accepted swaps and accuracies against F, a dot for each seed and a line through their means."""
+    from tati_re.plotting import COLORS, GRAY, new_figure, plain, save
+
+    figure = new_figure(7.5, 3.2)
+    scan = [row for row in results if row.name in (METHODS[0], "reSGHMC (average)")]
+    factors = sorted({row.factor for row in scan})
+    panels = figure.subplots(1, 2)
+    for axes, name, label in zip(panels, ("swaps", "accuracy"), ("swaps a try", "test accuracy, %"), strict=True):
+        axes.plot([row.factor for row in scan], [getattr(row, name) for row in scan], ".", color=COLORS[0])
+        means = [np.mean([getattr(row, name) for row in scan if row.factor == factor]) for factor in factors]
+        axes.plot(factors, means, color=COLORS[0], linewidth=1, label=METHODS[0])
+        for alone_, style in zip(METHODS[1:], ("--", ":"), strict=True):
+            found = [row.accuracy for row in results if row.name == alone_]
+            if found and name == "accuracy":
+                axes.axhline(np.mean(found), color=GRAY, linestyle=style, linewidth=1, label=alone_)
+        axes.set_xscale("log")
+        axes.set_xlabel("F at the start")
+        axes.set_ylabel(label)
+        plain(axes)
+    panels[1].legend(fontsize=7, frameon=False)
+    save(figure, path)
+
+
+def draw(swaps: Swaps, rows, resumed_at: int, epoch: float, path: Path) -> None:
+    """Draws the losses of both chains, what swaps gain and the corrections, and the number of swaps, over epochs."""
     from tati_re.plotting import COLORS, DARK, GRAY, new_figure, plain, save
 
     figure = new_figure(10.5, 3.3)
     left, middle, right = figure.subplots(1, 3)
+    epochs = swaps.step / epoch
     for rung, label in enumerate((f"T = {TEMPERATURES[0]:g}", f"T = {TEMPERATURES[1]:g}")):
         there = rows[rows["rung"] == rung].sort_values("step")
         smooth = there["loss"].rolling(10, min_periods=1).mean()
-        left.plot(there["step"], smooth, color=COLORS[rung], linewidth=1, label=label)
+        left.plot(there["step"] / epoch, smooth, color=COLORS[rung], linewidth=1, label=label)
     left.set_ylabel("loss of mini-batches, mean of 10")
-    middle.plot(swaps.step, np.abs(swaps.delta), ".", color=GRAY, markersize=3, label="|ln ratio|, estimated")
-    middle.plot(swaps.step, swaps.correction, color=DARK, linewidth=1, label="correction, F = 1")
-    middle.plot(swaps.step, swaps.correction / swaps.factor, color=COLORS[1], linewidth=1, label="correction made")
+    middle.plot(epochs, np.abs(swaps.delta), ".", color=GRAY, markersize=3, label="|ln ratio|, estimated")
+    middle.plot(epochs, swaps.correction, color=DARK, linewidth=1, label="correction, F = 1")
+    middle.plot(epochs, swaps.correction / swaps.factor, color=COLORS[1], linewidth=1, label="correction made")
     middle.set_yscale("log")
     middle.set_ylabel("nats")
-    right.plot(swaps.step, swaps.without, "--", color=GRAY, linewidth=1, label="expected uncorrected")
-    right.step(swaps.step, swaps.swaps, where="post", color=COLORS[1], linewidth=1.3, label="made")
-    right.plot(swaps.step, swaps.exact, color=DARK, linewidth=1, label="expected, F = 1")
+    right.plot(epochs, swaps.without, "--", color=GRAY, linewidth=1, label="expected uncorrected")
+    right.step(epochs, swaps.swaps, where="post", color=COLORS[1], linewidth=1.3, label="made")
+    right.plot(epochs, swaps.exact, color=DARK, linewidth=1, label="expected, F = 1")
     right.set_ylabel("swaps so far")
     for axes in (left, middle, right):
-        axes.axvline(resumed_at, color=GRAY, linestyle=":", linewidth=1)
-        axes.set_xlabel("step")
+        axes.axvline(resumed_at / epoch, color=GRAY, linestyle=":", linewidth=1)
+        axes.set_xlabel("epoch")
         axes.legend(fontsize=7, frameon=False)
         plain(axes)
     save(figure, path)
@@ -436,10 +469,10 @@ def experiment(
         score("reSGHMC (last draw)", sim, images, vectors[-1:]),
         score("reSGHMC (average)", sim, images, vectors),
     ]
-    results = [
-        found._replace(factor=factors[0] if "reSGHMC" in found.name else math.nan, seed=seed) for found in results
-    ]
-    swaps = swaps_of(run.exchanges, num_examples / sizes.batch_size, factors[0])
+    epoch = num_examples / sizes.batch_size
+    swaps = swaps_of(run.exchanges, epoch, factors[0])
+    ours = {"factor": factors[0], "swaps": swaps.swaps[-1] / len(swaps.step)}
+    results = [found._replace(seed=seed, **(ours if "reSGHMC" in found.name else {})) for found in results]
     print(f"\n{'':30}draws  test accuracy, %   NLL")
     for found in results:
         print(f"{found.name:30}{found.draws:<7}{found.accuracy:<19.2f}{found.nll:.3f}")
@@ -455,7 +488,7 @@ def experiment(
     print(f"stopped at step {sizes.num_steps // 2} and resumed from {output / 'run'}")
     write(results, Result._fields, output / "results.csv")
     write(list(zip(*(values.tolist() for values in swaps), strict=True)), Swaps._fields, output / "swaps.csv")
-    draw(swaps, run.run_info, sizes.num_steps // 2, output / "figure.png")
+    draw(swaps, run.run_info, sizes.num_steps // 2, epoch, output / "figure.png")
     for k in range(seed, seed + num_runs):
         wanted = [(name, F) for name in methods for F in (factors if name == METHODS[0] else (math.nan,))]
         wanted = [each for each in wanted if (k, each) != (seed, (METHODS[0], factors[0]))]
@@ -469,15 +502,20 @@ def experiment(
         for name, factor in wanted:
             sim.parameters = start
             if name == METHODS[0]:
-                other = sampled(sim, dataset, sizes, rate, output / f"run_{factor:g}_{k}", factor, anneals)
+                other = sampled(sim, dataset, sizes, rate, output / f"run_{factor:g}_{k}", factor, anneals, stops=False)
                 vectors = [position.parameters for position in stored_positions(other)]
+                made = float(other.exchanges["accepted"].mean())
             else:
-                vectors = alone(sim, name, sizes, rate, anneals)
-            results.append(score(name, sim, images, vectors)._replace(factor=factor, seed=k))
+                vectors, made = alone(sim, name, sizes, rate, anneals), math.nan
+            results.append(score(name, sim, images, vectors)._replace(factor=factor, seed=k, swaps=made))
             found = results[-1]
             print(f"{name}, F = {factor:g}, seed {k}: {found.accuracy:.2f} %, {found.nll:.3f}", flush=True)
             write(results, Result._fields, output / "results.csv")
-    print(f"{output / 'results.csv'}, {output / 'swaps.csv'}, {output / 'figure.png'}")
+    scanned = len(factors) > 1
+    if scanned:
+        draw_scan(results, output / "factors.png")
+    names = ("results.csv", "swaps.csv", "figure.png", *(["factors.png"] if scanned else []))
+    print(", ".join(str(output / name) for name in names))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

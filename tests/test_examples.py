@@ -473,7 +473,8 @@ def test_resghmc_on_a_resnet_is_resumed_and_counts_its_swaps(tmp_path, capsys):
     assert swaps["step"].tolist() == list(range(2, 41, 2))
     assert (np.diff(swaps["swaps"]) <= 1).all() and (swaps["exact"] <= swaps["without"]).all()
     assert (swaps["correction"] > 0).all()
-    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert (tmp_path / "figure.png").stat().st_size > 10_000 and (tmp_path / "factors.png").stat().st_size > 10_000
+    assert table["swaps"][2:4].between(0, 1).all() and table["swaps"][[0, 4, 5]].isna().all()
     assert "batch normalization by each batch" in capsys.readouterr().out
 
 
